@@ -1,0 +1,54 @@
+"""docket carries the future: at about the wanted time it calls back. It only wakes; deadlines live in the run.
+
+Only ids travel, since docket unpickles what it is given: access to Redis is code execution (see the threat model in
+DECISIONS.md). While Redis is away its worker pauses, and reconcile is the net under it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from docket import Docket, Worker
+
+log = structlog.get_logger()
+CHECK_EVERY = timedelta(milliseconds=250)
+
+
+class DocketAlarms:
+    """The `Alarms` port. `wake` is called in this process; with several replicas, in one of them."""
+
+    def __init__(self, redis_url: str, *, tag: str, wake: Callable[[str], None]) -> None:
+        separator = "&" if "?" in redis_url else "?"
+        url = redis_url if "max_connections" in redis_url else f"{redis_url}{separator}max_connections=500"
+        self._docket = Docket(name=f"{tag}-alarms", url=url, execution_ttl=timedelta(0))
+        self._wake = wake
+        self._worker: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._docket.__aenter__()
+
+        async def wake_incident(incident_id: str) -> None:
+            self._wake(incident_id)
+
+        self._task = wake_incident
+        self._docket.register(wake_incident)
+        self._worker = asyncio.create_task(self._work(), name="docket worker")
+
+    async def _work(self) -> None:
+        async with Worker(
+            self._docket, concurrency=8, minimum_check_interval=CHECK_EVERY, scheduling_resolution=CHECK_EVERY
+        ) as worker:
+            await worker.run_forever()
+
+    async def wake_at(self, incident_id: str, at: float) -> None:
+        when = datetime.fromtimestamp(at, UTC)
+        await self._docket.add(self._task, when=when, key=f"{incident_id}:{at:.3f}")(incident_id)
+
+    async def stop(self) -> None:
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+        await self._docket.__aexit__(None, None, None)

@@ -1,0 +1,70 @@
+"""One Redis connection for a process, its key names, and its scripts. Every key of a deployment shares one hash tag."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import redis.asyncio as aioredis
+from redis.exceptions import NoScriptError, RedisError
+
+from bot.domain.errors import StorageUnavailableError
+
+
+SERVER_TIME = "local function TIME() return redis.call('TIME') end\n"
+"""Stands before every script. Tests put a clock of their own here, so that a day passes in a moment."""
+
+
+class Connection:
+    """Runs the Lua scripts of `lua/` by name; every Redis failure becomes `StorageUnavailableError`."""
+
+    def __init__(self, client: aioredis.Redis, *, tag: str = "bot", clock: str = SERVER_TIME) -> None:
+        self.client, self.tag = client, tag
+        self._scripts = {
+            path.name.removesuffix(".lua"): clock + path.read_text()
+            for path in resources.files("bot.adapters.redis").joinpath("lua").iterdir()
+            if path.name.endswith(".lua")
+        }
+        self._digests = {
+            name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in self._scripts.items()
+        }
+
+    @classmethod
+    def open(cls, url: str, *, tag: str = "bot") -> Connection:
+        client = aioredis.from_url(
+            url, decode_responses=True, max_connections=500, socket_timeout=5, socket_connect_timeout=2
+        )
+        return cls(client, tag=tag)
+
+    def key(self, *parts: str) -> str:
+        return "{" + self.tag + "}:" + ":".join(parts)
+
+    async def script(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        try:
+            try:
+                return await self.client.evalsha(self._digests[name], len(keys), *keys, *map(str, args))
+            except NoScriptError:
+                return await self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args))
+        except (RedisError, OSError, TimeoutError) as error:
+            raise StorageUnavailableError(f"Redis did not do '{name}': {error}") from error
+
+    async def ask(self, command: Any) -> Any:
+        """Await one redis-py command; a failure becomes `StorageUnavailableError`."""
+        try:
+            return await command
+        except (RedisError, OSError, TimeoutError) as error:
+            raise StorageUnavailableError(f"Redis did not answer: {error}") from error
+
+    async def now(self) -> float:
+        """The storage's time in epoch seconds."""
+        return float(await self.script("now", [], []))
+
+    async def wait_for_replicas(self, replicas: int, *, timeout_milliseconds: int = 2000) -> None:
+        """Return once `replicas` have the last write; raise when they do not: no call on an unreplicated claim."""
+        if replicas and await self.ask(self.client.wait(replicas, timeout_milliseconds)) < replicas:
+            raise StorageUnavailableError(f"fewer than {replicas} replicas confirmed the claim")
+
+    async def close(self) -> None:
+        await self.client.aclose()

@@ -1,0 +1,43 @@
+-- Save one decision: the run, its timeline, its effects; drop what it consumed. All of it, or 'stale' and nothing.
+-- KEYS: run, inbox, timeline, effects, owed, owners, pending, due, open, last, incidents, known, shown, claims.
+-- ARGV: incident, expected version, run JSON, consumed, due at ('' = none), open|closed, target key, void before, owner,
+--       lease seconds, retention seconds, number of entries, entries..., then (effect id, effect JSON) pairs.
+local stored = redis.call('GET', KEYS[1])
+if not stored then return 'missing' end
+local version = tonumber(string.match(stored, '"version":(%d+)'))
+if version ~= tonumber(ARGV[2]) then return 'stale' end
+local now = TIME()
+local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
+redis.call('SET', KEYS[1], ARGV[3])
+local consumed = tonumber(ARGV[4])
+if consumed > 0 then redis.call('LPOP', KEYS[2], consumed) end
+if redis.call('LLEN', KEYS[2]) == 0 then redis.call('ZREM', KEYS[7], ARGV[1]) else redis.call('ZADD', KEYS[7], now[1], ARGV[1]) end
+local entries = tonumber(ARGV[12])
+for i = 13, 12 + entries do redis.call('RPUSH', KEYS[3], ARGV[i]) end
+for _, id in ipairs(redis.call('HKEYS', KEYS[4])) do
+  local visit = string.match(id, '^v(%d+)/')
+  if visit and tonumber(visit) < tonumber(ARGV[8]) then
+    redis.call('HDEL', KEYS[4], id)
+    redis.call('ZREM', KEYS[5], ARGV[1] .. '|' .. id)
+    redis.call('HDEL', KEYS[6], ARGV[1] .. '|' .. id)
+  end
+end
+for i = 13 + entries, #ARGV, 2 do
+  local member = ARGV[1] .. '|' .. ARGV[i]
+  redis.call('HSET', KEYS[4], ARGV[i], '0|' .. (version + 1) .. '|' .. ARGV[i + 1])
+  if not redis.call('ZSCORE', KEYS[5], member) or not redis.call('HGET', KEYS[6], member) then
+    redis.call('ZADD', KEYS[5], seconds + tonumber(ARGV[10]), member)
+    redis.call('HSET', KEYS[6], member, ARGV[9])
+  end
+end
+if ARGV[5] == '' then redis.call('ZREM', KEYS[8], ARGV[1]) else redis.call('ZADD', KEYS[8], ARGV[5], ARGV[1]) end
+if ARGV[6] == 'closed' then
+  if redis.call('HGET', KEYS[9], ARGV[7]) == ARGV[1] then redis.call('HDEL', KEYS[9], ARGV[7]) end
+  redis.call('HSET', KEYS[10], ARGV[7], ARGV[1])
+  for _, key in ipairs({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12], KEYS[13], KEYS[14]}) do
+    redis.call('EXPIRE', key, tonumber(ARGV[11]))
+  end
+else
+  for _, key in ipairs({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12], KEYS[13], KEYS[14]}) do redis.call('PERSIST', key) end
+end
+return 'committed'

@@ -1,0 +1,16 @@
+-- Take one token from a bucket. KEYS: buckets. ARGV: bucket, per second, burst. Returns the seconds to wait, '0' when taken.
+local now = TIME()
+local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
+local rate, burst = tonumber(ARGV[2]), tonumber(ARGV[3])
+local tokens, at = burst, seconds
+local stored = redis.call('HGET', KEYS[1], ARGV[1])
+if stored then
+  local had, since = string.match(stored, '^(.-)|(.+)$')
+  tokens = math.min(burst, tonumber(had) + (seconds - tonumber(since)) * rate)
+end
+if tokens < 1 then
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.6f|%.6f', tokens, at))
+  return string.format('%.3f', (1 - tokens) / rate)
+end
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.6f|%.6f', tokens - 1, at))
+return '0'

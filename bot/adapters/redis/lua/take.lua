@@ -1,0 +1,16 @@
+-- Take one owed effect under a lease. Re-entrant for its owner; nobody else gets it meanwhile. Returns its value, or nil.
+-- KEYS: effects, owed, owners. ARGV: member, effect id, owner, lease seconds.
+local now = TIME()
+local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
+local score = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not score then return nil end
+if tonumber(score) > seconds and redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[3] then return nil end
+local value = redis.call('HGET', KEYS[1], ARGV[2])
+if not value then
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  redis.call('HDEL', KEYS[3], ARGV[1])
+  return nil
+end
+redis.call('ZADD', KEYS[2], seconds + tonumber(ARGV[4]), ARGV[1])
+redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
+return value

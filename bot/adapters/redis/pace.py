@@ -1,0 +1,17 @@
+"""Token buckets shared by every replica of the bot, so that together they keep Slack's pace."""
+
+from __future__ import annotations
+
+from bot.adapters.redis.connection import Connection
+
+
+class RedisPace:
+    def __init__(self, connection: Connection, buckets: dict[str, tuple[float, float]]) -> None:
+        """`buckets`: kind to (tokens a second, burst)."""
+        self._redis, self._buckets = connection, buckets
+
+    async def take(self, kind: str, key: str) -> float:
+        """Seconds to wait before one more of this kind; 0 when it may go now."""
+        per_second, burst = self._buckets[kind]
+        keys = [self._redis.key("pace")]
+        return float(await self._redis.script("pace", keys, [f"{kind}/{key}", per_second, burst]))

@@ -1,0 +1,29 @@
+"""What is known to stand in Slack, slot by slot. The messenger's own record; wiring hands it over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from bot.adapters.redis.connection import Connection
+
+S = TypeVar("S")
+
+
+class RedisShown(Generic[S]):
+    """Keeps one record a slot. `make` and `fields` turn a record from and into plain fields, so that no adapter
+    needs to know another."""
+
+    def __init__(
+        self, connection: Connection, make: Callable[..., S], fields: Callable[[S], Mapping[str, Any]]
+    ) -> None:
+        self._redis, self._make, self._fields = connection, make, fields
+
+    async def load(self, incident_id: str) -> dict[str, S]:
+        raw = await self._redis.ask(self._redis.client.hgetall(self._redis.key("shown", incident_id)))
+        return {slot: self._make(**json.loads(record)) for slot, record in raw.items()}
+
+    async def save(self, incident_id: str, slot: str, shown: S) -> None:
+        record = json.dumps(dict(self._fields(shown)))
+        await self._redis.ask(self._redis.client.hset(self._redis.key("shown", incident_id), slot, record))

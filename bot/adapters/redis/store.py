@@ -1,0 +1,241 @@
+"""Alerts, runs, timelines and owed effects in Redis. What changes together changes in one script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.adapters.redis.connection import Connection
+from bot.domain.alert import Alert
+from bot.domain.effect import EFFECT, Effect
+from bot.domain.errors import StaleRunError
+from bot.domain.event import EVENT, AlertChanged, Event
+from bot.domain.run import Run
+from bot.domain.timeline import Chained
+from bot.flow.ports import Intake, Owed, RouteKind
+
+
+@dataclass(frozen=True)
+class StoreLimits:
+    remember_alerts_seconds: int = 3600
+    """How long a repeat of an alert (same fingerprint, startsAt and status) is known as one."""
+    unmatched_kept: int = 500
+    lease_seconds: int = 15
+    retention_seconds: int = 90 * 24 * 3600
+    """How long a closed incident is kept."""
+
+
+class RedisStore:
+    """Keeps the promises of `AlertStore` and `RunStore`. `owner` names this process in leases."""
+
+    def __init__(self, connection: Connection, *, owner: str, limits: StoreLimits | None = None) -> None:
+        self._redis, self._owner, self._limits = connection, owner, limits or StoreLimits()
+
+    def _keys(self, *names: str) -> list[str]:
+        return [self._redis.key(name) for name in names]
+
+    def _of(self, incident_id: str, *names: str) -> list[str]:
+        return [self._redis.key(name, incident_id) for name in names]
+
+    # --- alerts --------------------------------------------------------------------------------------------------------
+
+    async def accept(self, alerts: Sequence[Alert], *, truncated: int) -> int:
+        pairs = [part for alert in alerts for part in (alert.dedupe_key, alert.model_dump_json())]
+        keys = self._keys("intake", "seen", "intake-number")
+        arguments = [self._limits.remember_alerts_seconds, truncated, *pairs]
+        return int(await self._redis.script("accept", keys, arguments))
+
+    async def intake(self, limit: int) -> Sequence[Intake]:
+        raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("intake"), 0, limit - 1))
+        return [self._intake(item) for item in raw]
+
+    @staticmethod
+    def _intake(raw: str) -> Intake:
+        _number, at, truncated, body = raw.split("|", 3)
+        alert = Alert.model_validate_json(body).model_copy(update={"received_at": float(at)})
+        return Intake(entry_id=raw, alert=alert, truncated=int(truncated))
+
+    async def intake_length(self) -> int:
+        return int(await self._redis.ask(self._redis.client.llen(self._redis.key("intake"))))
+
+    async def route(self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str]) -> bool:
+        incident = run.incident_id
+        event = AlertChanged(event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert)
+        keys = [
+            *self._keys("intake", "open", "last"),
+            *self._of(incident, "run", "inbox", "known"),
+            *self._keys("incidents", "pending"),
+            self._redis.key("bundle", run.digest),
+        ]
+        arguments = [
+            entry.entry_id,
+            run.target.key,
+            incident,
+            how,
+            run.model_dump_json(),
+            event.event_id,
+            event.model_dump_json(),
+            json.dumps(dict(bundle)),
+        ]
+        return str(await self._redis.script("route", keys, arguments)) != "changed"
+
+    async def keep_unmatched(self, entry: Intake, reason: str) -> None:
+        kept = json.dumps({"alert": entry.alert.model_dump(mode="json"), "reason": reason})
+        keys = self._keys("intake", "unmatched")
+        await self._redis.script("unmatched", keys, [entry.entry_id, kept, self._limits.unmatched_kept])
+
+    async def unmatched(self, limit: int) -> Sequence[tuple[Alert, str]]:
+        raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("unmatched"), 0, limit - 1))
+        kept = [json.loads(item) for item in raw]
+        return [(Alert.model_validate(item["alert"]), item["reason"]) for item in kept]
+
+    # --- runs ----------------------------------------------------------------------------------------------------------
+
+    async def next_incident_id(self) -> str:
+        return f"INC-{await self._redis.ask(self._redis.client.incr(self._redis.key('counter')))}"
+
+    async def open_incident(self, target_key: str) -> str | None:
+        found = await self._redis.ask(self._redis.client.hget(self._redis.key("open"), target_key))
+        return None if found is None else str(found)
+
+    async def last_incident(self, target_key: str) -> str | None:
+        found = await self._redis.ask(self._redis.client.hget(self._redis.key("last"), target_key))
+        return None if found is None else str(found)
+
+    async def open_incidents(self) -> Sequence[str]:
+        found = await self._redis.ask(self._redis.client.hvals(self._redis.key("open")))
+        return sorted(map(str, found), key=_number)
+
+    async def recent_incidents(self, limit: int) -> Sequence[str]:
+        found = await self._redis.ask(self._redis.client.zrevrange(self._redis.key("incidents"), 0, limit - 1))
+        return [str(item) for item in found]
+
+    async def load(self, incident_id: str) -> Run | None:
+        raw = await self._redis.ask(self._redis.client.get(self._redis.key("run", incident_id)))
+        return None if raw is None else Run.model_validate_json(raw)
+
+    async def inbox(self, incident_id: str) -> Sequence[Event]:
+        raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("inbox", incident_id), 0, -1))
+        return [self._event(item) for item in raw]
+
+    @staticmethod
+    def _event(raw: str) -> Event:
+        at, _event_id, body = raw.split("|", 2)
+        return EVENT.validate_json(body).model_copy(update={"at": float(at)})
+
+    async def append(self, incident_id: str, events: Sequence[Event]) -> bool:
+        keys = [*self._of(incident_id, "run", "inbox", "known"), self._redis.key("pending")]
+        return int(await self._redis.script("append", keys, [incident_id, *_pairs(events)])) >= 0
+
+    async def commit(
+        self,
+        run: Run,
+        *,
+        consumed: int,
+        entries: Sequence[Chained],
+        effects: Sequence[Effect],
+    ) -> None:
+        incident = run.incident_id
+        keys = [
+            *self._of(incident, "run", "inbox", "timeline", "effects"),
+            *self._keys("owed", "owners", "pending", "due", "open", "last", "incidents"),
+            *self._of(incident, "known", "shown", "claims"),
+        ]
+        due = min(run.deadlines.values(), default=None)
+        arguments: list[Any] = [
+            incident,
+            run.version - 1,
+            run.model_dump_json(),
+            consumed,
+            "" if due is None else due,
+            "open" if run.is_open else "closed",
+            run.target.key,
+            run.visit,
+            self._owner,
+            self._limits.lease_seconds,
+            self._limits.retention_seconds,
+            len(entries),
+            *(entry.model_dump_json() for entry in entries),
+        ]
+        for effect in effects:
+            arguments += [effect.effect_id, effect.model_dump_json()]
+        answer = await self._redis.script("commit", keys, arguments)
+        if answer != "committed":
+            raise StaleRunError(f"{incident} version {run.version}: {answer}")
+
+    async def timeline(self, incident_id: str) -> Sequence[Chained]:
+        raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("timeline", incident_id), 0, -1))
+        return [Chained.model_validate_json(item) for item in raw]
+
+    async def bundle(self, digest: str) -> Mapping[str, str] | None:
+        raw = await self._redis.ask(self._redis.client.get(self._redis.key("bundle", digest)))
+        return None if raw is None else dict(json.loads(raw))
+
+    async def pending(self, limit: int) -> Sequence[str]:
+        now = await self.now()
+        client = self._redis.client
+        waiting = await self._redis.ask(client.zrangebyscore(self._redis.key("pending"), "-inf", now - 1, 0, limit))
+        due = await self._redis.ask(client.zrangebyscore(self._redis.key("due"), "-inf", now, 0, limit))
+        return list(dict.fromkeys([*map(str, waiting), *map(str, due)]))
+
+    async def now(self) -> float:
+        return await self._redis.now()
+
+    # --- effects -------------------------------------------------------------------------------------------------------
+
+    async def owed_now(self, limit: int) -> Sequence[tuple[str, str]]:
+        """(incident, effect id) of effects that are due, oldest first; taking them is another step."""
+        now = await self.now()
+        members = await self._redis.ask(
+            self._redis.client.zrangebyscore(self._redis.key("owed"), "-inf", now, 0, limit)
+        )
+        return [tuple(str(member).split("|", 1)) for member in members]  # type: ignore[misc]  # split gives two parts
+
+    async def take(self, incident_id: str, effect_id: str) -> Owed | None:
+        keys = [self._redis.key("effects", incident_id), *self._keys("owed", "owners")]
+        arguments = [f"{incident_id}|{effect_id}", effect_id, self._owner, self._limits.lease_seconds]
+        value = await self._redis.script("take", keys, arguments)
+        if value is None:
+            return None
+        attempts, _version, body = str(value).split("|", 2)
+        return Owed(incident_id, EFFECT.validate_json(body), int(attempts), token=str(value))
+
+    async def renew(self, owed: Owed) -> bool:
+        arguments = [f"{owed.incident_id}|{owed.effect.effect_id}", self._owner, self._limits.lease_seconds]
+        return bool(int(await self._redis.script("renew", self._keys("owed", "owners"), arguments)))
+
+    async def settle(self, owed: Owed, outcome: Sequence[Event]) -> bool:
+        incident, effect_id = owed.incident_id, owed.effect.effect_id
+        keys = [
+            *self._of(incident, "run", "inbox", "known"),
+            self._redis.key("pending"),
+            self._redis.key("effects", incident),
+            *self._keys("owed", "owners"),
+        ]
+        arguments = [incident, f"{incident}|{effect_id}", effect_id, owed.token, *_pairs(outcome)]
+        return bool(int(await self._redis.script("settle", keys, arguments)))
+
+    async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
+        attempts = owed.attempts + (1 if failed else 0)
+        rest = owed.token.split("|", 1)[1]
+        keys = [self._redis.key("effects", owed.incident_id), *self._keys("owed", "owners")]
+        member = f"{owed.incident_id}|{owed.effect.effect_id}"
+        arguments = [member, owed.effect.effect_id, owed.token, f"{attempts}|{rest}", after_seconds]
+        await self._redis.script("put_back", keys, arguments)
+        return attempts
+
+    async def count_event_failure(self, incident_id: str, event_id: str) -> int:
+        key = self._redis.key("failures", incident_id)
+        failures = int(await self._redis.ask(self._redis.client.hincrby(key, event_id, 1)))
+        await self._redis.ask(self._redis.client.expire(key, self._limits.retention_seconds))
+        return failures
+
+
+def _pairs(events: Sequence[Event]) -> list[str]:
+    return [part for event in events for part in (event.event_id, event.model_dump_json())]
+
+
+def _number(incident_id: str) -> int:
+    return int(incident_id.rsplit("-", 1)[-1])

@@ -1,0 +1,28 @@
+"""The looks of each watch, kept until they are of no more use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from bot.adapters.redis.connection import Connection
+from bot.flow.ports import Tick
+
+KEEP_SECONDS = 2 * 24 * 3600
+
+
+class RedisWatchLog:
+    def __init__(self, connection: Connection) -> None:
+        self._redis = connection
+
+    async def add(self, incident_id: str, visit: int, tick: Tick) -> None:
+        key = self._redis.key("watch", incident_id, str(visit))
+        pipe = self._redis.client.pipeline(transaction=True)
+        pipe.rpush(key, json.dumps([tick.at, dict(tick.parts)]))
+        pipe.expire(key, KEEP_SECONDS)
+        await self._redis.ask(pipe.execute())
+
+    async def ticks(self, incident_id: str, visit: int) -> Sequence[Tick]:
+        key = self._redis.key("watch", incident_id, str(visit))
+        raw = await self._redis.ask(self._redis.client.lrange(key, 0, -1))
+        return [Tick(at, parts) for at, parts in map(json.loads, raw)]

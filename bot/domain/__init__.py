@@ -1,0 +1,1 @@
+"""The nouns of the bot. Nothing here waits, logs, reads a clock or touches a network."""

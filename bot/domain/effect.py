@@ -1,0 +1,87 @@
+"""Effects: what a run wants done outside. Ids are made from the visit that wants them, so that those of a left state are void."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from bot.domain.approval import Press
+
+
+class _Effect(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    effect_id: str
+    visit: int | None = None
+    """The visit that it belongs to: void once the run is elsewhere. None: owed whatever the run does."""
+
+
+class ReadSignals(_Effect):
+    kind: Literal["read_signals"] = "read_signals"
+    state: str
+    names: tuple[str, ...]
+
+
+class PlanChange(_Effect):
+    kind: Literal["plan_change"] = "plan_change"
+    state: str
+
+
+class JudgePress(_Effect):
+    kind: Literal["judge_press"] = "judge_press"
+    press: Press
+    pressed_at: float
+
+
+class ApplyStep(_Effect):
+    kind: Literal["apply_step"] = "apply_step"
+    request_id: str
+    step: int
+
+
+class WatchSignals(_Effect):
+    kind: Literal["watch_signals"] = "watch_signals"
+    state: str
+    started_at: float
+
+
+class Tell(_Effect):
+    """An answer that only one person sees."""
+
+    kind: Literal["tell"] = "tell"
+    user: str
+    channel: str
+    text: str
+    response_url: str = ""
+
+
+class ShowInSlack(_Effect):
+    """Bring the card and the thread up to date with the newest run; one per incident is enough."""
+
+    kind: Literal["show_in_slack"] = "show_in_slack"
+
+
+class ReleaseLeases(_Effect):
+    kind: Literal["release_leases"] = "release_leases"
+
+
+class ExportTimeline(_Effect):
+    kind: Literal["export_timeline"] = "export_timeline"
+    format: Literal["md", "json"]
+    wanted_by: str = ""
+
+
+Effect = Annotated[
+    ReadSignals
+    | PlanChange
+    | JudgePress
+    | ApplyStep
+    | WatchSignals
+    | Tell
+    | ShowInSlack
+    | ReleaseLeases
+    | ExportTimeline,
+    Field(discriminator="kind"),
+]
+EFFECT: TypeAdapter[Effect] = TypeAdapter(Effect)

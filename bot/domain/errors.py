@@ -1,0 +1,81 @@
+"""Every error that the bot raises on purpose; each leaf names who can do something about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class BotError(Exception):
+    """Root of the tree; never raised itself."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong in a file: where (`file:line:column`), what, and what to do next."""
+
+    where: str
+    what: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" + (f" {self.hint}" if self.hint else "")
+
+
+class PlaybookError(BotError):
+    """Fix the file: all faults of one playbook at once."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = faults
+
+
+class SettingsError(BotError):
+    """Fix the settings: all faults at once, before any socket opens."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class ExpressionError(BotError):
+    """Fix the expression; `column` counts from 1 within it."""
+
+    def __init__(self, what: str, column: int, hint: str = "") -> None:
+        super().__init__(what)
+        self.what, self.column, self.hint = what, column, hint
+
+
+class BadWebhookError(BotError):
+    """Tell the sender (4xx): the payload is not what Alertmanager sends."""
+
+
+class ApprovalError(BotError):
+    """Tell the presser, in these words, why the press does not count."""
+
+
+class StaleRunError(BotError):
+    """Reload the run and decide again: somebody else committed first."""
+
+
+class StorageUnavailableError(BotError):
+    """Redis did not answer: nothing was accepted, nothing may be changed; try again later."""
+
+
+class SourceError(BotError):
+    """A source of readings failed or was too slow: its signals are unknown, with this reason."""
+
+
+class ClusterError(BotError):
+    """Kubernetes refused or did not answer a read; the reason is for people."""
+
+
+class MessengerError(BotError):
+    """Slack refused for good (`lasting`) or for now."""
+
+    def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 1.0) -> None:
+        super().__init__(reason)
+        self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
+
+
+class LostReplyError(BotError):
+    """The request left and no answer came: it may or may not have happened. Never send it again blindly."""

@@ -1,0 +1,140 @@
+"""Events: what happened to a run. Each is stamped with the storage's time as it enters and has an id that deduplicates it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from bot.domain.alert import Alert
+from bot.domain.approval import Authority, Press
+from bot.domain.change.plan import PlanResult, Result
+from bot.domain.signal import Reading
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    event_id: str
+    at: float = 0.0
+    """Epoch seconds of the storage's clock, written by the storage as the event enters."""
+
+
+class AlertChanged(_Event):
+    kind: Literal["alert_changed"] = "alert_changed"
+    alert: Alert
+
+
+class SignalsRead(_Event):
+    kind: Literal["signals_read"] = "signals_read"
+    effect_id: str
+    readings: dict[str, Reading]
+
+
+class Planned(_Event):
+    """What planning came to, with the readings that it used."""
+
+    kind: Literal["planned"] = "planned"
+    effect_id: str
+    result: PlanResult
+    readings: dict[str, Reading] = {}
+
+
+class Pressed(_Event):
+    kind: Literal["pressed"] = "pressed"
+    press: Press
+
+
+class Judged(_Event):
+    kind: Literal["judged"] = "judged"
+    press: Press
+    pressed_at: float
+    authority: Authority
+
+
+class StepSettled(_Event):
+    """One step of an approved plan ended. `superseded` carries the plan as it would be now."""
+
+    kind: Literal["step_settled"] = "step_settled"
+    effect_id: str
+    request_id: str
+    step: int
+    call_id: str = ""
+    result: Result | Literal["not_needed", "still_unknown", "lapsed"]
+    detail: str = ""
+    replanned: PlanResult | None = None
+    evidence: dict[str, Any] = {}
+
+
+class Progressed(_Event):
+    """What can be said about the step under way; shown, never decided on."""
+
+    kind: Literal["progressed"] = "progressed"
+    effect_id: str
+    text: str
+
+
+class Watched(_Event):
+    """A watch came to a verdict, with the verdict of each of its named parts."""
+
+    kind: Literal["watched"] = "watched"
+    effect_id: str
+    verdict: Literal["held", "not_held", "unknown", "broke"]
+    broke: int | None = None
+    parts: dict[str, str] = {}
+    readings: dict[str, Reading] = {}
+    detail: str = ""
+
+
+class Due(_Event):
+    """A deadline of the run passed."""
+
+    kind: Literal["due"] = "due"
+    deadline: str
+    due_at: float
+
+
+class Commanded(_Event):
+    """A slash command that concerns one run, already judged as permitted."""
+
+    kind: Literal["commanded"] = "commanded"
+    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export"]
+    user: str
+    user_name: str = ""
+    text: str = ""
+
+
+class Posted(_Event):
+    """A message of this run is in Slack now; a request's expiry counts from here."""
+
+    kind: Literal["posted"] = "posted"
+    slot: str
+    ts: str
+    channel: str
+
+
+class EffectFailed(_Event):
+    """An effect was given up, with the reason for people."""
+
+    kind: Literal["effect_failed"] = "effect_failed"
+    effect_id: str
+    effect_kind: str
+    reason: str
+
+
+Event = Annotated[
+    AlertChanged
+    | SignalsRead
+    | Planned
+    | Pressed
+    | Judged
+    | StepSettled
+    | Progressed
+    | Watched
+    | Due
+    | Commanded
+    | Posted
+    | EffectFailed,
+    Field(discriminator="kind"),
+]
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)

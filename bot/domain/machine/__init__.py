@@ -1,0 +1,94 @@
+"""The decision: `advance` moves a run by one event. Pure: same run, same event, same decision.
+
+A late, repeated or strange event changes nothing and is still on the timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bot.domain.event import (
+    AlertChanged,
+    Commanded,
+    Due,
+    EffectFailed,
+    Event,
+    Judged,
+    Planned,
+    Posted,
+    Pressed,
+    Progressed,
+    SignalsRead,
+    StepSettled,
+    Watched,
+)
+from bot.domain.machine import asking, changing, reading, steering
+from bot.domain.machine.draft import Decision, Draft, Rules
+from bot.domain.machine.entering import enter
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.run import Run
+
+__all__ = ["Decision", "Rules", "advance", "set_aside"]
+
+
+def advance(run: Run, event: Event, playbook: CompiledPlaybook, rules: Rules) -> Decision:
+    """Move `run` by one event; a late or strange event changes nothing but is still recorded."""
+    draft = Draft(run, playbook, rules, event.at)
+    if run.visit == 0 and isinstance(event, AlertChanged):
+        steering.open_incident(draft, event)
+        enter(draft, playbook.start)
+    elif not run.is_open:
+        _after_the_end(draft, event)
+    else:
+        HANDLERS[type(event)](draft, event)
+    return draft.decision()
+
+
+def set_aside(run: Run, event: Event, reason: str, playbook: CompiledPlaybook, rules: Rules) -> Decision:
+    """An event that failed three times: kept on the timeline, and a person is asked, so that nothing is stuck in silence."""
+    draft = Draft(run, playbook, rules, event.at)
+    draft.record(
+        "failed", f"set aside after three failures: {event.kind}: {reason}", data=event.model_dump(mode="json")
+    )
+    if run.is_open and run.question == "" and not isinstance(event, Progressed | Posted):
+        asking.ask_what_next(draft, f"An event could not be handled ({event.kind}): {reason}")
+    return draft.decision()
+
+
+Handler = Callable[[Draft, Any], None]
+HANDLERS: Mapping[type, Handler] = {
+    AlertChanged: steering.alert_changed,
+    SignalsRead: reading.signals_read,
+    Watched: reading.watched,
+    Planned: changing.planned,
+    StepSettled: changing.step_settled,
+    Progressed: changing.progressed,
+    Pressed: asking.pressed,
+    Judged: asking.judged,
+    Due: steering.due,
+    Commanded: steering.commanded,
+    Posted: steering.posted,
+    EffectFailed: steering.effect_failed,
+}
+
+
+def _after_the_end(draft: Draft, event: Event) -> None:
+    match event:
+        case AlertChanged():
+            steering.alert_changed(draft, event)
+        case Posted():
+            steering.posted(draft, event)
+        case Commanded(command="note" | "export"):
+            steering.commanded(draft, event)
+        case Pressed():
+            asking.pressed(draft, event)
+        case Judged():
+            draft.tell(event.press, "This incident is closed; nothing was changed.")
+            draft.ignore(f"press '{event.press.action}' by {event.press.user} after the end")
+        case StepSettled():
+            changing.settled_late(draft, event)
+        case Progressed() | Due():
+            pass
+        case _:
+            draft.ignore(f"{event.kind} after the end")

@@ -1,0 +1,255 @@
+"""Questions and presses: who answered what. A press counts once, with the authority that was read for it."""
+
+from __future__ import annotations
+
+from bot.domain.approval import JudgedPress, Press, Request, grant, must_count
+from bot.domain.effect import ApplyStep, JudgePress
+from bot.domain.errors import ApprovalError
+from bot.domain.event import Judged, Pressed
+from bot.domain.machine import entering
+from bot.domain.machine.draft import Draft
+from bot.domain.playbook.language import AskState, DivertState
+from bot.domain.run import Question
+
+
+def ask(draft: Draft, question: Question, *, expires_seconds: float | None = None) -> None:
+    """Put a question to people; the run waits for its answer."""
+    if expires_seconds is not None:
+        question = question.model_copy(update={"expires_at": draft.at + expires_seconds})
+        draft.set_deadline(f"question:{question.question_id}:expiry", question.expires_at)
+    draft.set(questions=draft.run.questions | {question.question_id: question}, question=question.question_id)
+    draft.post("question", f"question:{question.question_id}", question.question_id)
+    draft.record(
+        "question" if question.built_in else "asked",
+        question.text,
+        data={"id": question.question_id, "choices": question.choices},
+    )
+
+
+def ask_written(draft: Draft, state: AskState) -> None:
+    choices = {key: choice.label for key, choice in state.choices.items()}
+    question = Question(
+        question_id=f"Q{draft.number()}",
+        state=draft.run.state,
+        visit=draft.run.visit,
+        text=state.ask,
+        why=state.why,
+        choices=choices,
+        notes={key: choice.note for key, choice in state.choices.items() if choice.note},
+        styles={key: choice.style for key, choice in state.choices.items() if choice.style},
+        evidence=evidence(draft, draft.playbook.needs(draft.run.state)),
+        asked_at=draft.at,
+    )
+    ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
+
+
+def ask_to_take_over(draft: Draft, state: DivertState) -> None:
+    question = Question(
+        question_id=f"Q{draft.number()}",
+        state=draft.run.state,
+        visit=draft.run.visit,
+        text=f"This needs people: {state.why}",
+        choices={"taken": "I take it"},
+        styles={"taken": "primary"},
+        asked_at=draft.at,
+    )
+    ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
+
+
+def ask_what_next(draft: Draft, why: str) -> None:
+    """The built-in question for every outcome that the playbook leaves open."""
+    choices = {"again": f"Try '{draft.run.state}' again"}
+    choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
+    if any(entry.undo for entry in draft.run.held):
+        choices["undo"] = "Undo the last change"
+    choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
+    _ask_built_in(draft, why, choices)
+
+
+def ask_about_leftovers(draft: Draft) -> None:
+    titles = ", ".join(entry.title for entry in entering.leftovers(draft.run))
+    choices = {"undo": "Take it back", "keep": "Keep it: I own it from here"}
+    _ask_built_in(draft, f"Before this incident ends: the bot still holds {titles}.", choices)
+
+
+def _ask_built_in(draft: Draft, text: str, choices: dict[str, str]) -> None:
+    question = Question(
+        question_id=f"Q{draft.number()}",
+        state=draft.run.state,
+        visit=draft.run.visit,
+        built_in=True,
+        text=text,
+        choices=choices,
+        styles={"close": "danger"},
+        evidence=evidence(draft, tuple(draft.run.readings)),
+        asked_at=draft.at,
+    )
+    ask(draft, question)
+
+
+def evidence(draft: Draft, names: tuple[str, ...]) -> tuple[str, ...]:
+    """One plain line for each reading, the unknown ones with their reason."""
+    return tuple(line for name in names if (line := _evidence_line(draft, name)))
+
+
+def _evidence_line(draft: Draft, name: str) -> str:
+    reading = draft.run.readings.get(name) or draft.run.latest.get(name)
+    if reading is None:
+        return ""
+    if not reading.is_known:
+        return f"{name}: unknown ({reading.unknown})"
+    if reading.fields:
+        return f"{name}: " + ", ".join(f"{key} {_plain(value)}" for key, value in reading.fields.items())
+    return f"{name}: {_plain(reading.value)}{' ' + reading.unit if reading.unit else ''}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    return str(value)
+
+
+# --- presses -------------------------------------------------------------------------------------------------------------
+
+
+def pressed(draft: Draft, event: Pressed) -> None:
+    """A stored press: its authority is read next, once."""
+    press = event.press
+    draft.record(
+        "press",
+        f"pressed {press.action} on {press.about}",
+        who=press.user,
+        data=press.model_dump(exclude={"response_url"}),
+    )
+    draft.want(JudgePress(effect_id=f"judge/{press.press_id}", press=press, pressed_at=event.at))
+
+
+def judged(draft: Draft, event: Judged) -> None:
+    press = event.press
+    if press.about.startswith("R"):
+        _judged_on_request(draft, event)
+    elif press.about.startswith("Q"):
+        _judged_on_question(draft, event)
+    else:
+        draft.tell(press, "This button belongs to nothing that I know; use the newest message of the thread.")
+        draft.ignore(f"press on unknown '{press.about}'")
+
+
+def _reject(draft: Draft, press: Press, why: str) -> None:
+    draft.tell(press, f"Your press does not count: {why}.")
+    draft.record("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
+
+
+def _judged_on_request(draft: Draft, event: Judged) -> None:
+    press = event.press
+    request = draft.run.requests.get(press.about)
+    if request is None:
+        return _reject(draft, press, f"there is no request {press.about} in {draft.run.incident_id}")
+    if request.status != "open":
+        by = f" by <@{request.decided_by}>" if request.decided_by else ""
+        return _reject(draft, press, f"request {press.about} was already {request.status}{by}")
+    if not event.authority.allowed:
+        return _reject(draft, press, event.authority.reason)
+    judged_press = JudgedPress(press=press, authority=event.authority, at=event.pressed_at)
+    if press.action == "refuse":
+        return _refuse(draft, request, judged_press)
+    try:
+        must_count(request, judged_press)
+    except ApprovalError as why_not:
+        return _reject(draft, press, str(why_not))
+    if any(earlier.press.user == press.user for earlier in request.presses):
+        return _reject(draft, press, "you have approved this already; somebody else must")
+    return _count(draft, request, judged_press)
+
+
+def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    """One more approval that counts; when it is enough, the request is decided, once."""
+    presses = (*request.presses, judged_press)
+    request = request.model_copy(update={"presses": presses})
+    user = judged_press.press.user
+    try:
+        grant(request, presses)
+    except ApprovalError as not_yet:
+        draft.set(requests=draft.run.requests | {request.request_id: request})
+        draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=user)
+        return
+    _decide(draft, request, status="granted", by=user, reason=judged_press.authority.reason)
+    change = draft.run.change
+    if change is None:
+        raise ValueError("a request is open although no change is under way")
+    draft.set(change=change.model_copy(update={"begun": True, "step": 0, "step_started_at": draft.at}))
+    entering.go(draft, "granted")
+    draft.want(
+        ApplyStep(effect_id=draft.effect_id(f"apply/{request.request_id}/0/0"), request_id=request.request_id, step=0)
+    )
+
+
+def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    press = judged_press.press
+    _decide(draft, request, status="refused", by=press.user, reason=press.reason)
+    said = f": {press.reason}" if press.reason else ""
+    entering.go(
+        draft, "refused", because=f"request {request.request_id} was refused by {press.user_name or press.user}{said}"
+    )
+
+
+def _decide(draft: Draft, request: Request, *, status: str, by: str, reason: str) -> None:
+    decided = request.model_copy(
+        update={"status": status, "decided_by": by, "decided_at": draft.at, "decision_reason": reason}
+    )
+    draft.set(requests=draft.run.requests | {request.request_id: decided})
+    draft.clear_deadlines(f"request:{request.request_id}")
+    draft.record(
+        "decided", f"request {request.request_id} {status}: {request.plan.title}", who=by,
+        data={"request": request.request_id, "digest": request.digest, "reason": reason},
+    )  # fmt: skip
+
+
+def _judged_on_question(draft: Draft, event: Judged) -> None:
+    press = event.press
+    question = draft.run.questions.get(press.about)
+    if question is None:
+        return _reject(draft, press, f"there is no question {press.about} in {draft.run.incident_id}")
+    if question.status != "open" or draft.run.question != question.question_id:
+        by = f" by <@{question.answered_by}>" if question.answered_by else ""
+        return _reject(draft, press, f"question {press.about} was already {question.status}{by}")
+    if not event.authority.allowed:
+        return _reject(draft, press, event.authority.reason)
+    if press.value not in question.choices:
+        return _reject(draft, press, f"'{press.value}' is not a choice of {press.about}")
+    answered = question.model_copy(
+        update={"status": "answered", "answer": press.value, "answered_by": press.user, "answered_at": draft.at}
+    )
+    draft.set(questions=draft.run.questions | {question.question_id: answered}, question="")
+    draft.clear_deadlines(f"question:{question.question_id}")
+    draft.record(
+        "answered", f"{question.choices[press.value]}", who=press.user, data={"question": question.question_id}
+    )
+    if question.built_in:
+        return _follow_built_in(draft, press)
+    draft.set(answers=draft.run.answers | {question.state: press.value})
+    outcome = "taken" if isinstance(draft.playbook.state(question.state), DivertState) else f"choice:{press.value}"
+    if outcome == "taken":
+        draft.set(lead=press.user)
+    return entering.go(draft, outcome)
+
+
+def _follow_built_in(draft: Draft, press: Press) -> None:
+    from bot.domain.machine import steering  # the two ask each other: a question may be answered with an undo
+
+    answer = press.value
+    if answer == "undo":
+        steering.start_undo(draft, press.user)
+    elif answer == "close":
+        entering.close(draft, "closed_by_hand", "a person closed it")
+    elif answer == "keep":
+        draft.set(lead=press.user)
+        state = draft.playbook.state(draft.run.state)
+        entering.close(draft, getattr(state, "end", "handed_over"), "what is still held was taken over by a person")
+    elif answer == "hand_over":
+        draft.set(lead=press.user)
+        ask_what_next(draft, f"<@{press.user}> leads now. The bot keeps watching the alerts and waits.")
+    else:
+        entering.go(draft, answer, because="a person chose it")

@@ -1,0 +1,232 @@
+"""A change from its plan to its outcome: asked, granted, applied step by step, superseded when the world moved."""
+
+from __future__ import annotations
+
+from bot.domain.approval import Request
+from bot.domain.change.plan import Call, LedgerEntry, Plan, PlanResult, highest
+from bot.domain.effect import ApplyStep, PlanChange, ReleaseLeases
+from bot.domain.event import Planned, Progressed, StepSettled
+from bot.domain.machine import asking, entering, reading
+from bot.domain.machine.draft import Draft
+from bot.domain.playbook.language import ChangeState
+from bot.domain.run import ActiveChange
+
+
+def planned(draft: Draft, event: Planned) -> None:
+    change = draft.run.change
+    if not draft.is_of_this_visit(event.effect_id) or change is None or change.request_id or draft.run.question:
+        draft.ignore("a plan for a state that was left")
+        return
+    if event.readings:
+        reading.keep(draft, event.readings)
+    _take_plan(draft, change, event.result, outcome="planned")
+
+
+def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcome: str) -> None:
+    if result.outcome == "planned" and result.plan is not None:
+        ask_for(draft, change, result.plan)
+        entering.go(draft, outcome)
+        return
+    text = result.reason + (f" {result.hint}" if result.hint else "")
+    draft.record(
+        "planned", f"{change.verb}: {result.outcome.replace('_', ' ')} — {text}", data=result.model_dump(mode="json")
+    )
+    draft.post(
+        "outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, {"result": result.outcome, "text": text}
+    )
+    if result.outcome == "unknown":
+        asking.ask_what_next(draft, f"The change '{change.verb}' cannot be planned: {text}")
+    else:
+        entering.go(draft, result.outcome, because=text)
+
+
+def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
+    """Put a plan to people. Its expiry begins when it is posted."""
+    state = draft.playbook.state(change.state)
+    written = state if isinstance(state, ChangeState) and not change.undo_of else None
+    approvals = draft.rules.approvals
+    floors = [approvals.risk_floors.get(plan.verb, "low"), plan.risk]
+    risk = highest(*floors, written.risk) if written and written.risk else highest(*floors)
+    plan = plan.model_copy(update={"risk": risk, "expected": (written.expected if written else "") or plan.expected})
+    policy = approvals.policy(risk)
+    if written and written.expires:
+        policy = policy.model_copy(update={"expires_seconds": draft.playbook.seconds(written.expires)})
+    request = Request(
+        request_id=f"R{draft.number()}",
+        state=change.state,
+        visit=draft.run.visit,
+        plan=plan,
+        digest=plan.digest,
+        policy=policy,
+        why=written.why if written else "Take back what this run changed.",
+        still=written.still if written else "",
+        evidence=asking.evidence(draft, draft.playbook.needs(change.state)) if written else (),
+        asked_at=draft.at,
+        own_work_of=(draft.run.lead,) if change.undo_of and draft.run.lead else (),
+    )
+    draft.set(
+        requests=draft.run.requests | {request.request_id: request},
+        change=change.model_copy(update={"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}),
+    )
+    draft.post("request", f"request:{request.request_id}", request.request_id)
+    draft.record(
+        "request", f"{request.request_id} ({risk} risk): {plan.title}",
+        data={"request": request.request_id, "digest": plan.digest, "plan": plan.model_dump(mode="json")},
+    )  # fmt: skip
+
+
+def step_settled(draft: Draft, event: StepSettled) -> None:
+    change = draft.run.change
+    if change is None or change.request_id != event.request_id or change.step != event.step or not change.begun:
+        settled_late(draft, event)
+        return
+    request = draft.run.requests[event.request_id]
+    step = request.plan.steps[event.step] if request.plan.steps else None
+    match event.result:
+        case "done":
+            _record_step(draft, event, step)
+            _next_step(draft, change, request)
+        case "superseded" if event.replanned is not None:
+            _supersede(draft, change, request, event)
+        case "not_needed":
+            _close_request(draft, request, "withdrawn", event.detail)
+            _finish(draft, change, "not_needed", event.detail)
+        case "still_unknown":
+            _close_request(draft, request, "withdrawn", event.detail)
+            draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+            asking.ask_what_next(
+                draft, f"The reason for the change cannot be read again: {event.detail}. Nothing was changed."
+            )
+        case "lapsed":
+            _close_request(draft, request, "expired", event.detail)
+            _plan_again(draft, change, event.detail)
+        case "halted":
+            draft.record("halt", f"stopped before '{step.title if step else 'the next step'}': {event.detail}")
+            draft.set(change=change.model_copy(update={"progress": f"halted: {event.detail}"}))
+        case _:
+            draft.record("call", f"{event.result}: {step.title if step else ''} — {event.detail}", data=event.evidence)
+            _finish(draft, change, event.result, event.detail)
+
+
+def settled_late(draft: Draft, event: StepSettled) -> None:
+    """A call whose run has moved on: what it did is still recorded, with its undo."""
+    request = draft.run.requests.get(event.request_id)
+    known = {entry.call_id for entry in draft.run.ledger}
+    if request is not None and event.result == "done" and event.call_id and event.call_id not in known:
+        _record_step(draft, event, request.plan.steps[event.step])
+    else:
+        draft.ignore(f"late outcome of step {event.step} of {event.request_id}: {event.result}")
+
+
+def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
+    if not isinstance(step, Call):
+        draft.record("wait", f"seen: {getattr(step, 'title', '')} — {event.detail}", data=event.evidence)
+        return
+    request = draft.run.requests[event.request_id]
+    entry = LedgerEntry(
+        call_id=event.call_id,
+        state=request.state,
+        verb=request.plan.verb,
+        title=step.title,
+        target=step.target,
+        differences=step.differences,
+        undo=step.undo,
+        no_undo=step.no_undo,
+        applied_at=draft.at,
+    )
+    undone = set(draft.run.change.undo_of) if draft.run.change else set()
+    draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
+    draft.record(
+        "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,
+        "differences": [d.model_dump(mode="json") for d in step.differences]},
+    )  # fmt: skip
+
+
+def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:
+    """Mark what this call ends: what an undo names, and our own spare or isolation when its object is gone or back."""
+    ends_object = step.method in ("delete", "evict") or step.restores
+
+    def mark(entry: LedgerEntry) -> LedgerEntry:
+        same = (entry.target.kind, entry.target.namespace, entry.target.name) == (
+            step.target.kind,
+            step.target.namespace,
+            step.target.name,
+        )
+        hit = same and (entry.call_id in undone or (ends_object and entry.verb in entering.LEFTOVER_VERBS))
+        return entry.model_copy(update={"undone_by": by}) if hit and not entry.undone_by else entry
+
+    return tuple(map(mark, ledger))
+
+
+def _next_step(draft: Draft, change: ActiveChange, request: Request) -> None:
+    step = change.step + 1
+    if step >= len(request.plan.steps):
+        _finish(draft, change, "done", request.plan.title)
+        return
+    draft.set(
+        change=change.model_copy(update={"step": step, "step_started_at": draft.at, "progress": "", "attempt": 0})
+    )
+    want_step(draft)
+
+
+def want_step(draft: Draft) -> None:
+    """Owe the present step again, under an id of its own."""
+    change = draft.run.change
+    if change is None:
+        return
+    what = draft.effect_id(f"apply/{change.request_id}/{change.step}/{change.attempt}")
+    draft.want(ApplyStep(effect_id=what, request_id=change.request_id, step=change.step))
+
+
+def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
+    request_id = change.request_id
+    draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
+    data = {"result": outcome, "text": text, "request": request_id}
+    draft.post("outcome", f"outcome:{request_id}", request_id, data)
+    draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
+    if outcome == "done" and change.undo_of:
+        draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+        asking.ask_what_next(draft, "The undo is done.")
+        return
+    entering.go(draft, outcome, because=text)
+
+
+def _close_request(draft: Draft, request: Request, status: str, reason: str) -> None:
+    closed = request.model_copy(update={"status": status, "decision_reason": reason})
+    draft.set(requests=draft.run.requests | {request.request_id: closed})
+    draft.clear_deadlines(f"request:{request.request_id}")
+
+
+def _supersede(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
+    """The world moved between the grant and the call: say what changed, and ask again."""
+    _close_request(draft, request, "superseded", event.detail)
+    draft.record("planned", f"{request.request_id} superseded: {event.detail}")
+    if change.replans >= draft.rules.replans_at_most:
+        draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+        asking.ask_what_next(
+            draft, f"The plan changed {change.replans} times while it was being approved: {event.detail}"
+        )
+        return
+    again = change.model_copy(update={"request_id": "", "replans": change.replans + 1})
+    draft.set(change=again)
+    if event.replanned is not None:
+        _take_plan(draft, again, event.replanned, outcome="superseded")
+
+
+def _plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
+    again = change.model_copy(update={"request_id": "", "begun": False, "replans": change.replans + 1})
+    draft.set(change=again)
+    draft.record("planned", f"planning again: {why}")
+    entering.go(draft, "replan")
+    effect_id = draft.effect_id(f"plan/{again.replans}")
+    draft.want(PlanChange(effect_id=effect_id, visit=draft.run.visit, state=draft.run.state))
+
+
+def progressed(draft: Draft, event: Progressed) -> None:
+    """Shown while it lasts, never decided on, not on the timeline."""
+    if not draft.is_of_this_visit(event.effect_id):
+        return
+    if draft.run.change:
+        draft.set(change=draft.run.change.model_copy(update={"progress": event.text}))
+    elif draft.run.watch:
+        draft.set(watch=draft.run.watch.model_copy(update={"progress": event.text}))

@@ -1,0 +1,100 @@
+"""A decision in the making: the next run, what goes on its timeline, and what it wants done. Lives for one `advance`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.approval import ApprovalRules, Press
+from bot.domain.effect import Effect, ShowInSlack, Tell
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.run import Post, PostKind, Run
+from bot.domain.timeline import Entry, EntryKind
+
+SHOW = ShowInSlack(effect_id="show")
+"""One for each incident: showing brings everything up to date, so a second one owed adds nothing."""
+
+
+class Rules(BaseModel):
+    """What a deployment decides about every run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    approvals: ApprovalRules
+    steering_policy_text: str = ""
+    replans_at_most: int = 5
+    keeps_messages_at_most: int = 200
+
+
+@dataclass(frozen=True)
+class Decision:
+    run: Run
+    entries: tuple[Entry, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+class Draft:
+    def __init__(self, run: Run, playbook: CompiledPlaybook, rules: Rules, at: float) -> None:
+        self.run, self.playbook, self.rules, self.at = run, playbook, rules, at
+        self._before = run
+        self._entries: list[Entry] = []
+        self._effects: list[Effect] = []
+
+    def set(self, **changes: Any) -> None:
+        self.run = self.run.with_(**changes)
+
+    def record(self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None) -> None:
+        self._entries.append(Entry(kind=kind, at=self.at, text=text, who=who, state=self.run.state, data=data or {}))
+
+    def ignore(self, what: str) -> None:
+        """Put a strange event on the timeline; identical ones are folded into a count."""
+        if what not in self.run.ignored:
+            self.record("ignored", what)
+        self.set(ignored=self.run.ignored | {what: self.run.ignored.get(what, 0) + 1})
+
+    def want(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def tell(self, press: Press, text: str) -> None:
+        """Answer one person; nobody else sees it."""
+        effect_id = f"tell/{press.press_id}/{len(self._effects)}"
+        self.want(
+            Tell(
+                effect_id=effect_id,
+                user=press.user,
+                channel=press.channel,
+                text=text,
+                response_url=press.response_url,
+            )
+        )
+
+    def number(self) -> int:
+        """The next number for a request, question or note of this incident."""
+        self.set(counter=self.run.counter + 1)
+        return self.run.counter
+
+    def post(self, kind: PostKind, slot: str, ref: str, data: dict[str, Any] | None = None) -> None:
+        if len(self.run.posts) < self.rules.keeps_messages_at_most:
+            self.set(posts=(*self.run.posts, Post(slot=slot, kind=kind, ref=ref, at=self.at, data=data or {})))
+
+    def effect_id(self, what: str) -> str:
+        return f"v{self.run.visit}/{what}"
+
+    def is_of_this_visit(self, effect_id: str) -> bool:
+        return effect_id.startswith(f"v{self.run.visit}/")
+
+    def set_deadline(self, name: str, at: float | None) -> None:
+        others = {key: value for key, value in self.run.deadlines.items() if key != name}
+        self.set(deadlines=others if at is None else others | {name: at})
+
+    def clear_deadlines(self, about: str) -> None:
+        self.set(deadlines={k: v for k, v in self.run.deadlines.items() if not k.startswith(f"{about}:")})
+
+    def decision(self) -> Decision:
+        """What was decided. Whatever changed what people see is shown; folding a repeated strange event is not."""
+        seen = {"ignored", "version", "counter", "deadlines"}
+        if self.run.model_dump(exclude=seen) != self._before.model_dump(exclude=seen):
+            self.want(SHOW)
+        return Decision(self.run, tuple(self._entries), tuple(self._effects))

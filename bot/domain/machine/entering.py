@@ -1,0 +1,113 @@
+"""Entering a state: what each kind of state wants first, and leaving through the machine's legal edges only."""
+
+from __future__ import annotations
+
+from bot.domain.change.plan import LedgerEntry
+from bot.domain.effect import ExportTimeline, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
+from bot.domain.machine import asking
+from bot.domain.machine.draft import Draft
+from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
+from bot.domain.run import ActiveChange, ActiveWatch, Run
+
+LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node"})
+"""What the bot must not leave behind at an end without a person saying so."""
+
+PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
+
+
+def go(draft: Draft, outcome: str, *, because: str = "") -> None:
+    """Leave by `outcome` where that is written; otherwise ask people what next."""
+    here = draft.run.at_state
+    there = draft.playbook.machine.next(here, outcome)
+    if there is None:
+        if draft.run.change and draft.run.change.undo_of:
+            draft.set(at_state=draft.playbook.machine.entry(draft.run.state))
+        draft.set(change=None, watch=None)
+        asking.ask_what_next(
+            draft, because or f"'{draft.run.state}' ended with '{outcome}', and the playbook does not say what then."
+        )
+        return
+    if outcome in PHASE_OUTCOMES:
+        draft.set(at_state=there)
+        return
+    enter(draft, draft.playbook.machine.written(there), because=because)
+
+
+def enter(draft: Draft, name: str, *, because: str = "") -> None:
+    """Begin a visit of `name`: earlier effects are void from here on."""
+    state = draft.playbook.state(name)
+    draft.set(
+        state=name,
+        at_state=draft.playbook.machine.entry(name),
+        visit=draft.run.visit + 1,
+        entered_at=draft.at,
+        way=(*draft.run.way, name),
+        readings={},
+        change=None,
+        watch=None,
+        question="",
+        deadlines={},
+    )
+    title = state.title or name.replace("_", " ")
+    draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data={"kind": draft.playbook.kind(name)})
+    match state:
+        case ReadState():
+            want_readings(draft)
+        case AskState():
+            if draft.playbook.needs(name):
+                want_readings(draft)
+            else:
+                asking.ask_written(draft, state)
+        case ChangeState():
+            begin_change(draft, state.change)
+        case WatchState():
+            begin_watch(draft, state)
+        case DivertState():
+            asking.ask_to_take_over(draft, state)
+        case EndState():
+            end(draft, state)
+
+
+def want_readings(draft: Draft) -> None:
+    names = draft.playbook.needs(draft.run.state)
+    draft.want(
+        ReadSignals(effect_id=draft.effect_id("read"), visit=draft.run.visit, state=draft.run.state, names=names)
+    )
+
+
+def begin_change(draft: Draft, verb: str, *, undo_of: tuple[str, ...] = ()) -> None:
+    draft.set(change=ActiveChange(state=draft.run.state, verb=verb, undo_of=undo_of))
+    draft.want(PlanChange(effect_id=draft.effect_id("plan/0"), visit=draft.run.visit, state=draft.run.state))
+
+
+def begin_watch(draft: Draft, state: WatchState) -> None:
+    until = draft.at + draft.playbook.seconds(state.within)
+    draft.set(watch=ActiveWatch(started_at=draft.at, until=until))
+    draft.want(
+        WatchSignals(
+            effect_id=draft.effect_id("watch"), visit=draft.run.visit, state=draft.run.state, started_at=draft.at
+        )
+    )
+
+
+def leftovers(run: Run) -> tuple[LedgerEntry, ...]:
+    return tuple(entry for entry in run.held if entry.verb in LEFTOVER_VERBS and entry.undo)
+
+
+def end(draft: Draft, state: EndState) -> None:
+    """Close, unless something of ours is still out there: then a person says what becomes of it."""
+    if leftovers(draft.run):
+        asking.ask_about_leftovers(draft)
+        return
+    close(draft, state.end, state.say)
+
+
+def close(draft: Draft, ending: str, text: str) -> None:
+    draft.clear_deadlines("request")
+    draft.clear_deadlines("question")
+    draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
+    held = [entry.title for entry in draft.run.held]
+    draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data={"ending": ending, "held": held})
+    draft.post("closed", "closed", ending, {"ending": ending, "text": text, "held": held})
+    draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
+    draft.want(ExportTimeline(effect_id=f"export/close/{draft.run.visit}", format="md"))

@@ -1,0 +1,205 @@
+"""What comes from the side: alerts, deadlines, commands, and effects that were given up."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from bot.domain.effect import ExportTimeline
+from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, Posted
+from bot.domain.machine import asking, changing, entering
+from bot.domain.machine.draft import Draft
+from bot.domain.run import Note
+
+
+def open_incident(draft: Draft, event: AlertChanged) -> None:
+    alert = event.alert
+    draft.record("opened", f"opened by alert {alert.name} on {draft.run.target}", data=alert.model_dump(mode="json"))
+    draft.set(alerts={alert.fingerprint: alert}, visit=0)
+    if not draft.run.target.resolved:
+        draft.record(
+            "failed", f"the cluster did not name the workload in time; '{draft.run.target}' is what the labels say"
+        )
+
+
+def alert_changed(draft: Draft, event: AlertChanged) -> None:
+    alert, known = event.alert, draft.run.alerts.get(event.alert.fingerprint)
+    if known is not None and not alert.supersedes(known):
+        if alert.dedupe_key != known.dedupe_key:
+            draft.ignore(f"late alert {alert.name} ({alert.status}, started {alert.starts_at:%H:%M:%S})")
+        return
+    draft.set(alerts=draft.run.alerts | {alert.fingerprint: alert})
+    draft.record("alert", f"{alert.name} is {alert.status}", data=alert.model_dump(mode="json"))
+    if not draft.run.is_open:
+        if alert.status == "firing":
+            _reopen(draft, alert.name)
+        return
+    all_resolved = all(a.status == "resolved" for a in draft.run.alerts.values())
+    draft.set(alerts_resolved_at=draft.at if all_resolved else None)
+    request = draft.run.open_request
+    if request is not None and all_resolved:
+        waiting = request.model_copy(update={"alerts_resolved_at": draft.at, "presses": ()})
+        draft.set(requests=draft.run.requests | {request.request_id: waiting})
+        draft.record("alert", f"all alerts resolved while {request.request_id} waits: it needs a fresh press")
+
+
+def _reopen(draft: Draft, alert_name: str) -> None:
+    """The same trouble again soon after the end: the incident goes on, from the start of its playbook."""
+    draft.set(closed_at=None, ending="", alerts_resolved_at=None)
+    draft.record("reopened", f"reopened: {alert_name} fires again")
+    entering.enter(draft, draft.playbook.start, because="it fires again")
+
+
+def posted(draft: Draft, event: Posted) -> None:
+    """A message is in Slack; a request's time begins here."""
+    if event.slot == "card":
+        draft.set(card_posted=True)
+        return
+    kind, _, ref = event.slot.partition(":")
+    request = draft.run.requests.get(ref) if kind == "request" else None
+    if request is None or request.posted_at is not None or request.status != "open":
+        return
+    expires_at = draft.at + request.policy.expires_seconds
+    shown = request.model_copy(update={"posted_at": draft.at, "expires_at": expires_at})
+    draft.set(requests=draft.run.requests | {ref: shown})
+    draft.set_deadline(f"request:{ref}:expiry", expires_at)
+    draft.set_deadline(f"request:{ref}:half", draft.at + request.policy.expires_seconds / 2)
+    draft.record(
+        "slack", f"{ref} posted", data={"ts": event.ts, "channel": event.channel, "head": draft.run.timeline_head}
+    )
+
+
+def due(draft: Draft, event: Due) -> None:
+    if draft.run.deadlines.get(event.deadline) != event.due_at:
+        draft.ignore(f"an old deadline: {event.deadline}")
+        return
+    draft.set_deadline(event.deadline, None)
+    about, ref, what = event.deadline.split(":")
+    if about == "request" and what == "half":
+        draft.post(
+            "note", f"half:{ref}", ref, {"text": f"Half of the time for {ref} has passed.", "user": "", "ping": True}
+        )
+        draft.record("request", f"half of the time for {ref} has passed; asked again")
+    elif about == "request":
+        _request_expired(draft, ref)
+    elif about == "question":
+        _question_expired(draft, ref)
+
+
+def _request_expired(draft: Draft, ref: str) -> None:
+    request = draft.run.requests.get(ref)
+    if request is None or request.status != "open":
+        return
+    expired = request.model_copy(update={"status": "expired"})
+    draft.set(requests=draft.run.requests | {ref: expired})
+    draft.clear_deadlines(f"request:{ref}")
+    draft.record("decided", f"request {ref} expired: nobody decided in time; it will not be applied later")
+    entering.go(draft, "expired", because=f"request {ref} expired without a decision; nothing was changed")
+
+
+def _question_expired(draft: Draft, ref: str) -> None:
+    question = draft.run.questions.get(ref)
+    if question is None or question.status != "open":
+        return
+    draft.set(questions=draft.run.questions | {ref: question.model_copy(update={"status": "expired"})}, question="")
+    draft.record("answered", f"question {ref} expired without an answer")
+    entering.go(draft, "expired", because=f"nobody answered {ref} in time")
+
+
+def commanded(draft: Draft, event: Commanded) -> None:
+    match event.command:
+        case "note":
+            note_id = f"N{draft.number()}"
+            note = Note(note_id=note_id, at=draft.at, user=event.user, text=event.text)
+            draft.set(notes=(*draft.run.notes, note))
+            draft.record("note", event.text, who=event.user)
+            draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
+        case "halt":
+            draft.set(halted_by=event.user)
+            draft.record("halt", "halted: nothing more will be changed until it is resumed", who=event.user)
+        case "resume":
+            _resume(draft, event)
+        case "lead":
+            draft.set(lead=event.text or event.user)
+            draft.record("note", f"led by {event.text or event.user}", who=event.user)
+        case "export":
+            export(draft, event)
+        case "undo":
+            start_undo(draft, event.user)
+        case "resolve":
+            _resolve(draft, event)
+
+
+def export(draft: Draft, event: Commanded) -> None:
+    """Owe the file; it is made from the timeline as it is when the export is performed."""
+    wanted: Literal["md", "json"] = "json" if event.text == "json" else "md"
+    draft.record("export", f"export as {wanted} asked for", who=event.user)
+    draft.want(ExportTimeline(effect_id=f"export/{event.event_id}", format=wanted, wanted_by=event.user))
+
+
+def _resume(draft: Draft, event: Commanded) -> None:
+    draft.set(halted_by="")
+    draft.record("resume", "resumed", who=event.user)
+    change = draft.run.change
+    if change is not None and change.begun and change.progress.startswith("halted"):
+        draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "progress": ""}))
+        changing.want_step(draft)
+
+
+def _is_applying(draft: Draft) -> bool:
+    change = draft.run.change
+    return change is not None and change.begun
+
+
+def _say(draft: Draft, event_user: str, text: str) -> None:
+    number = f"N{draft.number()}"
+    draft.record("note", text, who=event_user)
+    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+
+
+def start_undo(draft: Draft, user: str) -> None:
+    """Propose the inverse of the last applied change; it goes the same way as every change: plan, request, grant."""
+    if _is_applying(draft) and not draft.run.halted_by:
+        return _say(draft, user, "A change is being applied right now; halt it first, then undo.")
+    last = next((entry for entry in reversed(draft.run.held) if entry.undo), None)
+    if last is None:
+        return _say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
+    same = tuple(
+        e.call_id for e in draft.run.held if e.undo and e.call_id.rsplit("/", 1)[0] == last.call_id.rsplit("/", 1)[0]
+    )
+    _withdraw_what_waits(draft, "an undo was asked for")
+    draft.set(
+        at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="", lead=draft.run.lead
+    )
+    draft.record("undo", f"undo asked for: {', '.join(same)}", who=user)
+    return entering.begin_change(draft, "undo", undo_of=same)
+
+
+def _withdraw_what_waits(draft: Draft, why: str) -> None:
+    request, question = draft.run.open_request, draft.run.open_question
+    if request is not None:
+        withdrawn = request.model_copy(update={"status": "withdrawn", "decision_reason": why})
+        draft.set(requests=draft.run.requests | {request.request_id: withdrawn})
+    if question is not None:
+        gone = question.model_copy(update={"status": "withdrawn"})
+        draft.set(questions=draft.run.questions | {question.question_id: gone})
+    draft.set(deadlines={})
+
+
+def _resolve(draft: Draft, event: Commanded) -> None:
+    if _is_applying(draft):
+        return _say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
+    _withdraw_what_waits(draft, "the incident was resolved by hand")
+    if entering.leftovers(draft.run):
+        draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
+        return asking.ask_about_leftovers(draft)
+    return entering.close(draft, "resolved_by_hand", event.text)
+
+
+def effect_failed(draft: Draft, event: EffectFailed) -> None:
+    """Something outside could not be done for good. What the run waits for becomes a question; showing is only noted."""
+    draft.record("failed", f"{event.effect_kind} was given up: {event.reason}")
+    waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
+    if event.effect_kind == "show_in_slack":
+        draft.record("slack", f"Slack could not be brought up to date: {event.reason}")
+    elif waits_for_it:
+        asking.ask_what_next(draft, f"{event.effect_kind.replace('_', ' ')} failed: {event.reason}")

@@ -1,0 +1,481 @@
+"""From scrapes to readings: each replica and engine rank over the window first, then across replicas.
+
+Nothing is taken for zero: a window without enough history, a replica without an answer and a ratio of nothing to
+nothing are unknown, with the reason in plain words.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from bot.domain.change.world import ReplicaLoad
+from bot.domain.history import (
+    History,
+    Missing,
+    Reader,
+    gather,
+    measured,
+    nobody,
+    ranks_with,
+    reader_of,
+    rise,
+    series,
+    short_history,
+)
+from bot.domain.metric import DERIVED_COUNTERS, FRACTIONS, SHAPES, metric_fault, value_of
+from bot.domain.playbook.durations import seconds
+from bot.domain.playbook.language import (
+    Across,
+    MeanSignal,
+    MetricSignal,
+    ProbeSignal,
+    QuantileSignal,
+    RatioSignal,
+    SignalSpec,
+    StallSignal,
+)
+from bot.domain.scrape import Scrape
+from bot.domain.signal import Reading, unknown
+from bot.domain.window import (
+    Point,
+    Window,
+    counted_seconds,
+    histogram_quantile,
+    increase,
+    quantile,
+    sampled_seconds,
+    short,
+)
+
+SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | StallSignal
+
+COUNTER_TAKES = ("rate", "increase", "last")
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+UNITS = {"kv_cache_usage_perc": "ratio", "arrivals": "requests", "usable_tokens": "tokens"}
+STALL_FALL, STALL_RISE = 0.7, 1.3
+"""Running down by 30 %, waiting up by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
+
+
+def span_of(over: str, settings: Mapping[str, float | str | bool]) -> float:
+    """A window's length in seconds: a duration (`5m`), or the setting that holds one (`settings.window`).
+
+    Raise `ValueError` when it is neither.
+    """
+    value: float | str | bool | None = over
+    if over.startswith("settings."):
+        value = settings.get(over.removeprefix("settings."))
+    if value is None or isinstance(value, bool):
+        raise ValueError(f"{over} is not a duration")
+    return seconds(value) if isinstance(value, str) else float(value)
+
+
+def spec_fault(spec: SignalSpec) -> str:
+    """Why no reading can ever come of this spec, whatever the replicas say; empty when one can."""
+    match spec:
+        case MetricSignal():
+            fault = metric_fault(spec.metric, "gauge", "counter")
+            if not fault and SHAPES[spec.metric] == "counter" and spec.take not in COUNTER_TAKES:
+                fault = f"'{spec.metric}' is a counter: take rate or increase, not {spec.take}"
+            if not fault and SHAPES[spec.metric] == "gauge" and spec.take in ("rate", "increase"):
+                fault = f"'{spec.metric}' is a gauge: it has no {spec.take}"
+            return fault
+        case RatioSignal():
+            return next(filter(None, (metric_fault(name, "counter") for name in spec.ratio)), "")
+        case MeanSignal():
+            return metric_fault(spec.mean, "histogram")
+        case QuantileSignal():
+            return metric_fault(spec.histogram, "histogram") or (
+                "" if 0 < spec.quantile < 1 else "a quantile lies between 0 and 1"
+            )
+        case StallSignal() | ProbeSignal():
+            return ""
+
+
+def metrics_of(spec: SampledSpec) -> frozenset[str]:
+    """The metrics that reading this spec needs, derived ones resolved to those on the page."""
+    needed = _needed(spec)
+    for derived, parts in {
+        "arrivals": {"request_success", "num_requests_running", "num_requests_waiting"},
+        "usable_tokens": {"num_gpu_blocks", "block_size"},
+        "free_blocks": {"num_gpu_blocks", "kv_cache_usage_perc"},
+    }.items():
+        if derived in needed:
+            needed = (needed - {derived}) | parts
+    return frozenset(needed)
+
+
+def _needed(spec: SampledSpec) -> set[str]:
+    match spec:
+        case MetricSignal():
+            return {spec.metric}
+        case RatioSignal():
+            return {*spec.ratio, "num_requests_running", "num_requests_waiting"}
+        case MeanSignal():
+            return {spec.mean}
+        case QuantileSignal():
+            return {spec.histogram}
+        case StallSignal():
+            return {"request_success", "num_requests_running", "num_requests_waiting"}
+
+
+def read_window(
+    name: str, spec: SampledSpec, scrapes: Sequence[Scrape], *, window: Window, picked: Mapping[str, str]
+) -> Reading:
+    """The reading of one signal over one window; whatever `scrapes` hold outside of it is left alone."""
+    fault = spec_fault(spec) or ("a window must be longer than 0 s" if window.seconds <= 0 else "")
+    if fault:
+        return unknown(name, fault, at=window.end)
+    history = gather(scrapes, of=spec.of, picked=picked, window=window)
+    if not history.scrapes and not history.unreadable:
+        return unknown(name, nobody(spec.of), at=window.end)
+    match spec:
+        case MetricSignal():
+            reading = _metric(name, spec, history)
+        case RatioSignal():
+            reading = _ratio(name, spec, history)
+        case MeanSignal():
+            reading = _mean(name, spec, history)
+        case QuantileSignal():
+            reading = _quantile(name, spec, history)
+        case StallSignal():
+            reading = _stall(name, spec, history)
+    return reading.model_copy(
+        update={"at": history.newest, "window_seconds": window.seconds, "query": words_of(spec, window)}
+    )
+
+
+# --- metric -----------------------------------------------------------------------------------------------------------
+
+
+def _metric(name: str, spec: MetricSignal, history: History) -> Reading:
+    read = reader_of(spec.metric)
+    found, missing = measured(
+        history, spec.metric, read, lambda scrapes, rank: _take(spec, scrapes, rank, history.window)
+    )
+    by_replica = {replica: _join_ranks(values, spec) for replica, values in found.items()}
+    unit = spec.unit or ("/s" if spec.take == "rate" else UNITS.get(spec.metric, ""))
+    if spec.across == "each":
+        return _answer(name, by_replica, by_replica, missing, unit)
+    value = across_all([value for values in found.values() for value in values], spec.across) if found else None
+    return _answer(name, value, by_replica, missing, unit)
+
+
+def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Window) -> float | Missing:
+    read = reader_of(spec.metric)
+    if spec.take in ("rate", "increase"):
+        risen = rise(scrapes, rank, window, read, may_fall=spec.metric in DERIVED_COUNTERS)
+        if isinstance(risen, Missing):
+            return risen
+        return risen[0] if spec.take == "increase" else risen[0] / risen[1]
+    found = series(scrapes, rank, read)
+    if spec.take == "last":
+        return found[-1].value
+    return short_history(sampled_seconds(found), window) or _over_time([point.value for point in found], spec.take)
+
+
+def _over_time(values: Sequence[float], take: str) -> float:
+    if take in QUANTILES:
+        return quantile(values, QUANTILES[take])
+    if take == "avg":
+        return sum(values) / len(values)
+    return max(values) if take == "max" else min(values)
+
+
+def across_all(values: Sequence[float], across: Across) -> float:
+    match across:
+        case "max" | "each":
+            return max(values)
+        case "min":
+            return min(values)
+        case "avg":
+            return sum(values) / len(values)
+        case "sum":
+            return sum(values)
+
+
+def _join_ranks(values: Sequence[float], spec: MetricSignal) -> float:
+    """One number for a replica with several engine ranks: shares are compared, amounts are added."""
+    if spec.across in ("each", "sum"):
+        return max(values) if spec.metric in FRACTIONS else sum(values)
+    return across_all(values, spec.across)
+
+
+# --- ratio, mean ------------------------------------------------------------------------------------------------------
+
+
+def _ratio(name: str, spec: RatioSignal, history: History) -> Reading:
+    above, below = spec.ratio
+    pairs, missing = _pairs(history, (above, reader_of(above)), (below, reader_of(below)))
+    each = {replica: share for replica, pair in pairs.items() if (share := _share(*pair)) is not None}
+    whole = _share(sum(pair[0] for pair in pairs.values()), sum(pair[1] for pair in pairs.values()))
+    if pairs and (whole is None or not each):
+        return unknown(name, _nothing(below, history), at=history.newest)
+    reading = _answer(name, _joined(each, whole, spec.across), each, missing, spec.unit, readable=len(pairs))
+    if not reading.is_known:
+        return reading
+    silent = sorted(replica for replica, (risen, per) in pairs.items() if risen > 0 and per == 0)
+    idle = sorted(pairs.keys() - each.keys())
+    notes = [
+        reading.detail,
+        f"no {below} on {', '.join(silent)}: counted as one" if silent else "",
+        f"nothing to compare on {', '.join(idle)}" if idle else "",
+    ]
+    return reading.model_copy(update={"detail": "; ".join(filter(None, notes))})
+
+
+def _share(risen: float, per: float) -> float | None:
+    """Something per nothing counts as per one: a bad sign, not an error. Nothing per nothing is None."""
+    if per > 0:
+        return risen / per
+    return risen if risen > 0 else None
+
+
+def _joined(each: dict[str, float], whole: float | None, across: Across) -> float | dict[str, float] | None:
+    if across == "sum":
+        return whole
+    if across == "each":
+        return each
+    return across_all(list(each.values()), across) if each else None
+
+
+def _nothing(counted: str, history: History) -> str:
+    """Nothing per nothing: an idle engine, or one that is stuck, so the load goes with it."""
+    at_work = sum(
+        value_of(scrapes[-1], rank, "num_requests_running") or 0.0
+        for scrapes in history.scrapes.values()
+        for rank in scrapes[-1].ranks
+    )
+    span = short(history.window.seconds)
+    if at_work > 0:
+        return f"{counted} did not rise in {span} although {at_work:g} requests run"
+    return f"no load: {counted} did not rise in {span} and nothing runs"
+
+
+def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
+    def total(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(spec.mean)
+        return None if found is None else found.sum
+
+    def count(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(spec.mean)
+        return None if found is None else found.count
+
+    pairs, missing = _pairs(history, (spec.mean, total), (spec.mean, count))
+    each = {replica: risen / observed for replica, (risen, observed) in pairs.items() if observed > 0}
+    if pairs and not each:
+        return unknown(name, f"no {spec.mean} observed in {short(history.window.seconds)}", at=history.newest)
+    observed = sum(pair[1] for pair in pairs.values())
+    whole = sum(pair[0] for pair in pairs.values()) / observed if observed > 0 else None
+    return _answer(name, _joined(each, whole, spec.across), each, missing, spec.unit, readable=len(pairs))
+
+
+def _pairs(
+    history: History, above: tuple[str, Reader], below: tuple[str, Reader]
+) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:
+    """For each replica how much the two rose, all its ranks together."""
+
+    def rises(what: str, read: Reader) -> tuple[dict[str, list[tuple[float, float]]], dict[str, str]]:
+        may_fall = what in DERIVED_COUNTERS
+        return measured(
+            history, what, read, lambda scrapes, rank: rise(scrapes, rank, history.window, read, may_fall=may_fall)
+        )
+
+    (tops, no_top), (bottoms, no_bottom) = rises(*above), rises(*below)
+    both = tops.keys() & bottoms.keys()
+    pairs = {
+        replica: (sum(part[0] for part in tops[replica]), sum(part[0] for part in bottoms[replica]))
+        for replica in sorted(both)
+    }
+    return pairs, no_bottom | no_top
+
+
+# --- quantile, stall --------------------------------------------------------------------------------------------------
+
+
+def _quantile(name: str, spec: QuantileSignal, history: History) -> Reading:
+    def count(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(spec.histogram)
+        return None if found is None else found.count
+
+    risen, missing = measured(
+        history,
+        spec.histogram,
+        count,
+        lambda scrapes, rank: _bucket_rises(scrapes, rank, spec.histogram, history.window),
+    )
+    buckets = {replica: _add_buckets(ranks) for replica, ranks in risen.items()}
+    each = {r: own for r, counts in buckets.items() if (own := histogram_quantile(counts, spec.quantile)) is not None}
+    value = histogram_quantile(_add_buckets(list(buckets.values())), spec.quantile)
+    if buckets and value is None:
+        return unknown(name, f"no {spec.histogram} observed in {short(history.window.seconds)}", at=history.newest)
+    return _answer(name, value, each, missing, spec.unit, readable=len(buckets))
+
+
+def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
+    rises: dict[str, float] = {}
+    for bound in scrapes[-1].histograms[rank][histogram].buckets:
+
+        def read(scrape: Scrape, rank: str, bound: str = bound) -> float | None:
+            found = scrape.histograms.get(rank, {}).get(histogram)
+            return None if found is None else found.buckets.get(bound)
+
+        risen = rise(scrapes, rank, window, read)
+        if isinstance(risen, Missing):
+            return risen
+        rises[bound] = risen[0]
+    return rises
+
+
+def _add_buckets(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Cumulative counts add up at the bounds that all have; engine versions differ in the others."""
+    if not several:
+        return {}
+    common = set[str].intersection(*(set(buckets) for buckets in several))
+    return {bound: sum(buckets[bound] for buckets in several) for bound in common}
+
+
+def _stall(name: str, spec: StallSignal, history: History) -> Reading:
+    """The preemption counter is silent in a full stall, so what runs, waits and finishes has to tell."""
+    found, missing = measured(
+        history,
+        "request_success, num_requests_running or num_requests_waiting",
+        reader_of("arrivals"),
+        lambda scrapes, rank: _rank_stalls(scrapes, rank, history.window),
+    )
+    signs = {replica: float(any(verdicts)) for replica, verdicts in found.items()}
+    return _answer(name, any(signs.values()), signs, missing, "")
+
+
+def _rank_stalls(scrapes: Sequence[Scrape], rank: str, window: Window) -> bool | Missing:
+    finished = rise(scrapes, rank, window, reader_of("request_success"))
+    if isinstance(finished, Missing):
+        return finished
+    running = [point.value for point in series(scrapes, rank, reader_of("num_requests_running"))]
+    waiting = [point.value for point in series(scrapes, rank, reader_of("num_requests_waiting"))]
+    falls = max(running) > 0 and running[-1] <= STALL_FALL * max(running)
+    rises = waiting[-1] > 0 and waiting[-1] >= STALL_RISE * min(waiting)
+    return finished[0] == 0 and falls and rises
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+def _answer(
+    name: str,
+    value: float | bool | dict[str, float] | None,
+    by_replica: dict[str, float],
+    missing: Mapping[str, str],
+    unit: str,
+    *,
+    readable: int | None = None,
+) -> Reading:
+    """Known when at least half of the live replicas could be read; the others are named either way.
+
+    The worst replica is often the one that no longer answers, so a minority does not speak for the fleet.
+    """
+    heard = len(by_replica) if readable is None else readable
+    if heard == 0 or heard < len(missing) or value is None:
+        return unknown(name, _reasons(missing), at=0.0)
+    detail = f"not counted: {_reasons(missing)}" if missing else ""
+    return Reading(name=name, value=value, by_replica=by_replica, unit=unit, detail=detail)
+
+
+def _reasons(missing: Mapping[str, str]) -> str:
+    """Replicas by reason, so that four replicas with one trouble make one phrase."""
+    grouped: dict[str, list[str]] = defaultdict(list)
+    for replica, reason in sorted(missing.items()):
+        grouped[reason].append(replica)
+    if len(grouped) == 1:
+        reason, replicas = next(iter(grouped.items()))
+        return f"{reason} ({', '.join(replicas)})"
+    return "; ".join(f"{', '.join(replicas)}: {reason}" for reason, replicas in grouped.items())
+
+
+def words_of(spec: SampledSpec, window: Window) -> str:
+    """What was asked, in one line that a person can check against a dashboard."""
+    span, of = short(window.seconds), "" if spec.of == "target" else f" of {spec.of}"
+    match spec:
+        case MetricSignal():
+            return f"{spec.take} of {spec.metric} over {span}, {spec.across} across replicas{of}"
+        case RatioSignal():
+            return f"increase of {spec.ratio[0]} per {spec.ratio[1]} over {span}, {spec.across} across replicas{of}"
+        case MeanSignal():
+            return f"mean of {spec.mean} over {span}, {spec.across} across replicas{of}"
+        case QuantileSignal():
+            return f"{spec.quantile:g} quantile of {spec.histogram} over {span}, all replicas{of}"
+        case StallSignal():
+            return f"running falls, waiting rises, nothing finishes over {span}{of}"
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+def loads_in(scrapes: Sequence[Scrape], window: Window) -> dict[str, ReplicaLoad]:
+    """What runs on each replica by its newest page, whatever its role; one whose newest page failed is absent."""
+    loads: dict[str, ReplicaLoad] = {}
+    for role in ("target", "spare"):
+        for replica, found in gather(scrapes, of=role, picked={}, window=window).scrapes.items():
+            newest = max((s for s in scrapes if s.replica == replica), key=lambda s: s.at)
+            if newest.error:
+                continue
+            arrived, counted = _arrived(found, window)
+            loads[replica] = ReplicaLoad(
+                running=_now(found, "num_requests_running"),
+                waiting=_now(found, "num_requests_waiting"),
+                arrivals_in_window=arrived,
+                window_seconds=counted,
+            )
+    return loads
+
+
+def _now(scrapes: Sequence[Scrape], metric: str) -> float | None:
+    read = reader_of(metric)
+    ranks = ranks_with(scrapes, read)
+    return sum(read(scrapes[-1], rank) or 0.0 for rank in ranks) if ranks else None
+
+
+def _arrived(scrapes: Sequence[Scrape], window: Window) -> tuple[float | None, float]:
+    """How many requests came, and in how many seconds; the reader judges whether those are enough."""
+    read = reader_of("arrivals")
+    found = [series(scrapes, rank, read) for rank in ranks_with(scrapes, read)]
+    counted = min((counted_seconds(points, window) for points in found), default=0.0)
+    if counted <= 0:
+        return None, 0.0
+    return sum(increase(points, window, may_fall=True) for points in found), counted
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+def points(scrapes: Sequence[Scrape], metric: str, n: int = 120) -> tuple[tuple[float, float], ...]:
+    """At most `n` points of a gauge or a counter's rate for a chart: the worst replica's share, or the sum of amounts.
+
+    A slot in which nobody answered has no point: the line breaks there instead of falling to zero.
+    """
+    good = sorted((scrape for scrape in scrapes if not scrape.error), key=lambda s: s.at)
+    if not good or metric_fault(metric, "gauge", "counter"):
+        return ()
+    start, width = good[0].at, max((good[-1].at - good[0].at) / n, 1e-9)
+    slots: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for replica in sorted({scrape.replica for scrape in good}):
+        own = [scrape for scrape in good if scrape.replica == replica]
+        for rank in ranks_with(own, reader_of(metric)):
+            for at, value in _plotted(series(own, rank, reader_of(metric)), metric):
+                slots[min(int((at - start) / width), n - 1)][f"{replica}/{rank}"].append(value)
+    join = max if metric in FRACTIONS else sum
+    return tuple(
+        (start + (slot + 0.5) * width, join([sum(v) / len(v) for v in cells.values()]))
+        for slot, cells in sorted(slots.items())
+    )
+
+
+def _plotted(found: Sequence[Point], metric: str) -> list[tuple[float, float]]:
+    if SHAPES[metric] == "gauge":
+        return [(point.at, point.value) for point in found]
+    may_fall = metric in DERIVED_COUNTERS
+    steps = pairwise(found)
+    return [
+        (b.at, increase((a, b), Window(a.at, b.at), may_fall=may_fall) / (b.at - a.at)) for a, b in steps if b.at > a.at
+    ]

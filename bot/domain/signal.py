@@ -1,0 +1,68 @@
+"""A signal is a named reading: a value, or `unknown` with its reason. Unknown is never 0 and never false."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Kind = Literal["number", "text", "flag", "by_replica"]
+"""What an expression may do with a value: a number, a text, a boolean, or a number for each replica."""
+
+Value = float | bool | str | dict[str, float]
+
+
+class Reading(BaseModel):
+    """One answer to one question, with what a reader needs to check it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    value: Value | None = None
+    fields: dict[str, float | bool | str] = {}
+    """A probe's named parts; a part that could not be read is absent, and `unknown_parts` says why."""
+    unknown_parts: dict[str, str] = {}
+    unknown: str = ""
+    """Why nothing could be read; empty when something was."""
+    by_replica: dict[str, float] = {}
+    unit: str = ""
+    source: str = ""
+    query: str = ""
+    at: float = 0.0
+    """Epoch seconds of the newest sample behind the value."""
+    window_seconds: float = 0.0
+    detail: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        return not self.unknown
+
+
+def unknown(name: str, reason: str, *, at: float, source: str = "") -> Reading:
+    return Reading(name=name, unknown=reason, at=at, source=source)
+
+
+PROBES: dict[str, dict[str, Kind]] = {
+    "restarts": {"count": "number", "oom": "flag", "crashed": "flag", "last_reason": "text"},
+    "startup_log": {"oom_class": "text", "kv_tokens": "number", "version": "text", "backend": "text"},
+    "recent_rollout": {
+        "happened": "flag",
+        "matters": "flag",
+        "by_bot": "flag",
+        "revision": "number",
+        "previous_revision": "number",
+        "summary": "text",
+    },
+    "engine_flags": {
+        "max_num_seqs": "number",
+        "version": "text",
+        "kv_cache_dtype": "text",
+        "shutdown_timeout": "number",
+    },
+    "kv_budget": {"tokens": "number", "block_size": "number", "blocks": "number"},
+    "gpu_health": {"healthy": "flag", "fault": "flag", "thermal": "flag", "detail": "text"},
+    "rotation": {"in_rotation": "number", "ready": "number", "wanted": "number"},
+    "drain_mode": {"mode": "text", "detail": "text"},
+    "capacity": {"free_gpus": "number", "replicas_that_fit": "number"},
+}
+"""Every probe with its parts and their kinds: expressions are checked against this table when a playbook is loaded."""

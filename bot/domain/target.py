@@ -1,0 +1,43 @@
+"""The workload that an incident is about, and how it is named from an alert's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+WORKLOAD_LABELS = (("deployment", "Deployment"), ("statefulset", "StatefulSet"), ("leaderworkerset", "LeaderWorkerSet"))
+HINT_LABELS = ("service", "job", "pod", "exported_pod", "instance", "model_name")
+
+
+class Target(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    cluster: str = ""
+    namespace: str = ""
+    kind: str = "Deployment"
+    name: str
+    resolved: bool = True
+    """False when the cluster could not be asked in time: the name is then only what the labels say."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def named_by(labels: Mapping[str, str], cluster: str) -> Target:
+    """The best that the labels alone can say; `resolved` only when they name a workload outright."""
+    namespace = labels.get("namespace") or labels.get("exported_namespace", "")
+    where = labels.get("cluster", cluster)
+    for label, kind in WORKLOAD_LABELS:
+        if labels.get(label):
+            return Target(cluster=where, namespace=namespace, kind=kind, name=labels[label])
+    for label in HINT_LABELS:
+        if labels.get(label):
+            return Target(cluster=where, namespace=namespace, kind="Unknown", name=labels[label], resolved=False)
+    return Target(
+        cluster=where, namespace=namespace, kind="Unknown", name=labels.get("alertname", "unknown"), resolved=False
+    )

@@ -1,0 +1,69 @@
+"""The timeline: what happened, append-only and hash-chained. Reports are made from it alone.
+
+The chain shows whether entries were altered only where its head was posted elsewhere; by itself it proves consistency.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+EntryKind = Literal[
+    "opened", "alert", "entered", "read", "baseline", "asked", "answered", "planned", "request", "press", "decided",
+    "applying", "call", "wait", "outcome", "watch", "verdict", "question", "note", "halt", "resume", "undo", "slack",
+    "ignored", "failed", "closed", "reopened", "export", "lease", "severity",
+]  # fmt: skip
+
+GENESIS = "0" * 64
+
+
+class Entry(BaseModel):
+    """One thing that happened; `data` is evidence for machines, `text` one plain line for people."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: EntryKind
+    at: float
+    text: str
+    who: str = ""
+    """A Slack user id, or empty for the bot itself."""
+    state: str = ""
+    data: dict[str, Any] = {}
+
+
+class Chained(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    entry: Entry
+    previous: str
+    hash: str
+
+
+def chain(entries: Iterable[Entry], *, head: str, length: int) -> tuple[Chained, ...]:
+    """Link `entries` behind a chain that is `length` long and ends in `head` (`GENESIS` when empty)."""
+    chained: list[Chained] = []
+    for number, entry in enumerate(entries, start=length + 1):
+        previous = chained[-1].hash if chained else head
+        chained.append(Chained(number=number, entry=entry, previous=previous, hash=_hash(number, entry, previous)))
+    return tuple(chained)
+
+
+def first_break(entries: Iterable[Chained]) -> int | None:
+    """The number of the first entry that does not follow from the one before it; None when the chain is consistent."""
+    head, expected = GENESIS, 1
+    for item in entries:
+        intact = item.number == expected and item.previous == head and item.hash == _hash(expected, item.entry, head)
+        if not intact:
+            return item.number
+        head, expected = item.hash, expected + 1
+    return None
+
+
+def _hash(number: int, entry: Entry, previous: str) -> str:
+    content = json.dumps([number, entry.model_dump(mode="json"), previous], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()

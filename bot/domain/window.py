@@ -1,0 +1,100 @@
+"""What the samples of one series say about a window of time: increases, quantiles, and how much of it they cover.
+
+A process that began again counts from zero: what it counted since is kept, what it lost in between is not invented.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+STALE_SECONDS = 60.0
+"""Older than this a sample says nothing about now; a longer gap between two samples counts as this much."""
+
+NEEDED_SHARE = 0.5
+"""How much of a window its samples must cover before it may be read at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of one series. `life` tells the processes behind it apart, `born` is when this one started."""
+
+    at: float
+    value: float
+    life: int = 0
+    born: float | None = None
+
+
+def increase(points: Sequence[Point], window: Window, *, may_fall: bool = False) -> float:
+    """How much a counter rose from the first to the last point, over restarts of its process.
+
+    `may_fall`: the values come from more than counters and may fall without a restart, as arrivals do for a moment.
+    """
+    total = points[0].value if _began_inside(points[0], window) else 0.0
+    for before, after in pairwise(points):
+        restarted = after.life != before.life or (after.value < before.value and not may_fall)
+        total += after.value if restarted else after.value - before.value
+    return max(total, 0.0)
+
+
+def counted_seconds(points: Sequence[Point], window: Window) -> float:
+    """The time over which `increase` counts: a counter misses nothing between two of its samples."""
+    first = points[0]
+    since = first.born if first.born is not None and _began_inside(first, window) else first.at
+    return points[-1].at - since
+
+
+def sampled_seconds(points: Sequence[Point]) -> float:
+    """The time that a gauge's samples speak for: nothing is known of the middle of a long gap."""
+    return sum(min(after.at - before.at, STALE_SECONDS) for before, after in pairwise(points))
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """Between the two nearest values, linearly, as PromQL's `quantile_over_time`."""
+    ordered = sorted(values)
+    rank = q * (len(ordered) - 1)
+    below, above = math.floor(rank), math.ceil(rank)
+    return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)
+
+
+def histogram_quantile(buckets: Mapping[str, float], q: float) -> float | None:
+    """The `q`-quantile from cumulative counts by upper bound, as PromQL's function; None when nothing was observed.
+
+    Beyond the highest finite bound it is that bound: more cannot be known.
+    """
+    bounds = sorted((float(bound), count) for bound, count in buckets.items())
+    if not bounds or bounds[-1][1] <= 0:
+        return None
+    wanted = q * bounds[-1][1]
+    below, count_below = 0.0, 0.0
+    for bound, count in bounds:
+        if count >= wanted and count > count_below:
+            if math.isinf(bound):
+                return below
+            return below + (bound - below) * (wanted - count_below) / (count - count_below)
+        below, count_below = bound, count
+    return below
+
+
+def short(seconds: float) -> str:
+    """A duration as people write it: `12 s`, `5 m`, `1.5 h`."""
+    for size, unit in ((3600.0, "h"), (60.0, "m")):
+        if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
+            return f"{round(seconds / size, 1):g} {unit}"
+    return f"{round(seconds):d} s"
+
+
+def _began_inside(point: Point, window: Window) -> bool:
+    return point.born is not None and window.start <= point.born <= point.at

@@ -1,0 +1,22 @@
+"""The first station: alerts are stored before the webhook is answered, then routing is woken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bot.domain.alert import Alert
+from bot.flow.ports import AlertStore
+
+
+class AcceptAlerts:
+    def __init__(self, store: AlertStore, wake_routing: Callable[[], None]) -> None:
+        self._store, self._wake_routing = store, wake_routing
+
+    async def __call__(self, alerts: Sequence[Alert], truncated: int) -> int:
+        """Store the alerts and return how many were new. Raise `StorageUnavailableError` when nothing is stored for sure."""
+        if not alerts:
+            return 0
+        new = await self._store.accept(alerts, truncated=truncated)
+        if new:
+            self._wake_routing()
+        return new

@@ -1,0 +1,113 @@
+"""Drain an incident's inbox in order, decide, commit. Never waits on the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from bot.domain.effect import Effect
+from bot.domain.errors import BotError, PlaybookError, StaleRunError
+from bot.domain.event import Due, Event
+from bot.domain.machine import Decision, Rules, advance, set_aside
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.run import Run
+from bot.domain.timeline import Entry, chain
+from bot.flow.ports import Playbooks, RunStore
+
+log = structlog.get_logger()
+FAILURES_BEFORE_SET_ASIDE = 3
+STALE_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """What became owed, and when the run next wants to be woken."""
+
+    effects: tuple[Effect, ...] = ()
+    wake_at: float | None = None
+
+
+class AdvanceRun:
+    def __init__(self, store: RunStore, playbooks: Playbooks, rules: Rules) -> None:
+        self._store, self._library, self._rules = store, playbooks, rules
+        self._compiled: dict[str, CompiledPlaybook] = {}
+
+    async def __call__(self, incident_id: str) -> Advanced:
+        owed: dict[str, Effect] = {}
+        wake_at: float | None = None
+        for _ in range(STALE_ATTEMPTS):
+            run = await self._store.load(incident_id)
+            if run is None:
+                return Advanced()
+            events = list(await self._store.inbox(incident_id))
+            if not events:
+                if not await self._append_overdue(run):
+                    wake_at = min(run.deadlines.values(), default=None)
+                    break
+                continue
+            try:
+                for effect in await self._commit(run, events):
+                    owed[effect.effect_id] = effect
+            except StaleRunError as error:
+                log.info("run.stale", incident=incident_id, reason=str(error))
+        return Advanced(tuple(owed.values()), wake_at)
+
+    async def _append_overdue(self, run: Run) -> bool:
+        """Deadlines that passed become events; the id makes each count once."""
+        now = await self._store.now()
+        due = [
+            Due(event_id=f"due/{run.visit}/{name}/{at}", deadline=name, due_at=at)
+            for name, at in sorted(run.deadlines.items(), key=lambda item: item[1])
+            if at <= now
+        ]
+        return bool(due) and await self._store.append(run.incident_id, due)
+
+    async def playbook_of(self, run: Run) -> CompiledPlaybook:
+        """The playbook as this run started with it, whatever the files say now."""
+        if run.digest not in self._compiled:
+            bundle = await self._store.bundle(run.digest)
+            if bundle is None:
+                raise PlaybookError(())
+            self._compiled[run.digest] = self._library.from_bundle(bundle)
+        return self._compiled[run.digest]
+
+    async def _commit(self, run: Run, events: Sequence[Event]) -> tuple[Effect, ...]:
+        playbook = await self.playbook_of(run)
+        entries: list[Entry] = []
+        effects: dict[str, Effect] = {}
+        moved, consumed = run, 0
+        for event in events:
+            decision = await self._decide(moved, event, playbook)
+            if decision is None:
+                break
+            moved, consumed = decision.run, consumed + 1
+            entries += decision.entries
+            effects |= {effect.effect_id: effect for effect in decision.effects}
+        if not consumed:
+            return ()
+        chained = chain(entries, head=run.timeline_head, length=run.timeline_length)
+        moved = moved.with_(
+            version=run.version + 1,
+            timeline_head=chained[-1].hash if chained else run.timeline_head,
+            timeline_length=run.timeline_length + len(chained),
+        )
+        live = tuple(e for e in effects.values() if e.visit is None or e.visit == moved.visit)
+        await self._store.commit(moved, consumed=consumed, entries=chained, effects=live)
+        return live
+
+    async def _decide(self, run: Run, event: Event, playbook: CompiledPlaybook) -> Decision | None:
+        """The decision, or None to stop before this event and try it again later. Its third failure sets it aside."""
+        try:
+            return advance(run, event, playbook, self._rules)
+        except Exception as error:  # noqa: BLE001 - a fault of ours in one event must not stick the incident in silence
+            if isinstance(error, BotError):
+                log.warning("event.failed", incident=run.incident_id, event_kind=event.kind, reason=str(error))
+            else:
+                log.exception("event.failed", incident=run.incident_id, event_kind=event.kind)
+            failures = await self._store.count_event_failure(run.incident_id, event.event_id)
+            if failures < FAILURES_BEFORE_SET_ASIDE:
+                return None
+            reason = f"{type(error).__name__}: {error}"
+            return set_aside(run, event, reason, playbook, self._rules)

@@ -1,0 +1,231 @@
+"""Apply one step of a granted plan: prove the grant, look again, claim, send. A call can win at most once.
+
+After a possible earlier attempt the world is asked first: the stamp or the after-value means done, the before-value
+means that the same call may be sent again, and anything else is unclear and goes to a person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from bot.domain.approval import Approved, Request, grant
+from bot.domain.change.plan import Call, Plan, PlanResult, Step, Wait
+from bot.domain.change.progress import progress
+from bot.domain.effect import ApplyStep
+from bot.domain.errors import ApprovalError, ClusterError
+from bot.domain.event import Progressed, StepSettled
+from bot.domain.run import Run
+from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.plan_change import PlanForRun
+from bot.flow.ports import CallClaims, ClusterWriter, RunStore
+from bot.flow.read_for_run import PlaybookOf
+from bot.flow.see_world import SeeWorld, context_of
+
+log = structlog.get_logger()
+LOOK_EVERY_SECONDS = 1.0
+ONE_TURN_SECONDS = 20.0
+"""A wait goes back after this long, so that nothing blocks an effect slot for minutes."""
+UNCLEAR_ATTEMPTS = 3
+PATIENCE_SECONDS = 600.0
+"""How long a call may be put off by a budget (429) or by another incident's lease before people are asked."""
+
+
+class ApplyCall:
+    def __init__(
+        self,
+        writer: ClusterWriter,
+        claims: CallClaims,
+        runs: RunStore,
+        planner: PlanForRun,
+        see: SeeWorld,
+        playbook_of: PlaybookOf,
+        *,
+        grant_valid_seconds: float,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._writer, self._claims, self._runs = writer, claims, runs
+        self._planner, self._see, self._playbook_of = planner, see, playbook_of
+        self._grant_valid, self._pause = grant_valid_seconds, pause
+
+    async def __call__(self, job: Job, effect: ApplyStep) -> Done | Later:
+        change, request = job.run.change, job.run.requests.get(effect.request_id)
+        if change is None or request is None or change.step != effect.step or change.request_id != effect.request_id:
+            return Done()
+        if not request.plan.steps:
+            return self._settled(effect, "done", "nothing to do")
+        step = request.plan.steps[effect.step]
+        if isinstance(step, Wait):
+            return await self._wait(job, effect, step)
+        try:
+            approved = grant(request, request.presses)
+        except ApprovalError as error:
+            return self._settled(effect, "failed", f"not granted: {error}")
+        return await self._call(job, effect, request, approved, step)
+
+    # --- calls ---------------------------------------------------------------------------------------------------------
+
+    async def _call(
+        self, job: Job, effect: ApplyStep, request: Request, approved: Approved, call: Call
+    ) -> Done | Later:
+        call_id = f"{job.incident_id}/{request.request_id}/{effect.step}"
+        claimed_before = await self._claims.was_claimed(job.incident_id, call_id)
+        if not claimed_before and effect.step == 0:
+            changed = await self._looked_again(job, effect, request)
+            if changed is not None:
+                return changed
+        verdict = await self._claims.claim(
+            job.incident_id,
+            call_id,
+            workload_key=job.run.target.key,
+            lease_keys=lease_keys(job.run, request.plan),
+            counts=not call.restores and request.plan.verb != "undo",
+        )
+        if verdict == "halted":
+            return self._settled(effect, "halted", "the kill switch is on", call_id=call_id)
+        if verdict == "lease_held":
+            return self._put_off(job, effect, "another incident is changing this workload", call_id)
+        if verdict == "breaker_open":
+            reason = "the breaker is open: too many disruptive changes on this workload within the hour"
+            return self._settled(effect, "failed", reason, call_id=call_id)
+        if job.lost.is_set():
+            return Later(0.0)
+        if verdict == "already_claimed":
+            known = await self._after_an_attempt(job, effect, call, call_id)
+            if known is not None:
+                return known
+        return await self._send(job, effect, approved, call, call_id)
+
+    async def _send(self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str) -> Done | Later:
+        log.info("call.sent", incident=job.incident_id, call=call_id, method=call.method, target=str(call.target))
+        sent = await self._writer.send(approved, call, call_id=call_id)
+        if sent.result == "done":
+            return self._settled(effect, "done", sent.detail, call_id=call_id)
+        if sent.result == "failed" and sent.retry_after_seconds is not None:
+            return self._put_off(job, effect, sent.detail, call_id, after_seconds=sent.retry_after_seconds)
+        if sent.result == "failed":
+            return self._settled(effect, "failed", sent.detail, call_id=call_id)
+        return self._unclear(job, effect, sent.detail, call_id)
+
+    async def _after_an_attempt(self, job: Job, effect: ApplyStep, call: Call, call_id: str) -> Done | Later | None:
+        """What an earlier attempt did; None when it did nothing and the same call may be sent (at most one can win)."""
+        seen = await self._writer.look(call, call_id=call_id)
+        log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
+        if seen == "done":
+            return self._settled(effect, "done", "seen in the cluster after an interrupted attempt", call_id=call_id)
+        if seen == "unclear":
+            return self._unclear(job, effect, "the cluster shows neither the state before nor the one after", call_id)
+        return None
+
+    def _unclear(self, job: Job, effect: ApplyStep, detail: str, call_id: str) -> Done | Later:
+        """Look again a moment later; after some attempts nobody but a person can tell."""
+        if job.owed.attempts + 1 < UNCLEAR_ATTEMPTS:
+            return Later(LOOK_EVERY_SECONDS, failed=True)
+        return self._settled(effect, "unclear", detail, call_id=call_id)
+
+    def _put_off(
+        self, job: Job, effect: ApplyStep, why: str, call_id: str, *, after_seconds: float = 5.0
+    ) -> Done | Later:
+        change = job.run.change
+        if change is not None and job.now - change.step_started_at > PATIENCE_SECONDS:
+            waited = f"{why}; waited {PATIENCE_SECONDS / 60:.0f} minutes"
+            return self._settled(effect, "failed", waited, call_id=call_id)
+        return Later(after_seconds, self._progress(job, effect, f"waiting: {why}"))
+
+    async def _looked_again(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:
+        """Right before the first call: grant still fresh, reason still there, plan still the same and no riskier."""
+        decided_at = request.decided_at if request.decided_at is not None else job.now
+        if job.now - decided_at > self._grant_valid:
+            return self._settled(
+                effect, "lapsed", f"the grant was not begun within {self._grant_valid / 60:.0f} minutes"
+            )
+        result, _readings = await self._planner.plan(job.run, at=job.now)
+        if result.outcome == "not_needed":
+            return self._settled(effect, "not_needed", result.reason)
+        if result.outcome == "unknown":
+            return self._settled(effect, "still_unknown", result.reason)
+        if result.outcome != "planned" or result.plan is None:
+            return self._settled(effect, "superseded", result.reason, replanned=result)
+        moved = what_changed(request.plan, result.plan)
+        return self._settled(effect, "superseded", moved, replanned=result) if moved else None
+
+    # --- waits ---------------------------------------------------------------------------------------------------------
+
+    async def _wait(self, job: Job, effect: ApplyStep, wait: Wait) -> Done | Later:
+        """Look until it is seen, failed or too late. Waiting is not a call: it may be repeated and needs no claim."""
+        change = job.run.change
+        started = change.step_started_at if change else job.now
+        playbook = await self._playbook_of(job.run)
+        context = context_of(job.run, playbook.settings)
+        said = change.progress if change else ""
+        now, turn_ends = job.now, job.now + ONE_TURN_SECONDS
+        while now < turn_ends and not job.lost.is_set():
+            try:
+                seen = progress(wait, await self._see(job.run, context, at=now))
+                state, text = seen.state, seen.text
+            except ClusterError as error:
+                state, text = "pending", f"the cluster cannot be read: {error}"
+            if state == "done":
+                return self._settled(effect, "done", text)
+            if state == "failed":
+                return self._settled(effect, "failed", text)
+            if now - started > wait.within_seconds:
+                return self._settled(effect, "failed", f"not seen within {wait.within_seconds:.0f} s: {text}")
+            if text != said:
+                await self._runs.append(job.incident_id, self._progress(job, effect, text))
+                said = text
+            await self._pause(LOOK_EVERY_SECONDS)
+            now = await self._runs.now()
+        return Later(0.0)
+
+    # --- outcomes ------------------------------------------------------------------------------------------------------
+
+    def _progress(self, job: Job, effect: ApplyStep, text: str) -> tuple[Progressed, ...]:
+        if job.run.change is not None and job.run.change.progress == text:
+            return ()
+        event_id = f"progress/{effect.effect_id}/{job.run.version}/{text}"
+        return (Progressed(event_id=event_id, effect_id=effect.effect_id, text=text),)
+
+    def _settled(
+        self,
+        effect: ApplyStep,
+        result: Any,
+        detail: str,
+        *,
+        call_id: str = "",
+        replanned: PlanResult | None = None,
+    ) -> Done:
+        event = StepSettled(
+            event_id=f"settled/{effect.effect_id}",
+            effect_id=effect.effect_id,
+            request_id=effect.request_id,
+            step=effect.step,
+            call_id=call_id,
+            result=result,
+            detail=detail,
+            replanned=replanned,
+        )
+        return Done((event,))
+
+
+def what_changed(approved: Plan, now: Plan) -> str:
+    """Why the approved plan must be asked for again; empty when the same would be done under no worse circumstances."""
+    if approved.digest != now.digest:
+        old = [line.text or line.path for call in approved.calls for line in call.differences]
+        new = [line.text or line.path for call in now.calls for line in call.differences]
+        return f"the plan is another one now: {'; '.join(new)} instead of {'; '.join(old)}"
+    worse = now.is_worse_than(approved)
+    return f"circumstances got worse: {'; '.join(worse)}" if worse else ""
+
+
+def lease_keys(run: Run, plan: Plan) -> list[str]:
+    """One hand on the wheel: the workload, and every node that the plan touches."""
+    nodes = {step.target.name for step in _calls(plan.steps) if step.target.kind == "Node"}
+    return [f"workload/{run.target.key}", *(f"node/{run.target.cluster}/{name}" for name in sorted(nodes))]
+
+
+def _calls(steps: tuple[Step, ...]) -> tuple[Call, ...]:
+    return tuple(step for step in steps if isinstance(step, Call))

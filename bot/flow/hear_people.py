@@ -1,0 +1,70 @@
+"""What people click and command is stored before it is acknowledged; the work begins after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from bot.domain.alert import Alert
+from bot.domain.approval import Press
+from bot.domain.event import Commanded, Pressed
+from bot.domain.run import Run
+from bot.domain.timeline import Chained
+from bot.flow.ports import AlertStore, CallClaims, RunStore
+
+UNMATCHED_SHOWN = 20
+
+
+class HearPeople:
+    def __init__(self, runs: RunStore, alerts: AlertStore, claims: CallClaims, wake: Callable[[str], None]) -> None:
+        self._runs, self._alerts, self._claims, self._wake = runs, alerts, claims, wake
+
+    async def press(self, press: Press, incident_id: str) -> bool:
+        event = Pressed(event_id=f"press/{press.press_id}", press=press)
+        return await self._store(incident_id, event)
+
+    async def command(self, command: Commanded, incident_id: str) -> bool:
+        """A halt counts from the moment it is stored, before any run has heard of it."""
+        if command.command == "halt":
+            await self._claims.set_halt(incident_id, by=command.user)
+        elif command.command == "resume":
+            await self._claims.set_halt(incident_id, by="")
+        return await self._store(incident_id, command)
+
+    async def _store(self, incident_id: str, event: Pressed | Commanded) -> bool:
+        stored = await self._runs.append(incident_id, [event])
+        if stored:
+            self._wake(incident_id)
+        return stored
+
+    async def open_runs(self) -> Sequence[Run]:
+        loaded = [await self._runs.load(incident_id) for incident_id in await self._runs.open_incidents()]
+        return [run for run in loaded if run is not None]
+
+    async def load(self, incident_id: str) -> Run | None:
+        return await self._runs.load(incident_id)
+
+    async def timeline(self, incident_id: str) -> Sequence[Chained]:
+        return await self._runs.timeline(incident_id)
+
+    async def unmatched(self) -> Sequence[tuple[Alert, str]]:
+        return await self._alerts.unmatched(UNMATCHED_SHOWN)
+
+    async def halt_all(self, by: str) -> None:
+        await self._claims.set_halt(None, by=by)
+        await self._tell_all("halt", by)
+
+    async def resume_all(self, by: str) -> None:
+        await self._claims.set_halt(None, by="")
+        await self._tell_all("resume", by)
+
+    async def _tell_all(self, command: Literal["halt", "resume"], by: str) -> None:
+        at = await self._runs.now()
+        for incident_id in await self._runs.open_incidents():
+            event = Commanded(event_id=f"{command}-all/{at}/{incident_id}", command=command, user=by)
+            await self._store(incident_id, event)
+
+    async def export(self, incident_id: str, format: Literal["md", "json"], user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
+        at = await self._runs.now()
+        event = Commanded(event_id=f"export/{user}/{at}", command="export", user=user, text=format)
+        return await self._store(incident_id, event)

@@ -1,0 +1,25 @@
+"""Read the authority of a presser once, and hand it to the decision as evidence."""
+
+from __future__ import annotations
+
+from bot.domain.effect import JudgePress
+from bot.domain.event import Judged
+from bot.flow.perform_effect import Done, Job
+from bot.flow.ports import People
+
+
+class JudgeForRun:
+    def __init__(self, people: People) -> None:
+        self._people = people
+
+    async def __call__(self, job: Job, effect: JudgePress) -> Done:
+        press = effect.press
+        request = job.run.requests.get(press.about)
+        if request is not None:
+            authority = await self._people.authority(press.user, request.policy, at=job.now)
+        else:
+            authority = await self._people.may_steer(press.user, at=job.now)
+        event = Judged(
+            event_id=f"judged/{press.press_id}", press=press, pressed_at=effect.pressed_at, authority=authority
+        )
+        return Done((event,))

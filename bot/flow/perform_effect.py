@@ -1,0 +1,131 @@
+"""Do one owed effect under a renewed lease; its outcome is an event again. At least once: handlers are re-entrant."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from bot.domain.effect import Effect
+from bot.domain.errors import BotError, MessengerError, StorageUnavailableError
+from bot.domain.event import EffectFailed, Event
+from bot.domain.run import Run
+from bot.flow.ports import EffectStore, Owed, RunStore
+
+log = structlog.get_logger()
+RENEW_EVERY_SECONDS = 4.0
+ATTEMPTS = 3
+LONGEST_BACKOFF_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """The effect is over, with these outcomes."""
+
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True)
+class Later:
+    """Not over: owe it again, after telling what there is to tell."""
+
+    after_seconds: float
+    events: tuple[Event, ...] = ()
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One effect as a handler sees it: the newest run, and whether the lease is still ours."""
+
+    run: Run
+    owed: Owed
+    now: float
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def incident_id(self) -> str:
+        return self.run.incident_id
+
+
+Handler = Callable[[Job, Any], Awaitable[Done | Later]]
+
+
+class PerformEffect:
+    def __init__(self, runs: RunStore, effects: EffectStore, handlers: Mapping[str, Handler]) -> None:
+        self._runs, self._effects, self._handlers = runs, effects, handlers
+
+    async def __call__(self, incident_id: str, effect_id: str) -> float | None:
+        """Perform one effect if it is free; return the seconds after which it is owed again, None when it is over."""
+        owed = await self._effects.take(incident_id, effect_id)
+        if owed is None:
+            return None
+        run = await self._runs.load(incident_id)
+        if run is None or _is_void(run, owed.effect):
+            await self._effects.settle(owed, ())
+            return None
+        job = Job(run, owed, await self._runs.now())
+        result = await self._run(job)
+        return await self._record(job, result)
+
+    async def _run(self, job: Job) -> Done | Later:
+        effect = job.owed.effect
+        renewing = asyncio.create_task(self._renew(job))
+        try:
+            return await self._handlers[effect.kind](job, effect)
+        except MessengerError as error:
+            if error.lasting:
+                return self._give_up(job, error.reason)
+            return Later(error.retry_after_seconds)
+        except StorageUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the last resort: three times, then the run is told and asks a person
+            if not isinstance(error, BotError):
+                log.exception("effect.failed", incident=job.incident_id, effect=effect.effect_id)
+            reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"
+            if job.owed.attempts + 1 >= ATTEMPTS:
+                return self._give_up(job, reason)
+            log.warning("effect.retried", incident=job.incident_id, effect=effect.effect_id, reason=reason)
+            return Later(min(2.0**job.owed.attempts, LONGEST_BACKOFF_SECONDS), failed=True)
+        finally:
+            renewing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await renewing
+
+    async def _renew(self, job: Job) -> None:
+        while True:
+            await asyncio.sleep(RENEW_EVERY_SECONDS)
+            try:
+                if not await self._effects.renew(job.owed):
+                    job.lost.set()
+                    return
+            except StorageUnavailableError as error:
+                log.warning("lease.not_renewed", incident=job.incident_id, reason=str(error))
+
+    def _give_up(self, job: Job, reason: str) -> Done:
+        effect = job.owed.effect
+        log.error("effect.given_up", incident=job.incident_id, effect=effect.effect_id, reason=reason)
+        failed = EffectFailed(
+            event_id=f"failed/{effect.effect_id}/{job.run.version}",
+            effect_id=effect.effect_id,
+            effect_kind=effect.kind,
+            reason=reason,
+        )
+        return Done((failed,))
+
+    async def _record(self, job: Job, result: Done | Later) -> float | None:
+        if isinstance(result, Done):
+            owed_anew = await self._effects.settle(job.owed, result.events)
+            return 0.0 if owed_anew else None
+        if result.events:
+            await self._runs.append(job.incident_id, result.events)
+        await self._effects.put_back(job.owed, after_seconds=result.after_seconds, failed=result.failed)
+        return result.after_seconds
+
+
+def _is_void(run: Run, effect: Effect) -> bool:
+    return effect.visit is not None and effect.visit != run.visit

@@ -1,0 +1,97 @@
+"""Compute exactly what a change would do now: read, plan, and let the API server rehearse it. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bot.domain.change.context import DEFAULT_DRAIN_SECONDS, DEFAULT_STARTUP_SECONDS, QUIET_SECONDS, PlanContext
+from bot.domain.change.plan import PlanResult
+from bot.domain.change.planning import plan_change
+from bot.domain.effect import PlanChange
+from bot.domain.errors import ClusterError
+from bot.domain.event import Planned
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.expression import Unknown
+from bot.domain.playbook.language import ChangeState
+from bot.domain.run import Run, scope_values
+from bot.domain.signal import Reading
+from bot.flow.perform_effect import Done, Job
+from bot.flow.ports import Cluster
+from bot.flow.read_for_run import PlaybookOf, ReadForRun
+from bot.flow.see_world import SeeWorld, context_of
+
+GONE = "the reason for this change is gone"
+
+
+class PlanForRun:
+    def __init__(self, read: ReadForRun, see: SeeWorld, cluster: Cluster, playbook_of: PlaybookOf) -> None:
+        self._read, self._see, self._cluster, self._playbook_of = read, see, cluster, playbook_of
+
+    async def __call__(self, job: Job, effect: PlanChange) -> Done:
+        result, readings = await self.plan(job.run, at=job.now)
+        event = Planned(event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings))
+        return Done((event,))
+
+    async def plan(self, run: Run, *, at: float) -> tuple[PlanResult, Mapping[str, Reading]]:
+        """The plan as of now, and the readings that it rests on."""
+        playbook = await self._playbook_of(run)
+        change = run.change
+        if change is None:
+            return PlanResult(outcome="failed", reason="no change is under way"), {}
+        if change.undo_of:
+            return await self._of_world(run, playbook, "undo", {"of": list(change.undo_of)}, at=at), {}
+        state = playbook.state(change.state)
+        if not isinstance(state, ChangeState):
+            return PlanResult(outcome="failed", reason=f"'{change.state}' is not a change"), {}
+        readings = await self._read.readings(run, change.state)
+        values = scope_values(run, dict(readings), playbook.settings)
+        holds = playbook.still_holds(change.state, values)
+        if isinstance(holds, Unknown):
+            return PlanResult(
+                outcome="unknown", reason=f"whether '{state.still}' still holds: {holds.reason}"
+            ), readings
+        if not holds:
+            return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true"), readings
+        arguments = playbook.arguments(change.state, values)
+        if isinstance(arguments, Unknown):
+            return PlanResult(outcome="unknown", reason=arguments.reason), readings
+        return await self._of_world(run, playbook, state.change, arguments, at=at), readings
+
+    async def _of_world(
+        self, run: Run, playbook: CompiledPlaybook, verb: str, arguments: Mapping[str, object], *, at: float
+    ) -> PlanResult:
+        try:
+            world = await self._see(run, context_of(run, playbook.settings), at=at)
+        except ClusterError as error:
+            return PlanResult(outcome="failed", reason=f"the cluster cannot be read: {error}")
+        result = plan_change(verb, dict(arguments), world, plan_context(run, playbook, at=at))
+        return await self._rehearsed(result)
+
+    async def _rehearsed(self, result: PlanResult) -> PlanResult:
+        """The first call, tried by the API server without effect; later calls rest on what the first one does."""
+        if result.plan is None or not result.plan.calls:
+            return result
+        try:
+            refusal = await self._cluster.rehearse(result.plan.calls[0])
+        except ClusterError as error:
+            return PlanResult(outcome="failed", reason=f"the API server did not rehearse the change: {error}")
+        if refusal:
+            return PlanResult(outcome="impossible", reason=f"the API server refuses it: {refusal}")
+        return result
+
+
+def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanContext:
+    def setting(name: str, default: float) -> float:
+        value = playbook.settings.get(name, default)
+        return float(value) if isinstance(value, int | float) else default
+
+    return PlanContext(
+        incident_id=run.incident_id,
+        request_number=run.counter,
+        now=at,
+        ledger=run.ledger,
+        picked=run.picked,
+        startup_seconds=setting("startup_budget", DEFAULT_STARTUP_SECONDS),
+        drain_seconds=setting("drain_budget", DEFAULT_DRAIN_SECONDS),
+        quiet_seconds=setting("quiet_for", QUIET_SECONDS),
+    )

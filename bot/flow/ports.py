@@ -1,0 +1,315 @@
+"""What the flow needs from the outside, as Protocols. The docstrings are the contract that every adapter and fake keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from bot.domain.alert import Alert
+from bot.domain.approval import Approved, Authority, Policy
+from bot.domain.change.plan import Call
+from bot.domain.change.world import World
+from bot.domain.effect import Effect
+from bot.domain.event import Event
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.language import SignalSpec
+from bot.domain.run import Run
+from bot.domain.scrape import Scrape
+from bot.domain.signal import Reading
+from bot.domain.target import Target
+from bot.domain.timeline import Chained
+
+# --- storage ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Intake:
+    """One accepted alert that is not routed yet; `entry_id` names it in the storage."""
+
+    entry_id: str
+    alert: Alert
+    truncated: int = 0
+    """How many alerts of its webhook Alertmanager left out."""
+
+
+@dataclass(frozen=True)
+class Owed:
+    """One effect that a run owes, taken by this process under a lease."""
+
+    incident_id: str
+    effect: Effect
+    attempts: int
+    token: str
+    """The value as it was taken: an effect that was owed anew meanwhile stays owed."""
+
+
+RouteKind = Literal["opens", "extends", "reopens", "tells"]
+"""`tells`: a straggler of a closed incident is put on its timeline and opens nothing."""
+
+
+class AlertStore(Protocol):
+    async def accept(self, alerts: Sequence[Alert], *, truncated: int) -> int:
+        """Store all or none before returning, stamped with the storage's time; return how many were new.
+
+        A repeat (same fingerprint, startsAt and status) within the hour is known and not stored again.
+        Raise `StorageUnavailableError` when it cannot be known that they are stored.
+        """
+        ...
+
+    async def intake(self, limit: int) -> Sequence[Intake]:
+        """The oldest accepted alerts that no route has finished, in order. Reading takes nothing away."""
+        ...
+
+    async def route(self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str]) -> bool:
+        """In one step: create, extend or reopen the incident, append the alert event, end the intake entry.
+
+        False, and nothing changed, when the open incident of the target is not what the caller saw. An entry that
+        another process has routed meanwhile counts as routed.
+        """
+        ...
+
+    async def keep_unmatched(self, entry: Intake, reason: str) -> None:
+        """End the intake entry and keep the alert in the bounded list of unmatched ones."""
+        ...
+
+    async def unmatched(self, limit: int) -> Sequence[tuple[Alert, str]]: ...
+
+
+class RunStore(Protocol):
+    async def now(self) -> float:
+        """The storage's time, epoch seconds: the one clock that every replica of the bot agrees on."""
+        ...
+
+    async def next_incident_id(self) -> str: ...
+
+    async def open_incident(self, target_key: str) -> str | None: ...
+
+    async def last_incident(self, target_key: str) -> str | None:
+        """The newest closed incident of a target."""
+        ...
+
+    async def open_incidents(self) -> Sequence[str]: ...
+
+    async def load(self, incident_id: str) -> Run | None: ...
+
+    async def inbox(self, incident_id: str) -> Sequence[Event]:
+        """Events that no commit has consumed, oldest first."""
+        ...
+
+    async def append(self, incident_id: str, events: Sequence[Event]) -> bool:
+        """Store events in the inbox, stamped with the storage's time, each once by its id.
+
+        Stored when it returns. False when the incident does not exist.
+        """
+        ...
+
+    async def commit(self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]) -> None:
+        """Write the run, its timeline entries and its effects, and drop the oldest `consumed` events: all or nothing.
+
+        Raise `StaleRunError` unless `run.version` is one ahead of what is stored. Effects of earlier visits are void.
+        """
+        ...
+
+    async def timeline(self, incident_id: str) -> Sequence[Chained]: ...
+
+    async def bundle(self, digest: str) -> Mapping[str, str] | None:
+        """The resolved playbook source and effective settings that runs of this digest keep."""
+        ...
+
+    async def pending(self, limit: int) -> Sequence[str]:
+        """Incidents whose inbox has waited longer than a second or whose deadline has passed."""
+        ...
+
+    async def count_event_failure(self, incident_id: str, event_id: str) -> int:
+        """Count one failed attempt to handle an event; return how many there were."""
+        ...
+
+
+class EffectStore(Protocol):
+    async def owed_now(self, limit: int) -> Sequence[tuple[str, str]]:
+        """(incident, effect id) of effects that are due and free or whose lease has lapsed, oldest first."""
+        ...
+
+    async def take(self, incident_id: str, effect_id: str) -> Owed | None:
+        """Take one effect under a lease of this process, re-entrant for it; None when somebody else has it or it is void."""
+        ...
+
+    async def renew(self, owed: Owed) -> bool:
+        """Hold the lease on; False when it was lost and the work must stop before its next outside call."""
+        ...
+
+    async def settle(self, owed: Owed, outcome: Sequence[Event]) -> bool:
+        """The effect is done: append its outcome to the inbox (once by id) and owe it no more.
+
+        True when it was owed anew meanwhile and is due again.
+        """
+        ...
+
+    async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
+        """Owe the effect again later; return how often it failed so far."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One look of a watch: when, and what each named part said (`held`, `not held`, or `unknown: why`)."""
+
+    at: float
+    parts: Mapping[str, str]
+
+
+class WatchLog(Protocol):
+    """The looks of one watch, so that a restart neither forgets nor repeats them."""
+
+    async def add(self, incident_id: str, visit: int, tick: Tick) -> None: ...
+
+    async def ticks(self, incident_id: str, visit: int) -> Sequence[Tick]:
+        """All looks of this visit, oldest first."""
+        ...
+
+
+class Playbooks(Protocol):
+    def matching(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
+        """Playbooks whose matchers want an alert with these labels, highest priority first."""
+        ...
+
+    def from_bundle(self, bundle: Mapping[str, str]) -> CompiledPlaybook:
+        """The playbook exactly as a run started with it. Raise `PlaybookError` when it no longer compiles."""
+        ...
+
+
+ClaimVerdict = Literal["claimed", "already_claimed", "halted", "lease_held", "breaker_open"]
+
+
+class CallClaims(Protocol):
+    async def was_claimed(self, incident_id: str, call_id: str) -> bool:
+        """Whether this call may have been sent before."""
+        ...
+
+    async def claim(
+        self, incident_id: str, call_id: str, *, workload_key: str, lease_keys: Sequence[str], counts: bool
+    ) -> ClaimVerdict:
+        """Right before a call, in one step: not halted, leases held by this incident, breaker has room, claim written.
+
+        `already_claimed`: this call may have been sent before; look at the world before sending.
+        No answer from the storage raises: no call without a claim.
+        """
+        ...
+
+    async def release(self, incident_id: str) -> None:
+        """Give back every lease of the incident."""
+        ...
+
+    async def halted_by(self, incident_id: str) -> str:
+        """Who halted (this incident or all), or an empty text."""
+        ...
+
+    async def set_halt(self, incident_id: str | None, *, by: str) -> None:
+        """Halt one incident, or all when it is None; an empty `by` lifts the halt."""
+        ...
+
+
+# --- readings ---------------------------------------------------------------------------------------------------
+
+
+class SampleStore(Protocol):
+    async def add(self, workload: str, scrapes: Sequence[Scrape]) -> None: ...
+
+    async def between(self, workload: str, start: float, end: float) -> Sequence[Scrape]: ...
+
+
+@dataclass(frozen=True)
+class ReadContext:
+    """What reading needs to know of a run: where, since when, and which replicas were picked."""
+
+    target: Target
+    incident_id: str
+    opened_at: float
+    picked: Mapping[str, str]
+    settings: Mapping[str, float | str | bool]
+
+
+class Signals(Protocol):
+    async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
+        """One reading for each wanted name, each within its deadline; a source that fails gives `unknown`. Never raises."""
+        ...
+
+    async def sample(self, context: ReadContext) -> None:
+        """Scrape the replicas once into the history; a failure of one replica is recorded as absent, not as zero."""
+        ...
+
+
+# --- cluster ----------------------------------------------------------------------------------------------------
+
+
+class Cluster(Protocol):
+    async def resolve(self, alert: Alert) -> Target | None:
+        """The workload behind an alert's labels; None when the cluster cannot tell. Raise `ClusterError` on no answer."""
+        ...
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        """What planning may look at, read now. Raise `ClusterError` when the workload itself cannot be read."""
+        ...
+
+    async def rehearse(self, call: Call) -> str:
+        """Send the call as a server-side dry run; an empty text when it would be accepted, else the server's reason."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sent:
+    result: Literal["done", "failed", "unclear"]
+    detail: str = ""
+    retry_after_seconds: float | None = None
+    """Set when the server asks to try the same call again later (429); nothing was done."""
+
+
+class ClusterWriter(Protocol):
+    async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
+        """Send one call of the approved plan, stamped with its id. Raise `ApprovalError` when it is not in that plan."""
+        ...
+
+    async def look(self, call: Call, *, call_id: str) -> Literal["done", "not_done", "unclear"]:
+        """After a possible earlier attempt: stamp or after-value there, before-value intact, or neither."""
+        ...
+
+
+# --- people -----------------------------------------------------------------------------------------------------
+
+
+class People(Protocol):
+    async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
+        """Read once whether this person may decide under the policy; unreadable is not allowed, with the reason."""
+        ...
+
+    async def may_steer(self, user: str, *, at: float) -> Authority:
+        """Whether this person may answer questions, halt, resume, resolve."""
+        ...
+
+
+class Messenger(Protocol):
+    async def show(self, run: Run) -> Sequence[Event]:
+        """Bring the incident's card and thread up to date; return `Posted` for what newly appeared.
+
+        Raise `MessengerError` when Slack refused; what was shown before it stays recorded.
+        """
+        ...
+
+    async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None: ...
+
+    async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
+        """Put a file into the incident's thread, once by `name` and content."""
+        ...
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Epoch seconds."""
+        ...
+
+
+class Alarms(Protocol):
+    async def wake_at(self, incident_id: str, at: float) -> None:
+        """Call `advance` for the incident at about `at`; only a wake-up, deadlines live in the run."""
+        ...

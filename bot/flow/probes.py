@@ -1,0 +1,222 @@
+"""Probes that need nothing but the cluster's objects: rotation, drain mode, capacity, and what was rolled out lately.
+
+A part that could not be read is absent and has its reason; it is never false and never zero.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.domain.change.capacity import capacity_for
+from bot.domain.change.drain import drain_mode
+from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, seconds_of
+from bot.domain.change.rollout import TEMPLATE, replica_sets_of, revision_of, template_differences
+from bot.domain.change.rotation import pods_of_canary, pods_of_workload, rotation_of
+from bot.domain.change.world import Obj, World
+from bot.domain.signal import Reading, unknown
+from bot.flow.read_signals import Probe, Question
+
+SOURCE = "Kubernetes"
+BEFORE_SECONDS, AFTER_SECONDS = 2 * 3600.0, 600.0
+"""A deploy shows late, through caches and traffic ramps; one long after the opening cannot be the cause."""
+REUSED_ANNOTATION = "deployment.kubernetes.io/revision-history"
+_CAN_MATTER = re.compile(
+    r"/spec/(?:initContainers|volumes|nodeSelector|affinity|tolerations|runtimeClassName|hostIPC)\b"
+    r"|/containers(?:$|/\d+(?:$|/(?:image|command|args|env|envFrom|resources|volumeMounts)\b))"
+)
+
+Part = float | bool | str
+
+
+def answer(
+    question: Question,
+    parts: Mapping[str, Part | None],
+    *,
+    missing: Mapping[str, str] | None = None,
+    detail: str = "",
+    source: str = SOURCE,
+) -> Reading:
+    """A probe's reading; a part that is None is unknown, for the reason that `missing` gives."""
+    reasons = {name: (missing or {}).get(name, "not readable") for name, value in parts.items() if value is None}
+    if len(reasons) == len(parts):
+        why = "; ".join(dict.fromkeys(reasons.values()))
+        return unknown(question.name, why, at=question.at, source=source)
+    return Reading(
+        name=question.name,
+        fields={name: value for name, value in parts.items() if value is not None},
+        unknown_parts=reasons,
+        at=question.at,
+        source=source,
+        query=question.spec.probe,
+        detail=detail,
+    )
+
+
+def unreadable(question: Question, world: World, *sources: str) -> Reading | None:
+    """The unknown reading when one of these parts of the world could not be read."""
+    reasons = [f"{source}: {world.unreadable[source]}" for source in sources if source in world.unreadable]
+    return unknown(question.name, "; ".join(reasons), at=question.at, source=SOURCE) if reasons else None
+
+
+def pods_asked_for(question: Question, world: World) -> tuple[Obj, ...]:
+    """The pods that the probe is about: the workload's, our spare's, or the picked one."""
+    of = question.spec.of
+    if of == "spare":
+        return pods_of_canary(world)
+    if of.startswith("picked."):
+        name = question.context.picked.get(of.removeprefix("picked."))
+        return tuple(pod for pod in world.pods if dig(pod, "metadata", "name") == name)
+    return pods_of_workload(world)
+
+
+async def rotation(question: Question) -> Reading:
+    world = await question.world()
+    found = rotation_of(world)
+    if found is None:
+        reasons = "; ".join(f"{source}: {why}" for source, why in world.unreadable.items())
+        return unknown(question.name, reasons or "the workload is not there", at=question.at, source=SOURCE)
+    parts = {"in_rotation": len(found.in_rotation), "ready": len(found.ready), "wanted": found.wanted}
+    out = sorted(set(found.ready) - set(found.in_rotation))
+    detail = f"ready but out of rotation: {', '.join(out)}" if out else ""
+    return answer(question, {name: float(count) for name, count in parts.items()}, detail=detail)
+
+
+async def drain(question: Question) -> Reading:
+    world = await question.world()
+    if failed := unreadable(question, world, "services", "pods"):
+        return failed
+    if world.workload is None:
+        return unknown(question.name, "the workload is not there", at=question.at, source=SOURCE)
+    found = drain_mode(world)
+    return answer(question, {"mode": found.mode, "detail": found.text}, detail=found.text)
+
+
+async def capacity(question: Question) -> Reading:
+    world = await question.world()
+    template = dig(world.workload, "spec", "template")
+    if template is None:
+        return unknown(question.name, "the workload is not there", at=question.at, source=SOURCE)
+    found = capacity_for(world, template)
+    if isinstance(found, str):
+        return unknown(question.name, found, at=question.at, source=SOURCE)
+    detail = ", ".join(f"{node}: {count} free" for node, count in sorted(found.free.items()))
+    parts = {"free_gpus": float(found.free_total), "replicas_that_fit": float(found.replicas_that_fit)}
+    return answer(question, parts, detail=detail or "no schedulable node")
+
+
+# --- recent rollout ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rollout:
+    replica_set: Obj
+    before: Obj | None
+    at: float
+    by_bot: bool
+
+
+async def recent_rollout(question: Question) -> Reading:
+    """What was rolled out shortly before the incident opened, by whom, and whether it can have caused it."""
+    world = await question.world()
+    if failed := unreadable(question, world, "replica_sets"):
+        return failed
+    if world.workload is None or question.context.target.kind not in ("Deployment", "Unknown"):
+        return unknown(question.name, "only a Deployment keeps revisions to look at", at=question.at, source=SOURCE)
+    opened = question.context.opened_at
+    recent = [
+        rollout
+        for rollout in _rollouts(world, question)
+        if opened - BEFORE_SECONDS <= rollout.at <= opened + AFTER_SECONDS
+    ]
+    # Our own fix is never the suspect: with a deploy before it, the deploy is.
+    chosen = next((rollout for rollout in recent if not rollout.by_bot), recent[0] if recent else None)
+    if chosen is None:
+        parts: dict[str, Part | None] = {"happened": False, "matters": False, "by_bot": False, "summary": ""}
+        detail = "no rollout from 2 h before the incident opened to 10 m after"
+        return answer(
+            question, _with_revisions(parts, *replica_sets_of(world)[:2]), missing=_NO_REVISION, detail=detail
+        )
+    return _told(question, chosen)
+
+
+def _rollouts(world: World, question: Question) -> list[_Rollout]:
+    """The Deployment's rollouts that can be dated, newest first."""
+    found = replica_sets_of(world)
+    rollouts = []
+    for index, replica_set in enumerate(found):
+        before = found[index + 1] if index + 1 < len(found) else None
+        at = _rolled_out_at(replica_set, world, is_current=index == 0)
+        if at is not None:
+            rollouts.append(_Rollout(replica_set, before, at, _is_ours(replica_set, before, question)))
+    return rollouts
+
+
+def _rolled_out_at(replica_set: Obj, world: World, *, is_current: bool) -> float | None:
+    created = seconds_of(dig(replica_set, "metadata", "creationTimestamp"))
+    if REUSED_ANNOTATION not in annotations_of(replica_set):
+        return created
+    # A rollback takes an old ReplicaSet again; only the Deployment knows when.
+    assert world.workload is not None
+    progress = condition(world.workload, "Progressing")
+    return seconds_of(progress.get("lastUpdateTime")) if is_current else None
+
+
+def _is_ours(replica_set: Obj, before: Obj | None, question: Question) -> bool:
+    """Whether one of our calls made this revision: its stamp is new with it.
+
+    The controller copies the Deployment's annotations to the current ReplicaSet at any time, so a later call of this
+    incident may have stamped a revision that was there before the incident.
+    """
+    stamp = annotations_of(replica_set).get(CALL_ANNOTATION)
+    if not stamp or (before is not None and annotations_of(before).get(CALL_ANNOTATION) == stamp):
+        return False
+    created = seconds_of(dig(replica_set, "metadata", "creationTimestamp")) or 0.0
+    was_there = created < question.context.opened_at and REUSED_ANNOTATION not in annotations_of(replica_set)
+    return not (was_there and stamp.startswith(f"{question.context.incident_id}/"))
+
+
+_NO_REVISION = {
+    "revision": "the ReplicaSet carries no revision",
+    "previous_revision": "there is no earlier revision",
+}
+
+
+def _with_revisions(parts: dict[str, Part | None], *replica_sets: Obj | None) -> dict[str, Part | None]:
+    revisions = [revision_of(one) if one is not None else None for one in (*replica_sets, None, None)[:2]]
+    numbers = [None if revision is None else float(revision) for revision in revisions]
+    return parts | {"revision": numbers[0], "previous_revision": numbers[1]}
+
+
+def _told(question: Question, rollout: _Rollout) -> Reading:
+    after = dig(rollout.replica_set, "spec", "template") or {}
+    before = dig(rollout.before, "spec", "template")
+    differences = template_differences(before, after) if before is not None else ()
+    matters = any(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)) for change in differences)
+    minutes = (question.context.opened_at - rollout.at) / 60
+    when = f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} the incident opened"
+    changed = "; ".join(change.text for change in differences) or (
+        "first revision" if before is None else "no difference"
+    )
+    parts: dict[str, Part | None] = {
+        "happened": True,
+        "matters": matters and not rollout.by_bot,
+        "by_bot": rollout.by_bot,
+        "summary": changed[:600],
+    }
+    who = " by the bot" if rollout.by_bot else ""
+    return answer(
+        question,
+        _with_revisions(parts, rollout.replica_set, rollout.before),
+        missing=_NO_REVISION,
+        detail=f"rolled out{who} {when}: {changed}"[:900],
+    )
+
+
+WORLD_PROBES: dict[str, Probe] = {
+    "rotation": rotation,
+    "drain_mode": drain,
+    "capacity": capacity,
+    "recent_rollout": recent_rollout,
+}

@@ -1,0 +1,30 @@
+"""Read what the present state of a run needs; the readings come back as an event."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from bot.domain.effect import ReadSignals
+from bot.domain.event import SignalsRead
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.run import Run
+from bot.domain.signal import Reading
+from bot.flow.perform_effect import Done, Job
+from bot.flow.ports import Signals
+from bot.flow.see_world import context_of
+
+PlaybookOf = Callable[[Run], Awaitable[CompiledPlaybook]]
+
+
+class ReadForRun:
+    def __init__(self, signals: Signals, playbook_of: PlaybookOf) -> None:
+        self._signals, self._playbook_of = signals, playbook_of
+
+    async def readings(self, run: Run, state: str) -> Mapping[str, Reading]:
+        playbook = await self._playbook_of(run)
+        return await self._signals.read(playbook.wanted(state), context_of(run, playbook.settings))
+
+    async def __call__(self, job: Job, effect: ReadSignals) -> Done:
+        readings = await self.readings(job.run, effect.state)
+        event = SignalsRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=dict(readings))
+        return Done((event,))

@@ -1,0 +1,68 @@
+"""The net under the direct wake-ups: every second and at start, take up what is owed, overdue or was left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from bot.domain.errors import BotError
+from bot.flow.ports import EffectStore, RunStore
+from bot.flow.wake import Wake
+
+log = structlog.get_logger()
+EVERY_SECONDS = 1.0
+AT_MOST = 200
+
+
+class Reconcile:
+    def __init__(self, runs: RunStore, effects: EffectStore, wake: Wake, route: Callable[[], Awaitable[int]]) -> None:
+        self._runs, self._effects, self._wake, self._route = runs, effects, wake, route
+        self._routing = asyncio.Lock()
+        self._wanted = asyncio.Event()
+
+    def wake_routing(self) -> None:
+        self._wanted.set()
+
+    async def once(self) -> None:
+        """Route what was accepted, advance what waits, perform what is due."""
+        await self.route()
+        for incident_id in await self._runs.pending(AT_MOST):
+            self._wake.incident(incident_id)
+        for incident_id, effect_id in await self._effects.owed_now(AT_MOST):
+            self._wake.effect(incident_id, effect_id)
+
+    async def route(self) -> None:
+        async with self._routing:
+            self._wanted.clear()
+            await self._route()
+
+    async def forever(self) -> None:
+        """Until cancelled. A failure is logged and the next round tries again: nothing is lost, it is all stored."""
+        router = asyncio.create_task(self._route_when_woken(), name="route")
+        try:
+            while True:
+                await _logged(self.once(), "reconcile.failed")
+                await asyncio.sleep(EVERY_SECONDS)
+        finally:
+            router.cancel()
+            await asyncio.gather(router, return_exceptions=True)
+
+    async def _route_when_woken(self) -> None:
+        while True:
+            await self._wanted.wait()
+            if not await _logged(self.route(), "route.failed"):
+                await asyncio.sleep(EVERY_SECONDS)
+
+
+async def _logged(work: Awaitable[None], event: str) -> bool:
+    try:
+        await work
+    except BotError as error:
+        log.warning(event, reason=str(error))
+        return False
+    except Exception:
+        log.exception(event)
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""The second station: each accepted alert opens an incident, joins the open one of its target, or is kept as unmatched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from bot.domain.alert import Alert
+from bot.domain.errors import ClusterError
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.run import Run, Severity
+from bot.domain.target import Target, named_by
+from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore
+
+log = structlog.get_logger()
+RESOLVE_WITHIN_SECONDS = 2.0
+BATCH = 64
+
+
+class RouteAlerts:
+    def __init__(
+        self,
+        alerts: AlertStore,
+        runs: RunStore,
+        playbooks: Playbooks,
+        cluster: Cluster,
+        *,
+        cluster_name: str,
+        reopen_within_seconds: float = 900.0,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._alerts, self._runs, self._playbooks, self._cluster = alerts, runs, playbooks, cluster
+        self._cluster_name, self._reopen_within, self._wake = cluster_name, reopen_within_seconds, wake
+
+    async def __call__(self) -> int:
+        """Route everything that was accepted, in order; return how many entries were ended."""
+        routed = 0
+        while entries := await self._alerts.intake(BATCH):
+            for entry in entries:
+                await self._route(entry)
+                routed += 1
+        return routed
+
+    async def _route(self, entry: Intake) -> None:
+        alert = entry.alert
+        wanted = self._playbooks.matching(alert.labels)
+        if not wanted:
+            return await self._alerts.keep_unmatched(entry, "no playbook's opens_on matches its labels")
+        target = await self._target(alert)
+        if target.cluster and self._cluster_name and target.cluster != self._cluster_name:
+            why = f"it is about cluster '{target.cluster}', and this bot works on '{self._cluster_name}'"
+            return await self._alerts.keep_unmatched(entry, why)
+        while not await self._try(entry, target, wanted[0]):
+            log.info("route.retried", target=target.key)
+        return None
+
+    async def _target(self, alert: Alert) -> Target:
+        """The workload as the cluster names it; after two seconds, what the labels say."""
+        named = named_by(alert.labels, self._cluster_name)
+        try:
+            async with asyncio.timeout(RESOLVE_WITHIN_SECONDS):
+                found = await self._cluster.resolve(alert)
+        except (ClusterError, TimeoutError) as error:
+            log.warning("target.unresolved", target=named.key, reason=str(error))
+            return named.model_copy(update={"resolved": False})
+        return found or named
+
+    async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
+        """One attempt; False when the index changed under us."""
+        run, how = await self._known(entry.alert, target)
+        if run is None:
+            if entry.alert.status == "resolved":
+                await self._alerts.keep_unmatched(entry, "it is resolved, and no incident of its target is open")
+                return True
+            run, how = opened(await self._runs.next_incident_id(), entry.alert, target, playbook), "opens"
+        routed = await self._alerts.route(entry, run, how, bundle=playbook.bundle())
+        if routed:
+            self._wake(run.incident_id)
+        return routed
+
+    async def _known(self, alert: Alert, target: Target) -> tuple[Run | None, RouteKind]:
+        """The open incident of the target, or its last one: for stragglers, and for the same trouble soon again."""
+        current = await self._runs.open_incident(target.key)
+        if current is not None:
+            return await self._runs.load(current), "extends"
+        last = await self._runs.last_incident(target.key)
+        run = await self._runs.load(last) if last else None
+        if run is None or run.closed_at is None or await self._runs.now() - run.closed_at > self._reopen_within:
+            return None, "opens"
+        return run, "tells" if alert.status == "resolved" else "reopens"
+
+
+def opened(incident_id: str, alert: Alert, target: Target, playbook: CompiledPlaybook) -> Run:
+    """The run as it is before its first decision."""
+    return Run(
+        incident_id=incident_id,
+        target=target,
+        title=alert.annotations.get("summary") or playbook.playbook.title,
+        severity=severity_of(alert),
+        opened_at=alert.received_at,
+        starts_at=alert.starts_at.timestamp(),
+        playbook=playbook.playbook.playbook,
+        digest=playbook.digest,
+        at_state=playbook.machine.entry(playbook.start),
+        state=playbook.start,
+        visit=0,
+        entered_at=alert.received_at,
+    )
+
+
+def severity_of(alert: Alert) -> Severity:
+    """Page only for what its rule calls critical; the rest waits in the channel (K0)."""
+    return "page" if alert.severity in ("critical", "page") else "ticket"

