@@ -1,0 +1,191 @@
+"""The demo world: an embedded Valkey, a Kubernetes API, a fleet, a Slack, alerting, and the real bot, each its own process.
+
+The bot gets nothing but URLs: it cannot tell this world from the real one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bot.domain.errors import BotError
+from bot.sandbox import valkey
+from bot.sandbox.processes import Family
+
+CHANNEL = "C0INC"
+GROUP = "S0SERVING"
+TOKEN = "xoxb-sandbox"  # noqa: S105 - what the Slack stand-in accepts; it protects nothing
+READY_WITHIN_SECONDS = 40.0
+
+WINDOWS = {
+    "window": "12s",
+    "length_window": "20s",
+    "calm_for": "12s",
+    "verify_within": "60s",
+    "spare_for": "8s",
+    "spare_within": "40s",
+    "settle_for": "4s",
+    "flap_for": "15s",
+    "flap_within": "45s",
+    "quiet_for": "4s",
+    "drain_budget": "60s",
+    "startup_budget": "90s",
+    "ttft_target": "2s",
+}
+"""The playbook's durations, shortened so that a run fits a coffee break; the demo says so."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What goes wrong in the fleet, and for whom to press what when nobody is there."""
+
+    name: str
+    what: str
+    healthy_load: dict[str, Any]
+    trouble_load: dict[str, Any]
+    fault: dict[str, Any] = field(default_factory=dict)
+    """A fault of one replica; empty for none."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Text of a question to the label of the choice that the scripted approver presses."""
+
+
+THRASH = Scenario(
+    name="thrash",
+    what="load rises, and all four replicas preempt requests instead of finishing them",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 160, "ramp_seconds": 4},
+    answers={"requests wait longer": "Accept it for now"},
+)
+ONE_BAD_REPLICA = Scenario(
+    name="one-bad-replica",
+    what="one replica has lost most of its KV pool and thrashes at a normal share of the requests",
+    healthy_load={"workers": 24},
+    trouble_load={"workers": 24},
+    fault={"kind": "small_pool", "blocks": 32},
+    answers={"requests wait longer": "Accept it for now"},
+)
+SCENARIOS = {scenario.name: scenario for scenario in (THRASH, ONE_BAD_REPLICA)}
+
+
+@dataclass
+class World:
+    family: Family
+    redis_url: str
+    bot_url: str
+    slack_url: str
+    kubernetes_url: str
+    fleet_url: str
+    folder: Path
+    bot_environment: dict[str, str]
+
+    def start_bot(self) -> None:
+        """Start the bot, or start it again after a crash."""
+        self.family.start("bot", "bot", "serve", env=self.bot_environment)
+
+    def cause_trouble(self, scenario: Scenario) -> None:
+        if scenario.fault:
+            pods = httpx.get(
+                f"{self.kubernetes_url}/api/v1/namespaces/serving/pods", params={"labelSelector": "app=llm"}
+            ).json()["items"]
+            victim = sorted(pod["metadata"]["name"] for pod in pods)[0]
+            self._tell(f"replicas/{victim}/fault", scenario.fault)
+        self._tell("load", scenario.trouble_load)
+
+    def load(self, wanted: dict[str, Any]) -> None:
+        self._tell("load", wanted)
+
+    def _tell(self, path: str, body: dict[str, Any]) -> None:
+        httpx.post(f"{self.fleet_url}/__sandbox__/{path}", json=body, timeout=5).raise_for_status()
+
+    def wait_until_replicas_serve(self, wanted: int = 4) -> None:
+        """Raise `BotError` when the fleet is not up within its time."""
+        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        while time.monotonic() < deadline:
+            found = httpx.get(f"{self.kubernetes_url}/apis/apps/v1/namespaces/serving/deployments/llm").json()
+            if found.get("status", {}).get("readyReplicas", 0) >= wanted:
+                return
+            time.sleep(0.2)
+        raise BotError(f"the simulated fleet was not ready within {READY_WITHIN_SECONDS:.0f} s")
+
+
+@contextlib.contextmanager
+def world(
+    *,
+    settings: Mapping[str, str] | None = None,
+    rate_limits: str = "real",
+    slack_port: int = 0,
+    startup_seconds: float = 3.0,
+    with_alerting: bool = True,
+    start_bot: bool = True,
+) -> Iterator[World]:
+    """Start everything; stop everything that was started, however the block ends."""
+    with contextlib.ExitStack() as cleanup:
+        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="incident-bot-")))
+        family = Family(folder)
+        redis = valkey.start(folder / "redis")
+        cleanup.callback(redis.stop)
+        cleanup.callback(family.stop)
+        bot_port = valkey.free_port()
+        bot_url = f"http://127.0.0.1:{bot_port}"
+        secret, alert_token = secrets.token_hex(16), secrets.token_hex(16)
+        kubernetes = family.start("kubernetes", "bot.sandbox.kubernetes", "--seed-world", "demo", "--die-with-parent")[
+            "url"
+        ]
+        fleet = family.start(
+            "fleet", "bot.sandbox.fleet", "--api", kubernetes, "--startup-seconds", str(startup_seconds),
+            "--time-scale", "0.3", "--die-with-parent",
+        )["url"]  # fmt: skip
+        slack = family.start(
+            "slack", "bot.sandbox.slack", "--port", str(slack_port), "--bot-url", bot_url, "--signing-secret", secret,
+            "--rate-limits", rate_limits, "--die-with-parent",
+        )["url"]  # fmt: skip
+        environment = bot_environment(
+            redis_url=redis.url, port=bot_port, slack_url=slack, secret=secret, kubernetes_url=kubernetes,
+            alert_token=alert_token, windows={**WINDOWS, **(settings or {})},
+        )  # fmt: skip
+        made = World(family, redis.url, bot_url, slack, kubernetes, fleet, folder, environment)
+        made.wait_until_replicas_serve()
+        if start_bot:
+            made.start_bot()
+        if with_alerting:
+            family.start(
+                "alerting", "bot.sandbox.alerting", "--api", kubernetes, "--bot-url", bot_url,
+                "--token", alert_token, "--die-with-parent",
+            )  # fmt: skip
+        yield made
+
+
+def bot_environment(
+    *,
+    redis_url: str,
+    port: int,
+    slack_url: str,
+    secret: str,
+    kubernetes_url: str,
+    alert_token: str,
+    windows: Mapping[str, str],
+) -> dict[str, str]:
+    """The settings of a real deployment, with this world's URLs."""
+    return {
+        "REDIS_URL": redis_url,
+        "SLACK_BOT_TOKEN": TOKEN,
+        "SLACK_SIGNING_SECRET": secret,
+        "INCIDENT_BOT_SLACK_CHANNEL": CHANNEL,
+        "INCIDENT_BOT_SLACK_BASE_URL": f"{slack_url}/api/",
+        "INCIDENT_BOT_KUBERNETES_URL": kubernetes_url,
+        "INCIDENT_BOT_CLUSTER": "sandbox",
+        "INCIDENT_BOT_HTTP_PORT": str(port),
+        "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": alert_token,
+        "INCIDENT_BOT_APPROVALS_USER_GROUP": GROUP,
+        "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
+        "INCIDENT_BOT_SET": ",".join(f"{name}={value}" for name, value in windows.items()),
+        "INCIDENT_BOT_LOG_FORMAT": "console",
+    }

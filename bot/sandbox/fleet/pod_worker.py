@@ -1,0 +1,291 @@
+"""Runs one pod from its start to its end, as its node's kubelet would.
+
+A container that exits is restarted with a growing delay; a deleted pod keeps serving through preStop, then gets
+SIGTERM, then SIGKILL when its grace is over, and only then disappears from the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+import structlog
+
+from bot.sandbox.fleet.api import ApiError, KubernetesApi
+from bot.sandbox.fleet.container_log import ContainerLog
+from bot.sandbox.fleet.pod_spec import PodSpec
+from bot.sandbox.fleet.pod_status import PodStatus, stamp
+from bot.sandbox.fleet.server import Fault, VllmServer
+from bot.sandbox.fleet.startup import Failed, Started, plan_start
+
+FIRST_BACK_OFF_SECONDS = 10.0
+LONGEST_BACK_OFF_SECONDS = 300.0
+CRASH_COUNTS_FOR_SECONDS = 600.0
+RETRY_SECONDS = 0.25
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """`time_scale` shortens plain waiting (preStop, back-off); limits stay, or it would cut streams that fit them."""
+
+    startup_seconds: float = 3.0
+    time_scale: float = 1.0
+
+
+class Servers(Protocol):
+    """Where running servers are announced, so that time passes in them and the gateway finds them."""
+
+    def add(self, address: str, server: VllmServer) -> None: ...
+
+    def remove(self, address: str) -> None: ...
+
+
+class PodWorker:
+    """One pod; `start` it once, then `terminate` or `vanish`."""
+
+    def __init__(
+        self, spec: PodSpec, addresses: tuple[str, str], api: KubernetesApi, timing: Timing, servers: Servers
+    ) -> None:
+        host_ip, pod_ip = addresses
+        self.spec = spec
+        self.address = pod_ip
+        self.fault = Fault()
+        self.server: VllmServer | None = None
+        self.status = PodStatus(spec, host_ip, pod_ip, started_at=time.time())
+        self._api = api
+        self._timing = timing
+        self._servers = servers
+        self._logs: list[ContainerLog] = []
+        self._life: asyncio.Task[None] | None = None
+        self._end: asyncio.Task[None] | None = None
+
+    @property
+    def is_ending(self) -> bool:
+        return self._end is not None
+
+    def start(self) -> None:
+        self._life = asyncio.create_task(self._live(), name=f"pod {self.spec.name}")
+        self._life.add_done_callback(_report)
+
+    def terminate(self, grace_seconds: float) -> None:
+        """The pod was deleted; a second, shorter grace is not honoured while the first runs, except 0."""
+        if self._end is None:
+            self._end = asyncio.create_task(self._terminate(grace_seconds), name=f"end {self.spec.name}")
+            self._end.add_done_callback(_report)
+        elif grace_seconds == 0 and self.server is not None:
+            self.server.kill()
+
+    async def vanish(self) -> None:
+        """The pod is gone from the API, or the fleet stops: end at once."""
+        for task in (self._end, self._life):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        if self.server is not None:
+            self.server.kill()
+            await self._forget_server(self.server)
+
+    def suffer(self, fault: Fault) -> None:
+        self.fault = fault
+        if self.server is not None:
+            self.server.suffer(fault)
+
+    def log_of(self, *, previous: bool) -> ContainerLog | None:
+        """The running (or last) container's log, or the one before it."""
+        index = -2 if previous else -1
+        return self._logs[index] if len(self._logs) >= -index else None
+
+    # The life of the container
+
+    async def _live(self) -> None:
+        if not self.spec.image_exists:
+            await self._fail_to_pull()
+            return
+        back_off = 0.0
+        while True:
+            started = time.time()
+            exit_code = await self._run_once()
+            now = time.time()
+            container = self.status.container
+            container.ended(exit_code, now, self.spec)
+            if self.is_ending:
+                container.state = "terminated"
+                await self._publish()
+                return
+            if now - started > CRASH_COUNTS_FOR_SECONDS * self._timing.time_scale:
+                back_off = 0.0
+            await self._back_off(back_off)
+            back_off = min(max(FIRST_BACK_OFF_SECONDS, 2 * back_off), LONGEST_BACK_OFF_SECONDS)
+            container.restarts += 1
+            container.number += 1
+
+    async def _back_off(self, seconds: float) -> None:
+        """The first restart is immediate, as a kubelet's."""
+        if seconds == 0:
+            return
+        container = self.status.container
+        container.state, container.reason = "waiting", "CrashLoopBackOff"
+        where = f"restarting failed container={self.spec.container} pod={self.spec.name}_{self.spec.namespace}"
+        container.message = f"back-off {seconds:.0f}s {where}({self.spec.uid})"
+        await self._publish()
+        await self._event("Warning", "BackOff", f"Back-off {where}")
+        await asyncio.sleep(seconds * self._timing.time_scale)
+
+    async def _fail_to_pull(self) -> None:
+        container = self.status.container
+        what = f'failed to pull and unpack image "{self.spec.image}": not found'
+        container.reason, container.message = "ErrImagePull", what
+        await self._publish()
+        await self._event("Warning", "Failed", f'Failed to pull image "{self.spec.image}": {what}')
+        await asyncio.sleep(self._timing.time_scale)
+        container.reason, container.message = "ImagePullBackOff", f'Back-off pulling image "{self.spec.image}"'
+        await self._publish()
+
+    async def _run_once(self) -> int:
+        """Start the container and wait until it exits; return its exit code."""
+        container = self.status.container
+        now = time.time()
+        container.state, container.started_at, container.message = "running", now, ""
+        self._logs = [*self._logs[-1:], ContainerLog()]
+        if not self.spec.serves_vllm:
+            container.ready = True
+            await self._publish()
+            return await _never()
+        await self._publish()
+        await self._event("Normal", "Started", f"Started container {self.spec.container}")
+        plan = plan_start(list(self.spec.argv), self.spec.version, self.spec.port)
+        if isinstance(plan, Failed):
+            return await self._fail(plan)
+        return await self._serve(plan, now)
+
+    async def _fail(self, plan: Failed) -> int:
+        await asyncio.sleep(plan.share * self._timing.startup_seconds)
+        self._logs[-1].write(plan.lines, time.time())
+        return plan.exit_code
+
+    async def _serve(self, plan: Started, process_started_at: float) -> int:
+        container_log = self._logs[-1]
+        container_log.write(plan.early, time.time())
+        await asyncio.sleep(self._timing.startup_seconds)
+        now = time.time()
+        server = VllmServer(self.spec.name, plan, container_log, process_started_at=process_started_at, now=now)
+        server.suffer(self.fault)
+        await server.listen(self.address, self.spec.port)
+        container_log.write(plan.late, time.time())
+        self.server = server
+        self._servers.add(self.address, server)
+        self.status.container.ready = True
+        await self._publish()
+        exit_code = await asyncio.shield(server.exited)
+        await self._forget_server(server)
+        return exit_code
+
+    async def _forget_server(self, server: VllmServer) -> None:
+        if self.server is server:
+            self.server = None
+            self._servers.remove(self.address)
+            await server.close()
+
+    # The end of the pod
+
+    async def _terminate(self, grace_seconds: float) -> None:
+        had_server = self.server is not None
+        await self._event("Normal", "Killing", f"Stopping container {self.spec.container}")
+        try:
+            async with asyncio.timeout(grace_seconds):
+                await self._stop_gently()
+        except TimeoutError:
+            log.info("pod.grace_over", pod=self.spec.name)
+        if self.server is not None:
+            self.server.kill()
+        if self._life is not None:
+            # A server that exited lets the life end by itself; without one there is nothing left to wait for.
+            await asyncio.wait([self._life], timeout=2.0 if had_server else 0.0)
+            self._life.cancel()
+        await self._delete()
+
+    async def _stop_gently(self) -> None:
+        if self.server is None:
+            return
+        await asyncio.sleep(self.spec.pre_stop_seconds * self._timing.time_scale)
+        server = self.server
+        if server is not None:
+            await server.terminate(server.started.shutdown_timeout, time.time())
+
+    async def _delete(self) -> None:
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.spec.uid}}
+        while True:
+            try:
+                await self._api.delete(self.spec.path, body)
+            except ApiError as error:
+                if error.status not in (404, 409):
+                    log.warning("pod.delete_failed", pod=self.spec.name, error=str(error))
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+            except (aiohttp.ClientError, TimeoutError) as error:
+                log.warning("pod.delete_failed", pod=self.spec.name, error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            return
+
+    # What the API is told
+
+    async def _publish(self) -> None:
+        """Write the status; a pod that is already gone needs none."""
+        while True:
+            try:
+                await self._api.merge(f"{self.spec.path}/status", self.status.body(time.time()))
+            except ApiError as error:
+                if error.status == 404:
+                    return
+                log.warning("pod.status_refused", pod=self.spec.name, error=str(error))
+            except (aiohttp.ClientError, TimeoutError) as error:
+                log.warning("pod.status_failed", pod=self.spec.name, error=str(error))
+            else:
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _event(self, kind: str, reason: str, message: str) -> None:
+        now = stamp(time.time())
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{self.spec.name}.", "namespace": self.spec.namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": self.spec.name,
+                "namespace": self.spec.namespace,
+                "uid": self.spec.uid,
+            },
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "source": {"component": "kubelet", "host": self.spec.node},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            await self._api.create(f"/api/v1/namespaces/{self.spec.namespace}/events", body)
+        except (ApiError, aiohttp.ClientError, TimeoutError) as error:
+            # Events are best effort on a real node too.
+            log.warning("event.lost", pod=self.spec.name, reason=reason, error=str(error))
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Nobody awaits a worker's task until its pod goes, so what broke it must be said here."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("pod.worker_failed", task=task.get_name(), error=repr(error), exc_info=error)
+
+
+async def _never() -> int:
+    await asyncio.Event().wait()
+    return 0

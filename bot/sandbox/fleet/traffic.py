@@ -1,0 +1,108 @@
+"""Lets time pass: ticks the engines, and sends clients' requests to the replicas that the Service lists as ready."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from bot.sandbox.fleet.api import KubernetesApi, Object
+from bot.sandbox.fleet.server import VllmServer
+from bot.sandbox.fleet.workload import Load, Workload
+
+TICK_SECONDS = 0.05
+
+
+class Traffic:
+    """The running servers by address, the rotation, and the workload between them."""
+
+    def __init__(self, seed: int) -> None:
+        self.servers: dict[str, VllmServer] = {}
+        self.rotation: frozenset[str] = frozenset()
+        self._workload = Workload(seed)
+
+    def add(self, address: str, server: VllmServer) -> None:
+        self.servers[address] = server
+
+    def remove(self, address: str) -> None:
+        server = self.servers.pop(address)
+        self._collect(server, time.time())
+
+    def change(self, load: Load) -> None:
+        self._workload.change(load, time.time())
+
+    def state(self) -> dict[str, Any]:
+        """The load, what the clients saw since the start, and each replica as it is now."""
+        now = time.time()
+        load, seen = self._workload.load, self._workload.seen
+        return {
+            "workers": load.workers,
+            "workers_now": self._workload.workers,
+            "workers_wanted_now": self._workload.wanted_workers(now),
+            "arrivals_per_second": load.arrivals_per_second,
+            "prompt_tokens": list(load.prompt_tokens),
+            "output_tokens": list(load.output_tokens),
+            "ramp_seconds": load.ramp_seconds,
+            "pause_seconds": load.pause_seconds,
+            "sent": seen.sent,
+            "finished": seen.finished,
+            "failed": seen.failed,
+            "cut": seen.cut,
+            "empty": seen.empty,
+            "refused": seen.refused,
+            "shed": seen.shed,
+            "in_flight": {name: count for name, count in sorted(seen.in_flight.items()) if count},
+            "replicas": [self._replica(address, server) for address, server in sorted(self.servers.items())],
+        }
+
+    async def follow_service(self, api: KubernetesApi, namespace: str, service: str) -> None:
+        """Keep the rotation equal to the ready addresses of all EndpointSlices of the Service."""
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+        query = {"labelSelector": f"kubernetes.io/service-name={service}"}
+        slices: dict[str, frozenset[str]] = {}
+        async for change in api.watch(path, query):
+            name = change.object["metadata"]["name"]
+            if change.kind == "gone":
+                slices.pop(name, None)
+            else:
+                slices[name] = frozenset(_ready_addresses(change.object))
+            self.rotation = frozenset().union(*slices.values())
+
+    async def run(self) -> None:
+        while True:
+            self.tick(time.time())
+            await asyncio.sleep(TICK_SECONDS)
+
+    def tick(self, now: float) -> None:
+        """Send what is due, then let each engine run through the tick that begins now."""
+        in_rotation = [server for address, server in self.servers.items() if address in self.rotation]
+        self._workload.tick(now, in_rotation)
+        for server in self.servers.values():
+            server.advance(now + TICK_SECONDS)
+            self._collect(server, now)
+
+    def _collect(self, server: VllmServer, now: float) -> None:
+        for sequence in server.take_ended():
+            self._workload.ended(sequence, now)
+
+    def _replica(self, address: str, server: VllmServer) -> dict[str, Any]:
+        engine = server.engine
+        return {
+            "pod": server.name,
+            "address": address,
+            "in_rotation": address in self.rotation,
+            "running": len(engine.running),
+            "waiting": len(engine.waiting),
+            "kv_usage": round(engine.usage, 4),
+            "preemptions": engine.measured.preemptions,
+            "finished": engine.measured.finished_requests,
+            "max_num_seqs": engine.limits.max_num_seqs,
+            "num_gpu_blocks": engine.limits.blocks,
+        }
+
+
+def _ready_addresses(endpoint_slice: Object) -> Iterable[str]:
+    for endpoint in endpoint_slice.get("endpoints") or []:
+        if endpoint.get("conditions", {}).get("ready"):
+            yield from endpoint["addresses"]

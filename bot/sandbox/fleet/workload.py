@@ -1,0 +1,156 @@
+"""The clients of the fleet: closed-loop workers or open-loop arrivals, and what they saw of each request.
+
+Pure and deterministic for a seed: it is told the time, the replicas in rotation and what ended, and answers with
+requests to send. A closed-loop worker waits for its answer, pauses, and sends the next request.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Sequence as Many
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from bot.sandbox.fleet.engine import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the clients want; `workers` and `arrivals_per_second` may be used together. Defaults as captured."""
+
+    workers: int = 0
+    arrivals_per_second: float = 0.0
+    prompt_tokens: tuple[int, int] = (80, 112)
+    output_tokens: tuple[int, int] = (384, 640)
+    ramp_seconds: float = 0.0
+    pause_seconds: float = 0.6
+
+
+class Backend(Protocol):
+    """One replica as the gateway sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def send(self, prompt_tokens: int, max_tokens: int, now: float) -> Sequence | str:
+        """The accepted sequence, or why not: `shed` (503), `empty` (answered without a token), `down` (no answer)."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """Client-side statistics since the start of the fleet."""
+
+    sent: int = 0
+    finished: int = 0
+    cut: int = 0
+    shed: int = 0
+    empty: int = 0
+    refused: int = 0
+    in_flight: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def failed(self) -> int:
+        """Streams that did not get all their tokens for a reason other than a polite 503."""
+        return self.cut + self.empty + self.refused
+
+
+class Workload:
+    """Sends requests to the replicas in rotation, each time to the one with the fewest outstanding."""
+
+    RETRY_SECONDS = 1.0
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = Random(seed)  # noqa: S311 - a simulation, not a secret
+        self.load = Load()
+        self.seen = Seen()
+        self._ramp_from = 0
+        self._ramp_started = 0.0
+        self._due: list[float] = []
+        self._busy_workers = 0
+        self._next_arrival: float | None = None
+        self._open: dict[Sequence, tuple[str, bool]] = {}
+
+    def change(self, load: Load, now: float) -> None:
+        self._ramp_from = self.wanted_workers(now)
+        self._ramp_started = now
+        self.load = load
+        self._next_arrival = None
+
+    def wanted_workers(self, now: float) -> int:
+        if self.load.ramp_seconds <= 0:
+            return self.load.workers
+        share = min(1.0, max(0.0, (now - self._ramp_started) / self.load.ramp_seconds))
+        return round(self._ramp_from + (self.load.workers - self._ramp_from) * share)
+
+    @property
+    def workers(self) -> int:
+        return self._busy_workers + len(self._due)
+
+    def tick(self, now: float, rotation: Many[Backend]) -> None:
+        """Send whatever is due now."""
+        self._hire_and_retire(now)
+        while self._due and self._due[0] <= now:
+            heapq.heappop(self._due)
+            self._send(now, rotation, by_worker=True)
+        self._arrive(now, rotation)
+
+    def ended(self, sequence: Sequence, now: float) -> None:
+        """A stream ended: whole when it has its tokens, else it was cut."""
+        known = self._open.pop(sequence, None)
+        if known is None:
+            return  # somebody else's request, not the gateway's
+        replica, by_worker = known
+        self.seen.in_flight[replica] -= 1
+        if sequence.finished_reason == "length":
+            self.seen.finished += 1
+        else:
+            self.seen.cut += 1
+        if by_worker:
+            self._busy_workers -= 1
+            self._pause(now)
+
+    def _hire_and_retire(self, now: float) -> None:
+        wanted = self.wanted_workers(now)
+        while self.workers < wanted:
+            # New workers come in over a pause's length: a step of all at once would synchronise their requests.
+            heapq.heappush(self._due, now + self._random.uniform(0, self.load.pause_seconds))
+        while self.workers > wanted and self._due:
+            self._due.pop()
+
+    def _arrive(self, now: float, rotation: Many[Backend]) -> None:
+        rate = self.load.arrivals_per_second
+        if rate <= 0:
+            return
+        if self._next_arrival is None:
+            self._next_arrival = now + self._random.expovariate(rate)
+        while self._next_arrival <= now:
+            self._next_arrival += self._random.expovariate(rate)
+            self._send(now, rotation, by_worker=False)
+
+    def _send(self, now: float, rotation: Many[Backend], *, by_worker: bool) -> None:
+        prompt = self._random.randint(*self.load.prompt_tokens)
+        output = self._random.randint(*self.load.output_tokens)
+        self.seen.sent += 1
+        answer: Sequence | str = "down"
+        if rotation:
+            replica = min(rotation, key=lambda r: (self.seen.in_flight[r.name], self._random.random()))
+            answer = replica.send(prompt, output, now)
+        if isinstance(answer, Sequence):
+            self.seen.in_flight[replica.name] += 1
+            self._open[answer] = (replica.name, by_worker)
+            self._busy_workers += by_worker
+            return
+        if answer == "shed":
+            self.seen.shed += 1
+        elif answer == "empty":
+            self.seen.empty += 1
+        else:
+            self.seen.refused += 1
+        if by_worker:
+            heapq.heappush(self._due, now + self.RETRY_SECONDS * self._random.uniform(0.5, 1.5))
+
+    def _pause(self, now: float) -> None:
+        mean = self.load.pause_seconds
+        heapq.heappush(self._due, now + (self._random.expovariate(1 / mean) if mean > 0 else 0.0))

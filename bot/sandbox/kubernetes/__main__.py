@@ -1,0 +1,80 @@
+"""`python -m bot.sandbox.kubernetes`: serve the API and run its controllers until told to stop."""
+
+import argparse
+import asyncio
+import functools
+import os
+from collections.abc import Awaitable, Callable
+
+from bot.sandbox.kubernetes import worlds
+from bot.sandbox.kubernetes.access import Access, Denial
+from bot.sandbox.kubernetes.controllers.cleaning import EventCleaner, GarbageCollector, NamespaceCleaner, PodCleaner
+from bot.sandbox.kubernetes.controllers.deployment import DeploymentController
+from bot.sandbox.kubernetes.controllers.disruption import DisruptionController
+from bot.sandbox.kubernetes.controllers.endpoint_slice import EndpointSliceController
+from bot.sandbox.kubernetes.controllers.loop import Controller, ControllerLoop
+from bot.sandbox.kubernetes.controllers.replica_set import ReplicaSetController
+from bot.sandbox.kubernetes.controllers.scheduler import Scheduler
+from bot.sandbox.kubernetes.kubelet import Kubelet, log_route
+from bot.sandbox.kubernetes.process import AnnouncingServer, bind, die_with_parent, serve, watch_parent
+from bot.sandbox.kubernetes.registry import Registry
+from bot.sandbox.kubernetes.sandbox_routes import routes
+from bot.sandbox.kubernetes.server import ApiServer, application
+from bot.sandbox.kubernetes.store import Store
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bot.sandbox.kubernetes", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0 picks a free one")
+    parser.add_argument("--seed-world", choices=sorted(worlds.WORLDS), default="empty")
+    parser.add_argument("--with-kubelet", action="store_true", help="run pods without the simulated fleet")
+    parser.add_argument("--token", default="", help="expect this bearer token of all but the fleet")
+    parser.add_argument("--deny", type=Denial.parse, action="append", default=[], metavar="VERB:RESOURCE")
+    parser.add_argument("--history", type=int, default=5000, help="changes kept for watches")
+    parser.add_argument("--die-with-parent", action="store_true")
+    return parser
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    parent = os.getppid()
+    if arguments.die_with_parent:
+        die_with_parent()
+    asyncio.run(_serve(arguments, parent))
+
+
+async def _serve(arguments: argparse.Namespace, parent: int) -> None:
+    listening = bind("127.0.0.1", arguments.port)
+    port = listening.getsockname()[1]
+    registry = Registry(Store(arguments.history))
+    server = ApiServer(registry, Access(arguments.token, tuple(arguments.deny)))
+    controllers = ControllerLoop(registry.store, _controllers(registry))
+    if arguments.with_kubelet:
+        controllers.add(Kubelet(registry, port))
+    worlds.seed(registry, arguments.seed_world)
+    extra = [log_route()] if arguments.with_kubelet else []
+    app = application([*routes(server, controllers), *extra, *server.routes()])
+    tasks: list[Callable[[], Awaitable[None]]] = [controllers.run]
+    if arguments.die_with_parent:
+        tasks.append(functools.partial(watch_parent, parent))
+    url = f"http://127.0.0.1:{port}"
+    ready = {"url": url, "pid": os.getpid()}
+    await serve(AnnouncingServer(app, ready, server.streams.end_all), listening, tasks)
+
+
+def _controllers(registry: Registry) -> list[Controller]:
+    return [
+        DeploymentController(registry),
+        ReplicaSetController(registry),
+        Scheduler(registry),
+        EndpointSliceController(registry),
+        DisruptionController(registry),
+        PodCleaner(registry),
+        GarbageCollector(registry),
+        NamespaceCleaner(registry),
+        EventCleaner(registry),
+    ]
+
+
+if __name__ == "__main__":
+    main()

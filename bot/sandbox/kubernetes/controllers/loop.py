@@ -1,0 +1,91 @@
+"""Runs the controllers: every change wakes those that care, at once and in order.
+
+One task, one object at a time, no threads: a reconcile sees the store as it is. A reconcile that fails is logged and
+tried again; it never stops the others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from bot.sandbox.kubernetes.store import Change, Store
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+RETRY_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Controller(Protocol):
+    name: str
+
+    def keys(self, change: Change) -> Iterable[Key]:
+        """Which of its objects a change concerns. Must not write."""
+        ...
+
+    def reconcile(self, key: Key) -> float | None:
+        """Move one object on. Returns after how many seconds to look again even if nothing changes."""
+        ...
+
+
+class ControllerLoop:
+    def __init__(self, store: Store, controllers: Iterable[Controller]) -> None:
+        self._controllers = {controller.name: controller for controller in controllers}
+        # A dict is an ordered set: woken twice before its turn is woken once.
+        self._waiting: dict[tuple[str, Key], None] = {}
+        self._alarms: dict[tuple[str, Key], asyncio.TimerHandle] = {}
+        self._awake = asyncio.Event()
+        self.paused: frozenset[str] = frozenset()
+        store.subscribe(self._note)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._controllers)
+
+    def add(self, controller: Controller) -> None:
+        self._controllers[controller.name] = controller
+
+    def pause(self, names: Iterable[str]) -> None:
+        """Hold these controllers, and only these; what they miss waits for them."""
+        self.paused = frozenset(names)
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            while (item := self._next()) is not None:
+                self._reconcile(*item)
+                # Clients get their turn between two steps.
+                await asyncio.sleep(0)
+
+    def _next(self) -> tuple[str, Key] | None:
+        item = next((one for one in self._waiting if one[0] not in self.paused), None)
+        if item is not None:
+            del self._waiting[item]
+        return item
+
+    def _reconcile(self, name: str, key: Key) -> None:
+        if (alarm := self._alarms.pop((name, key), None)) is not None:
+            alarm.cancel()
+        try:
+            again_in = self._controllers[name].reconcile(key)
+        except Exception:
+            log.exception("controller %s failed on %s/%s", name, *key)
+            again_in = RETRY_SECONDS
+        if again_in is not None:
+            loop = asyncio.get_running_loop()
+            self._alarms[name, key] = loop.call_later(again_in, self._wake, name, key)
+
+    def _note(self, change: Change) -> None:
+        for name, controller in self._controllers.items():
+            for key in controller.keys(change):
+                self._wake(name, key)
+
+    def _wake(self, name: str, key: Key) -> None:
+        self._waiting.setdefault((name, key))
+        self._awake.set()

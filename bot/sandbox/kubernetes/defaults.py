@@ -1,0 +1,173 @@
+"""What a real API server fills in, so that an object read back looks as it does on a real cluster.
+
+Defaults are filled into a copy that the caller owns; a value that was given is never touched.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from bot.sandbox.kubernetes.resources import (
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    SERVICES,
+    Resource,
+)
+
+Obj = dict[str, Any]
+
+NOT_READY_TOLERATIONS = tuple(
+    {
+        "effect": "NoExecute",
+        "key": f"node.kubernetes.io/{key}",
+        "operator": "Exists",
+        "tolerationSeconds": 300,
+    }
+    for key in ("not-ready", "unreachable")
+)
+
+
+def fill(resource: Resource, obj: Obj) -> None:
+    """Fill in the defaults of this kind, in place."""
+    filler = _FILLERS.get(resource)
+    if filler is not None:
+        filler(obj)
+
+
+def _namespace(obj: Obj) -> None:
+    obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
+    obj.setdefault("status", {}).setdefault("phase", "Active")
+
+
+def _node(obj: Obj) -> None:
+    obj.setdefault("spec", {})
+    status = obj.setdefault("status", {})
+    if "capacity" in status:
+        status.setdefault("allocatable", status["capacity"])
+
+
+def _pod(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    pod_spec(spec)
+    spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    spec.setdefault("priority", 0)
+    spec.setdefault("enableServiceLinks", True)
+    tolerations = spec.setdefault("tolerations", [])
+    for one in NOT_READY_TOLERATIONS:
+        if not any(have.get("key") == one["key"] for have in tolerations):
+            tolerations.append(dict(one))
+    status = obj.setdefault("status", {})
+    status.setdefault("phase", "Pending")
+    status.setdefault("qosClass", _quality_of_service(spec))
+
+
+def _quality_of_service(spec: Obj) -> str:
+    resources = [container.get("resources") or {} for container in spec.get("containers") or []]
+    wanted = ("cpu", "memory")
+    if all(
+        one.get("limits", {}).get(name) and one["limits"][name] == one.get("requests", {}).get(name)
+        for one in resources
+        for name in wanted
+    ):
+        return "Guaranteed"
+    mentioned = any(
+        name in one.get(part, {}) for one in resources for part in ("limits", "requests") for name in wanted
+    )
+    return "Burstable" if mentioned else "BestEffort"
+
+
+def pod_spec(spec: Obj) -> None:
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    for container in [*spec.get("initContainers", []), *spec.get("containers", [])]:
+        _container(container)
+
+
+def _container(container: Obj) -> None:
+    image = str(container.get("image", ""))
+    is_latest = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
+    container.setdefault("imagePullPolicy", "Always" if is_latest else "IfNotPresent")
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    resources = container.setdefault("resources", {})
+    if "limits" in resources:
+        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    for port in container.get("ports", []):
+        port.setdefault("protocol", "TCP")
+    for name in ("readinessProbe", "livenessProbe", "startupProbe"):
+        if name in container:
+            _probe(container[name])
+
+
+def _probe(probe: Obj) -> None:
+    for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        probe.setdefault(key, value)
+    if "httpGet" in probe:
+        probe["httpGet"].setdefault("scheme", "HTTP")
+        probe["httpGet"].setdefault("path", "/")
+
+
+def _template(spec: Obj) -> None:
+    template = spec.setdefault("template", {})
+    template.setdefault("metadata", {})
+    pod_spec(template.setdefault("spec", {}))
+
+
+def _deployment(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+    strategy = spec.setdefault("strategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxSurge", "25%")
+        rolling.setdefault("maxUnavailable", "25%")
+    _template(spec)
+    obj.setdefault("status", {})
+
+
+def _replica_set(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    _template(spec)
+    obj.setdefault("status", {}).setdefault("replicas", 0)
+
+
+def _service(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    spec.setdefault("ipFamilies", ["IPv4"])
+    for port in spec.get("ports", []):
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+    obj.setdefault("status", {}).setdefault("loadBalancer", {})
+
+
+def _disruption_budget(obj: Obj) -> None:
+    obj.setdefault("spec", {})
+    status = obj.setdefault("status", {})
+    for key in ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"):
+        status.setdefault(key, 0)
+
+
+_FILLERS: dict[Resource, Callable[[Obj], None]] = {
+    NAMESPACES: _namespace,
+    NODES: _node,
+    PODS: _pod,
+    SERVICES: _service,
+    DEPLOYMENTS: _deployment,
+    REPLICA_SETS: _replica_set,
+    DISRUPTION_BUDGETS: _disruption_budget,
+}

@@ -1,0 +1,118 @@
+"""The kinds this API server holds, as one table; discovery, routing and storage are read from it.
+
+A resource that the bot does not touch is not in the table, and is answered as on a cluster without it: 404.
+"""
+
+from dataclasses import dataclass
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "update", "patch", "delete")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One row: where it lives in the API and which parts it has."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    is_namespaced: bool = True
+    has_status: bool = False
+    counts_generation: bool = False
+    subresources: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = READ + WRITE
+    short_names: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """`deployments.apps`: how messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", is_namespaced=False, has_status=True, short_names=("ns",))
+NODES = Resource("", "v1", "nodes", "Node", is_namespaced=False, has_status=True, subresources=("status",))
+PODS = Resource(
+    "",
+    "v1",
+    "pods",
+    "Pod",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status", "log", "eviction"),
+    short_names=("po",),
+)
+SERVICES = Resource("", "v1", "services", "Service", has_status=True, short_names=("svc",))
+EVENTS = Resource("", "v1", "events", "Event", short_names=("ev",))
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", counts_generation=True)
+DEPLOYMENTS = Resource(
+    "apps",
+    "v1",
+    "deployments",
+    "Deployment",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status", "scale"),
+    short_names=("deploy",),
+)
+REPLICA_SETS = Resource(
+    "apps",
+    "v1",
+    "replicasets",
+    "ReplicaSet",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status", "scale"),
+    short_names=("rs",),
+)
+DISRUPTION_BUDGETS = Resource(
+    "policy",
+    "v1",
+    "poddisruptionbudgets",
+    "PodDisruptionBudget",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status",),
+    short_names=("pdb",),
+)
+# Stored as it is written: nothing scales by it. The bot reads it to learn who owns `replicas`.
+AUTOSCALERS = Resource(
+    "autoscaling",
+    "v2",
+    "horizontalpodautoscalers",
+    "HorizontalPodAutoscaler",
+    has_status=True,
+    short_names=("hpa",),
+)
+ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    is_namespaced=False,
+    verbs=("create",),
+)
+
+RESOURCES: tuple[Resource, ...] = (
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    EVENTS,
+    CONFIG_MAPS,
+    ENDPOINT_SLICES,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    DISRUPTION_BUDGETS,
+    AUTOSCALERS,
+    ACCESS_REVIEWS,
+)
+
+BY_PATH = {(row.group, row.version, row.plural): row for row in RESOURCES}
+BY_KIND = {(row.api_version, row.kind): row for row in RESOURCES}
+STORED: tuple[Resource, ...] = tuple(row for row in RESOURCES if "get" in row.verbs)

@@ -1,0 +1,59 @@
+"""`…/scale`: the replica count of a workload as an object of its own; nothing else can be changed through it."""
+
+from typing import Any
+
+from bot.sandbox.kubernetes import errors, schema
+from bot.sandbox.kubernetes.errors import Cause
+from bot.sandbox.kubernetes.patches import PatchError
+from bot.sandbox.kubernetes.registry import Options, Patch, Registry
+from bot.sandbox.kubernetes.resources import Resource
+from bot.sandbox.kubernetes.selectors import selector_text
+from bot.sandbox.kubernetes.store import name_of
+
+Obj = dict[str, Any]
+
+
+def of(workload: Obj) -> Obj:
+    metadata = workload["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept},
+        "spec": {"replicas": workload["spec"]["replicas"]},
+        "status": {
+            "replicas": workload["status"].get("replicas", 0),
+            "selector": selector_text(workload["spec"]["selector"]),
+        },
+    }
+
+
+def patched(registry: Registry, resource: Resource, workload: Obj, patch: Patch, options: Options) -> Obj:
+    try:
+        wanted = patch(of(workload))
+    except PatchError:
+        raise errors.unusable_patch() from None
+    return replaced(registry, resource, workload, wanted, options)
+
+
+def replaced(registry: Registry, resource: Resource, workload: Obj, wanted: Obj, options: Options) -> Obj:
+    try:
+        decoded = schema.decode("V1Scale", wanted).obj
+    except schema.MistypedError as error:
+        raise errors.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {error}') from None
+    replicas = decoded.get("spec", {}).get("replicas", 0)
+    if replicas < 0:
+        cause = Cause.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise errors.invalid("Scale", "autoscaling", name_of(workload), [cause])
+    metadata = decoded.get("metadata", {})
+    # What the caller believes of the object (version, uid) still has to be true.
+    believed = {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
+
+    def set_replicas(current: Obj) -> Obj:
+        return {
+            **current,
+            "metadata": {**current["metadata"], **believed},
+            "spec": {**current["spec"], "replicas": replicas},
+        }
+
+    return of(registry.patch(resource, workload, set_replicas, options=options))

@@ -1,0 +1,89 @@
+"""Which fields the API types have, so that a misspelt or mistyped one is refused as a real server refuses it.
+
+The table `schema.json` is read off the official client's models by `write_schema`; a test compares the two.
+"""
+
+import functools
+import importlib.resources
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+Obj = dict[str, Any]
+
+_PLAIN: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
+_GO_NAMES = {"str": "string", "int": "int32", "bool": "bool", "float": "float64"}
+_JSON_NAMES = {str: "string", int: "number", float: "number", bool: "bool", list: "array", dict: "object"}
+
+
+class MistypedError(Exception):
+    """A field holds a value that its type cannot; the message is that of Go's JSON decoder."""
+
+
+@dataclass
+class Decoded:
+    """The object without unknown fields, and the paths of those that were dropped."""
+
+    obj: Obj
+    unknown: list[str] = field(default_factory=list)
+
+
+@functools.cache
+def types() -> dict[str, dict[str, str]]:
+    text = importlib.resources.files(__package__).joinpath("schema.json").read_text(encoding="utf-8")
+    table: dict[str, dict[str, str]] = json.loads(text)
+    return table
+
+
+def decode(root: str, obj: Obj) -> Decoded:
+    """Read `obj` as the type `root` (`V1Deployment`). Null fields vanish; raise `MistypedError` on a bad value."""
+    decoded = Decoded({})
+    decoded.obj = _decode_object(root, obj, "", decoded.unknown)
+    return decoded
+
+
+def root_of(kind: str, api_version: str) -> str:
+    if kind == "Event":
+        # Two API groups have an Event; the client tells them apart by name.
+        return "CoreV1Event"
+    return f"{api_version.rpartition('/')[2].capitalize()}{kind}"
+
+
+def _decode_object(type_name: str, obj: Obj, path: str, unknown: list[str]) -> Obj:
+    fields = types()[type_name]
+    result: Obj = {}
+    for key, value in obj.items():
+        where = f"{path}.{key}" if path else key
+        if key not in fields:
+            unknown.append(where)
+        elif value is not None:
+            result[key] = _decode_value(fields[key], value, where, unknown)
+    return result
+
+
+def _decode_value(type_name: str, value: Any, path: str, unknown: list[str]) -> Any:
+    if type_name == "any":
+        return value
+    outer, _, inner = type_name.partition(":")
+    if outer == "list":
+        _expect(isinstance(value, list), value, path, "slice")
+        return [_decode_value(inner, one, f"{path}[{i}]", unknown) for i, one in enumerate(value)]
+    if outer == "map":
+        _expect(isinstance(value, dict), value, path, "map")
+        return {key: _decode_value(inner, one, f"{path}.{key}", unknown) for key, one in value.items()}
+    if outer == "quantity":
+        # A quantity may be written as a number; it is kept as text.
+        _expect(isinstance(value, (str, int, float)), value, path, "string")
+        return str(value)
+    if outer in _PLAIN:
+        fits = isinstance(value, _PLAIN[outer]) and (outer == "bool" or not isinstance(value, bool))
+        _expect(fits, value, path, _GO_NAMES[outer])
+        return value
+    _expect(isinstance(value, dict), value, path, type_name)
+    return _decode_object(type_name, value, path, unknown)
+
+
+def _expect(fits: bool, value: Any, path: str, wanted: str) -> None:
+    if not fits:
+        found = _JSON_NAMES.get(type(value), type(value).__name__)
+        raise MistypedError(f"json: cannot unmarshal {found} into Go struct field .{path} of type {wanted}")

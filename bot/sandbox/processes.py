@@ -1,0 +1,106 @@
+"""Starts the processes of the demo world and ends every one of them, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot.domain.errors import BotError
+
+READY = "ready "
+READY_WITHIN_SECONDS = 60.0
+END_WITHIN_SECONDS = 5.0
+
+
+class StartError(BotError):
+    """A process of the demo did not come up; the message ends with what it printed."""
+
+
+@dataclass
+class Child:
+    name: str
+    process: subprocess.Popen[str]
+    ready: dict[str, Any]
+
+
+@dataclass
+class Family:
+    """All processes that were started here. Their output goes to one log file each."""
+
+    folder: Path
+    children: list[Child] = field(default_factory=list)
+
+    def start(self, name: str, *command: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Run `python -m command…` and return what its `ready {json}` line says. Raise `StartError`."""
+        log = self.folder / f"{name}.log"
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own modules
+            [sys.executable, "-u", "-m", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(env or {})},
+            # A terminal's Ctrl-C reaches the launcher alone, which ends the others in order.
+            start_new_session=True,
+        )
+        said: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=_copy, args=(process, log, said), daemon=True).start()
+        child = Child(name, process, {})
+        self.children.append(child)
+        try:
+            line = said.get(timeout=READY_WITHIN_SECONDS)
+        except queue.Empty:
+            line = ""
+        if not line.startswith(READY):
+            raise StartError(f"{name} did not start; its last words are:\n{_tail(log)}")
+        child.ready = json.loads(line.removeprefix(READY))
+        return child.ready
+
+    def ended(self) -> Child | None:
+        """A child that ended by itself."""
+        return next((child for child in self.children if child.process.poll() is not None), None)
+
+    def child(self, name: str) -> Child:
+        return next(child for child in reversed(self.children) if child.name == name)
+
+    def kill(self, name: str) -> None:
+        """As a crash would: SIGKILL, and the child is forgotten."""
+        child = self.child(name)
+        child.process.kill()
+        child.process.wait(timeout=END_WITHIN_SECONDS)
+        self.children.remove(child)
+
+    def stop(self) -> None:
+        """End all, the newest first; one that does not obey is killed."""
+        for child in reversed(self.children):
+            child.process.terminate()
+        for child in reversed(self.children):
+            try:
+                child.process.wait(timeout=END_WITHIN_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+        self.children.clear()
+
+
+def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> None:
+    if process.stdout is None:
+        return
+    with log.open("a") as file:
+        for line in process.stdout:
+            file.write(line)
+            file.flush()
+            if line.startswith(READY):
+                said.put(line)
+    said.put("")
+
+
+def _tail(log: Path, lines: int = 20) -> str:
+    return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else "(nothing)"

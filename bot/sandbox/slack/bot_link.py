@@ -1,0 +1,128 @@
+"""Speaks to the bot as Slack does: signed, one address for everything, 3 seconds to answer.
+
+Commands and interactions are sent once. An event whose answer is not a 2xx is sent up to three times more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import httpx
+
+from bot.sandbox.slack.errors import Json
+from bot.sandbox.slack.interactions import event_callback
+from bot.sandbox.slack.team import Team
+
+
+def signature(secret: str, timestamp: str, body: bytes) -> str:
+    digest = hmac.new(secret.encode(), b"v0:" + timestamp.encode() + b":" + body, hashlib.sha256).hexdigest()
+    return f"v0={digest}"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of one request: the answer, or `error` in the word that Slack shows to people."""
+
+    status: int | None
+    body: str
+    seconds: float
+    error: str | None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+    def reply(self) -> Json:
+        """The answer's JSON object; a plain text is a message of that text; nothing is nothing."""
+        try:
+            parsed = json.loads(self.body)
+        except ValueError:
+            return {"text": self.body} if self.body.strip() else {}
+        return parsed if isinstance(parsed, dict) else {}
+
+
+class BotLink:
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._client = httpx.AsyncClient(timeout=None, trust_env=False)  # noqa: S113 - bounded by answer_seconds
+        self._retries: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        for retry in self._retries:
+            retry.cancel()
+        await asyncio.gather(*self._retries, return_exceptions=True)
+        await self._client.aclose()
+
+    async def interact(self, payload: Json) -> Delivery:
+        form = urlencode({"payload": json.dumps(payload)}).encode()
+        return await self._send(payload["type"], form, "application/x-www-form-urlencoded", payload)
+
+    async def command(self, form: Json) -> Delivery:
+        return await self._send("command", urlencode(form).encode(), "application/x-www-form-urlencoded", form)
+
+    async def tell(self, event: Json) -> Delivery:
+        """Send an event; where it fails, go on trying in the background."""
+        callback = event_callback(self._team, event)
+        first = await self._send_event(callback, {})
+        if not first.ok:
+            retry = asyncio.create_task(self._retry_event(callback, first))
+            self._retries.add(retry)
+            retry.add_done_callback(self._retries.discard)
+        return first
+
+    async def _retry_event(self, callback: Json, last: Delivery) -> None:
+        for number, pause in enumerate(self._team.settings.event_retry_seconds, start=1):
+            await asyncio.sleep(pause)
+            reason = "http_timeout" if last.error == "operation_timeout" else "http_error"
+            last = await self._send_event(callback, {"X-Slack-Retry-Num": str(number), "X-Slack-Retry-Reason": reason})
+            if last.ok:
+                return
+
+    async def _send_event(self, callback: Json, headers: dict[str, str]) -> Delivery:
+        body = json.dumps(callback).encode()
+        return await self._send(callback["event"]["type"], body, "application/json", callback, headers)
+
+    async def _send(
+        self, kind: str, body: bytes, content_type: str, payload: Json, headers: dict[str, str] | None = None
+    ) -> Delivery:
+        timestamp = str(int(time.time()))
+        signed = {
+            "Content-Type": content_type,
+            "User-Agent": "Slackbot 1.0 (+https://api.slack.com/robots)",
+            "X-Slack-Request-Timestamp": timestamp,
+            "X-Slack-Signature": signature(self._team.settings.signing_secret, timestamp, body),
+            **(headers or {}),
+        }
+        began = time.monotonic()
+        status, answer, error = await self._post(body, signed)
+        delivery = Delivery(status, answer, time.monotonic() - began, error)
+        self._team.deliveries.append(
+            {
+                "time": time.time(),
+                "kind": kind,
+                "payload": payload,
+                "retry": int(signed.get("X-Slack-Retry-Num", 0)),
+                "status": status,
+                "answer": answer,
+                "seconds": round(delivery.seconds, 4),
+                "error": error,
+            }
+        )
+        return delivery
+
+    async def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int | None, str, str | None]:
+        address = f"{self._team.settings.bot_url.rstrip('/')}/slack/events"
+        try:
+            async with asyncio.timeout(self._team.settings.answer_seconds):
+                response = await self._client.post(address, content=body, headers=headers)
+        except TimeoutError:
+            return None, "", "operation_timeout"
+        except httpx.HTTPError:
+            return None, "", "dispatch_failed"
+        return response.status_code, response.text, None if response.is_success else "dispatch_failed"

@@ -1,0 +1,115 @@
+"""Start one of our processes for a test and wait until it says that it is ready.
+
+A process that is not ready within its deadline, or that ends first, fails the test with everything it printed.
+"""
+
+import contextlib
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+READY = "ready "
+KEPT_LINES = 2000
+
+
+class ProcessError(AssertionError):
+    """The process did not come up, or did not go down; the message ends with what it printed."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process that printed its `ready {json}` line; use it in a `with` block or call `stop`."""
+
+    ready: Mapping[str, Any]
+    process: "subprocess.Popen[str]"
+    lines: deque[str]
+
+    @property
+    def url(self) -> str:
+        return str(self.ready["url"])
+
+    def output(self) -> str:
+        """Everything printed so far, standard error included (the last lines of it)."""
+        return "".join(self.lines)
+
+    def kill(self) -> None:
+        """End it as a crash would: SIGKILL."""
+        self.process.kill()
+        self.process.wait(timeout=10)
+
+    def stop(self, timeout_seconds: float = 5.0) -> int:
+        """Ask it to end (SIGTERM) and return its exit code; raise `ProcessError` if it does not obey."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ProcessError(f"did not end within {timeout_seconds} s of SIGTERM\n{self.output()}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start(module: str, *args: str, deadline_seconds: float = 30.0, env: Mapping[str, str] | None = None) -> Running:
+    """Run `python -m module args…` and return once it has printed `ready {json}` on standard output."""
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", module, *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=dict(env) if env is not None else None,
+    )
+    lines: deque[str] = deque(maxlen=KEPT_LINES)
+    said: queue.Queue[str | None] = queue.Queue()
+    # A pipe that nobody reads blocks the process that writes to it, so it is drained until the end.
+    threading.Thread(target=_drain, args=(process, lines, said), daemon=True).start()
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(process.wait)
+        on_failure.callback(process.kill)
+        ready = _ready_line(module, said, lines, deadline_seconds)
+        on_failure.pop_all()
+    return Running(ready=ready, process=process, lines=lines)
+
+
+@contextlib.contextmanager
+def running(module: str, *args: str, deadline_seconds: float = 30.0) -> Iterator[Running]:
+    """`start`, and stop when the block ends."""
+    with start(module, *args, deadline_seconds=deadline_seconds) as process:
+        yield process
+
+
+def _drain(process: "subprocess.Popen[str]", lines: deque[str], said: "queue.Queue[str | None]") -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith(READY):
+            said.put(line)
+    said.put(None)
+
+
+def _ready_line(
+    module: str, said: "queue.Queue[str | None]", lines: deque[str], deadline_seconds: float
+) -> dict[str, Any]:
+    try:
+        line = said.get(timeout=deadline_seconds)
+    except queue.Empty:
+        raise ProcessError(f"{module} was not ready within {deadline_seconds} s\n{''.join(lines)}") from None
+    if line is None:
+        raise ProcessError(f"{module} ended before it was ready\n{''.join(lines)}")
+    parsed = json.loads(line.removeprefix(READY))
+    if not isinstance(parsed, dict):
+        raise ProcessError(f"{module}: the ready line holds no JSON object: {line}")
+    return parsed

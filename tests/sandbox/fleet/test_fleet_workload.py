@@ -1,0 +1,75 @@
+"""What the clients of the fleet do, and what they count."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.sandbox.fleet.engine import EngineLimits
+from bot.sandbox.fleet.workload import Load, Workload
+from tests.sandbox.fleet.closed_loop import ClosedLoop, Replica
+
+pytestmark = pytest.mark.fast
+
+LIMITS = EngineLimits(max_num_seqs=64)
+
+
+def test_workers_come_in_over_the_ramp_and_leave_after_their_request() -> None:
+    loop = ClosedLoop(LIMITS)
+    loop.load(Load(workers=20, ramp_seconds=10))
+    loop.run(5.0)
+    assert loop.workload.workers == pytest.approx(10, abs=1)
+    loop.run(10.0)
+    assert loop.workload.workers == 20
+    loop.load(Load(workers=0))
+    loop.run(30.0)
+    assert (loop.workload.workers, loop.replicas[0].engine.in_flight) == (0, 0)
+    assert loop.workload.seen.failed == 0
+
+
+def test_requests_go_to_the_replica_with_the_fewest_outstanding() -> None:
+    loop = ClosedLoop(*[LIMITS] * 4)
+    loop.load(Load(workers=40, pause_seconds=0))
+    loop.run(20.0)
+    in_flight = loop.workload.seen.in_flight
+    assert max(in_flight.values()) - min(in_flight.values()) <= 1
+
+
+def test_open_loop_arrivals_keep_their_rate_whatever_the_replicas_do() -> None:
+    loop = ClosedLoop(LIMITS)
+    loop.load(Load(arrivals_per_second=8.0))
+    loop.run(60.0)
+    assert loop.workload.seen.sent == pytest.approx(480, rel=0.2)
+    assert loop.replicas[0].engine.in_flight > 100
+
+
+def test_a_shed_request_is_no_failure_and_is_tried_again() -> None:
+    loop = ClosedLoop(EngineLimits(max_num_seqs=64, max_num_queued_reqs=8))
+    loop.load(Load(workers=48))
+    loop.run(60.0)
+    seen = loop.workload.seen
+    assert seen.shed > 50
+    assert seen.finished > 50
+    assert seen.failed == 0
+
+
+def test_an_empty_rotation_refuses_and_workers_come_back_when_there_is_one_again() -> None:
+    workload = Workload(seed=1)
+    workload.change(Load(workers=5), now=0)
+    workload.tick(0.0, [])
+    workload.tick(1.0, [])
+    assert (workload.seen.refused, workload.workers) == (5, 5)
+    replica = Replica("a", LIMITS)
+    workload.tick(5.0, [replica])
+    assert replica.engine.in_flight == 5
+
+
+def test_a_stream_that_ends_before_its_last_token_is_counted_as_cut() -> None:
+    workload, replica = Workload(seed=1), Replica("a", LIMITS)
+    workload.change(Load(workers=3), now=0)
+    workload.tick(0.0, [replica])
+    workload.tick(1.0, [replica])
+    for sequence in list(replica.engine.waiting):
+        sequence.finished_reason = "cut"
+        workload.ended(sequence, 2.0)
+    assert (workload.seen.cut, workload.seen.failed, workload.seen.finished) == (3, 3, 0)
+    assert workload.seen.in_flight["a"] == 0
