@@ -1,0 +1,86 @@
+"""Block Kit pieces, each within Slack's limits whatever it is given.
+
+Texts are already escaped where they arrive here, except those of `header` and `button`, which Slack shows as they are.
+`verbatim` keeps Slack from finding links and mentions in a text by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.escape import plain
+from bot.adapters.slack.limits import Block
+
+
+def mrkdwn(text: str) -> Block:
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def plain_text(text: str, limit: int) -> Block:
+    return {"type": "plain_text", "text": plain(text, limit), "emoji": True}
+
+
+def header(text: str) -> Block:
+    return {"type": "header", "text": plain_text(text, limits.HEADER)}
+
+
+def section(lines: Iterable[str]) -> list[Block]:
+    """The lines in as few sections as hold them; no line is split."""
+    return [{"type": "section", "text": mrkdwn(text)} for text in _packed(lines, limits.SECTION)]
+
+
+def fields(texts: Sequence[str]) -> list[Block]:
+    kept = [text for text in texts if text][: limits.FIELDS]
+    return [{"type": "section", "fields": [mrkdwn(text) for text in kept]}] if kept else []
+
+
+def context(lines: Iterable[str]) -> list[Block]:
+    packed = _packed(lines, limits.SECTION)
+    return [{"type": "context", "elements": [mrkdwn(text)]} for text in packed]
+
+
+def divider() -> Block:
+    return {"type": "divider"}
+
+
+def button(text: str, action_id: str, value: str, *, style: str = "", confirm: Block | None = None) -> Block:
+    made: Block = {
+        "type": "button",
+        "text": plain_text(text, limits.BUTTON_TEXT),
+        "action_id": action_id,
+        "value": value,
+    }
+    if style:
+        made["style"] = style
+    if confirm:
+        made["confirm"] = confirm
+    return made
+
+
+def confirm(title: str, text: str, *, yes: str, no: str) -> Block:
+    return {
+        "title": plain_text(title, limits.CONFIRM_TITLE),
+        "text": plain_text(text, limits.CONFIRM_TEXT),
+        "confirm": plain_text(yes, limits.CONFIRM_BUTTON),
+        "deny": plain_text(no, limits.CONFIRM_BUTTON),
+        "style": "danger",
+    }
+
+
+def actions(buttons: Sequence[Block]) -> list[Block]:
+    """Rows of buttons."""
+    rows = [buttons[start : start + limits.ACTIONS] for start in range(0, len(buttons), limits.ACTIONS)]
+    return [{"type": "actions", "elements": list(row)} for row in rows]
+
+
+def _packed(lines: Iterable[str], limit: int) -> list[str]:
+    texts: list[str] = []
+    for each in lines:
+        if not each:
+            continue
+        if texts and len(texts[-1]) + 1 + len(each) <= limit:
+            texts[-1] += "\n" + each
+        else:
+            texts.append(each)
+    return texts

@@ -1,0 +1,70 @@
+"""Whether the app is installed as the bot needs it: token, scopes, channel, and people who may decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack.client import Refusal, ask
+from bot.domain.finding import Finding, broken, fine, weak
+
+ABOUT = "slack"
+SCOPES = frozenset({"chat:write", "commands", "files:write", "users:read", "usergroups:read"})
+CHANNEL_SCOPES = {False: ("channels:history", "channels:read"), True: ("groups:history", "groups:read")}
+"""By whether the channel is private."""
+
+
+async def installation(client: AsyncWebClient, *, channel: str, user_groups: Iterable[str]) -> tuple[Finding, ...]:
+    scopes: frozenset[str] = frozenset()
+
+    async def who_am_i() -> Any:
+        nonlocal scopes
+        response = await client.auth_test()
+        said = {name.lower(): value for name, value in response.headers.items()}.get("x-oauth-scopes", "")
+        scopes = frozenset(part.strip() for part in str(said).split(",") if part.strip())
+        return response
+
+    answer = await ask(who_am_i())
+    if isinstance(answer, Refusal):
+        remedy = "Correct SLACK_BOT_TOKEN (xoxb-…), or slack.base_url." if answer.lasting else "Try again."
+        return (broken(ABOUT, f"auth.test: {answer.error}", remedy),)
+    known = fine(ABOUT, f"is @{answer.get('user', '?')} in {answer.get('team', '?')}")
+    placed, is_private = await _channel(client, channel)
+    groups = [await _group(client, group) for group in sorted(set(user_groups))]
+    return (known, _scoped(scopes, is_private), placed, *groups)
+
+
+def _scoped(scopes: frozenset[str], is_private: bool) -> Finding:
+    if not scopes:
+        return weak(ABOUT, "did not say which scopes the token has", "Compare them with the app's manifest.")
+    missing = sorted({*SCOPES, *CHANNEL_SCOPES[is_private]} - scopes)
+    if missing:
+        return broken(ABOUT, f"the token lacks {', '.join(missing)}", "Add the scopes and install the app again.")
+    return fine(ABOUT, "has every scope it needs")
+
+
+async def _channel(client: AsyncWebClient, channel: str) -> tuple[Finding, bool]:
+    answer = await ask(client.conversations_info(channel=channel))
+    if isinstance(answer, Refusal):
+        what = f"channel {channel}: {answer.error}"
+        return broken(ABOUT, what, "Correct slack.channel; a private channel is unknown until the bot is in it."), False
+    found: dict[str, Any] = answer.get("channel") or {}
+    name, is_private = f"#{found.get('name', channel)}", bool(found.get("is_private"))
+    if found.get("is_archived"):
+        return broken(ABOUT, f"{name} is archived", "Choose another slack.channel."), is_private
+    if not found.get("is_member"):
+        return broken(ABOUT, f"the bot is not in {name}", f"Write /invite with the bot's name in {name}."), is_private
+    return fine(ABOUT, f"is in {name}"), is_private
+
+
+async def _group(client: AsyncWebClient, group: str) -> Finding:
+    answer = await ask(client.usergroups_users_list(usergroup=group))
+    if isinstance(answer, Refusal):
+        remedy = "Correct the group's id; until it can be read, every press of its members is refused."
+        return broken(ABOUT, f"user group {group}: {answer.error}", remedy)
+    count = len(answer.get("users") or ())
+    if not count:
+        return broken(ABOUT, f"user group {group} is empty: nobody in it can approve", "Add people to it in Slack.")
+    return fine(ABOUT, f"user group {group} has {count} member{'s' if count > 1 else ''}")

@@ -1,0 +1,92 @@
+"""Text from outside made harmless: what came from an alert, a log, the cluster or a person is only read.
+
+Nothing may ping a channel, disguise a link, end a code span, or hide characters. Cutting never splits an escape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+# Controls but tab and newline, soft hyphens, bidirectional overrides, zero-width characters, tags, lone surrogates.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_BREAKS = re.compile(r"[\r\n\t\v\f\u0085\u2028\u2029]+")
+_BROADCAST = re.compile(r"@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE)
+_BROKEN_AT = "@\u2060"
+"""A word joiner keeps `@channel` readable and makes it a word that Slack does not know."""
+_USER = re.compile(r"[UW][A-Z0-9]{1,20}")
+_GROUP = re.compile(r"S[A-Z0-9]{1,20}")
+_ESCAPED_MENTION = re.compile(r"&lt;@([UW][A-Z0-9]{1,20})&gt;")
+_CODE = re.compile(r"ˋ([^ˋ\n]{1,120})ˋ")
+
+
+def line(text: object, limit: int = 300) -> str:
+    """One line of mrkdwn."""
+    return _cut(_escaped(_BREAKS.sub(" ", _visible(text)).strip()), limit)
+
+
+def prose(text: object, limit: int = 2_000, *, people: Collection[str] = ()) -> str:
+    """mrkdwn that may have several lines and code spans; mentions of `people`, whom the run itself knows, stay."""
+    lines = (part.strip() for part in _visible(text).replace("\r\n", "\n").split("\n"))
+    escaped = _CODE.sub(r"`\1`", _cut(_escaped("\n".join(part for part in lines if part)), limit))
+    return _ESCAPED_MENTION.sub(lambda found: f"<@{found[1]}>" if found[1] in people else found[0], escaped)
+
+
+def whisper(text: object, limit: int = 3_000) -> str:
+    """Text that only one person sees: mentions in it notify nobody, so they may stay."""
+    return _ESCAPED_MENTION.sub(r"<@\1>", _cut(_escaped(_visible(text)), limit))
+
+
+def code(text: object, limit: int = 120) -> str:
+    """A code span on one line."""
+    return f"`{line(text, limit) or '–'}`"
+
+
+def code_block(lines: Iterable[str], limit: int) -> str:
+    """A code block of whole lines; those that do not fit are counted in its last one."""
+    kept: list[str] = []
+    every = [_escaped(_BREAKS.sub(" ", _visible(each))) for each in lines]
+    room = limit - len("```\n\n```") - len("… 1000 more")
+    for each in every:
+        if (room := room - len(each) - 1) < 0:
+            kept.append(f"… {len(every) - len(kept)} more")
+            break
+        kept.append(each)
+    return "```\n" + "\n".join(kept) + "\n```"
+
+
+def plain(text: object, limit: int) -> str:
+    """A `plain_text` object, in which Slack reads no markup: angle brackets are replaced all the same."""
+    shown = _BREAKS.sub(" ", _visible(text)).strip().replace("<", "‹").replace(">", "›")
+    shown = _BROADCAST.sub(_BROKEN_AT, shown)
+    return (shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…") or "–"
+
+
+def mention(user: str) -> str:
+    """A person by id; anything else is shown as text."""
+    return f"<@{user}>" if _USER.fullmatch(user) else line(user, 80) or "somebody"
+
+
+def group_mention(group: str) -> str:
+    return f"<!subteam^{group}>" if _GROUP.fullmatch(group) else line(group, 80)
+
+
+def _visible(text: object) -> str:
+    return _UNSEEN.sub("", _BREAKS.sub(lambda found: "\n" if "\n" in found[0] else " ", str(text)))
+
+
+def _escaped(text: str) -> str:
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("`", "ˋ")
+    return _BROADCAST.sub(_BROKEN_AT, text)
+
+
+def _cut(escaped: str, limit: int) -> str:
+    if len(escaped) <= limit:
+        return escaped
+    cut = escaped[: limit - 1]
+    if cut.rfind("&") > cut.rfind(";"):
+        cut = cut[: cut.rfind("&")]
+    return cut.rstrip() + "…"

@@ -1,0 +1,58 @@
+"""What people's clicks and commands need from the rest of the bot, as one Protocol that wiring fulfils."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from bot.domain.alert import Alert
+from bot.domain.approval import Press
+from bot.domain.event import Commanded
+from bot.domain.run import Run
+from bot.domain.timeline import Chained
+from bot.flow.ports import Clock, Messenger, People
+
+
+class Inbound(Protocol):
+    """Every method raises `StorageUnavailableError` when the storage does not answer."""
+
+    async def press(self, press: Press, incident_id: str) -> bool:
+        """Stored when it returns, once by `press_id`; False when there is no such incident. The work follows."""
+        ...
+
+    async def command(self, command: Commanded, incident_id: str) -> bool:
+        """Stored when it returns, once by `event_id`; False when there is no such incident."""
+        ...
+
+    async def open_runs(self) -> Sequence[Run]:
+        """Every open incident, oldest first."""
+        ...
+
+    async def load(self, incident_id: str) -> Run | None: ...
+
+    async def timeline(self, incident_id: str) -> Sequence[Chained]: ...
+
+    async def unmatched(self) -> Sequence[tuple[Alert, str]]:
+        """The newest alerts that opened nothing, each with its reason."""
+        ...
+
+    async def halt_all(self, by: str) -> None:
+        """From here on no call of any incident is sent."""
+        ...
+
+    async def resume_all(self, by: str) -> None: ...
+
+    async def export(self, incident_id: str, format: Literal["md", "json"], user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
+        """Owe the export, which arrives as a file in the thread; False when there is no such incident."""
+        ...
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Everything behind the counter: who stores, who judges, who answers, and what time it is."""
+
+    inbound: Inbound
+    people: People
+    messenger: Messenger
+    clock: Clock

@@ -1,0 +1,57 @@
+"""Slack's sizes (facts: over a limit it answers `invalid_blocks` or `msg_too_long`), and fitting blocks into them.
+
+What is cut is cut from the end of the body; the foot, which holds buttons and the decision, is never cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Block = dict[str, Any]
+
+BLOCKS = 50
+HEADER = 150
+SECTION = 3_000
+FIELD = 2_000
+FIELDS = 10
+CONTEXT_ELEMENTS = 10
+ACTIONS = 25
+BUTTON_TEXT = 75
+BUTTON_VALUE = 2_000
+MODAL_TITLE = 24
+CONFIRM_TITLE = 100
+CONFIRM_TEXT = 300
+CONFIRM_BUTTON = 30
+PRIVATE_METADATA = 3_000
+TEXT = 3_000
+"""Of the `text` beside the blocks: `chat.update` refuses more than 4,000."""
+MESSAGE_CHARACTERS = 12_000
+"""Of all texts of a message together: beyond about 13,000 Slack answers `msg_blocks_too_long`."""
+
+LEFT_OUT: Block = {
+    "type": "context",
+    "elements": [{"type": "plain_text", "text": "… more was left out: it is in the timeline", "emoji": True}],
+}
+
+
+def fitted(body: Sequence[Block], foot: Sequence[Block] = ()) -> tuple[Block, ...]:
+    """Body and foot within the limits of one message."""
+    kept = list(body)
+    if _fits([*kept, *foot]):
+        return (*kept, *foot)
+    while kept and not _fits([*kept, LEFT_OUT, *foot]):
+        kept.pop()
+    return (*kept, LEFT_OUT, *foot)
+
+
+def _fits(blocks: Sequence[Block]) -> bool:
+    return len(blocks) <= BLOCKS and sum(map(characters, blocks)) <= MESSAGE_CHARACTERS
+
+
+def characters(part: Any) -> int:
+    """How many characters of text a block holds."""
+    if isinstance(part, dict):
+        own = len(part["text"]) if isinstance(part.get("text"), str) else 0
+        return own + sum(characters(value) for value in part.values())
+    return sum(map(characters, part)) if isinstance(part, list) else 0

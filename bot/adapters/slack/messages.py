@@ -1,0 +1,324 @@
+"""What Slack should show of a run: its card and the messages of its thread, in order.
+
+Pure and derived from the run alone: the same run gives the same messages, so that a hash tells what is out of date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.blocks import actions, button, context, divider, fields, header, section
+from bot.adapters.slack.escape import code, code_block, group_mention, line, mention, plain, prose
+from bot.adapters.slack.limits import Block
+from bot.adapters.slack.press_value import CHOOSE, ButtonValue
+from bot.adapters.slack.request_message import people_of, request_blocks, request_text
+from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, reasons_of, rows_of, span, table, value
+from bot.domain.run import Post, Question, Run
+from bot.domain.signal import Reading
+
+CARD = "card"
+NUMBERS_ON_CARD = 6
+WAY_ON_CARD = 8
+ROWS_OF_DIAGNOSTICS = 40
+CHOICES = 50
+
+GOOD_ENDINGS = frozenset({"fixed", "self_cleared"})
+
+
+@dataclass(frozen=True)
+class Message:
+    """`text` is the notification and what a screen reader reads; `blocks` is what is seen."""
+
+    text: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(json.dumps([self.text, self.blocks], sort_keys=True).encode()).hexdigest()
+
+    def as_plain_text(self) -> Message:
+        """The fallback for blocks that Slack refused: it has no buttons, and says so."""
+        note = "\n(Slack refused the layout of this message, so it has no buttons; see `/incident show`.)"
+        return Message(self.text[: limits.TEXT - len(note)] + note, ())
+
+
+def card(run: Run, *, links: Mapping[str, str]) -> Message:
+    """The one message of the incident in the channel; `links` maps a slot of the thread to its address."""
+    title = f"{sign_of(run)} {run.incident_id} · {run.title}"
+    now = now_line(run, links)
+    body: list[Block] = [header(title), *_facts(run), *section([f"*Now:* {now}"])]
+    body += _banners(run)
+    body += context([f"*{line(run.playbook, 80)}*: {_way(run)}"])
+    body += fields(_numbers(run))
+    body += section(_held(run))
+    foot = context([f"`/incident show {line(run.incident_id, 40)}` · details in the thread"])
+    text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
+    return Message(text[: limits.TEXT], limits.fitted(body, foot))
+
+
+def thread(run: Run) -> tuple[tuple[str, Message], ...]:
+    """Every message of the thread with its slot, in order of appearance."""
+    return tuple((post.slot, _RENDERERS[post.kind](run, post)) for post in run.posts)
+
+
+# --- the card --------------------------------------------------------------------------------------------------------
+
+
+def sign_of(run: Run) -> str:
+    if run.is_open:
+        return SEVERITIES[run.severity]
+    return "✅" if run.ending in GOOD_ENDINGS else "⚪"
+
+
+def _facts(run: Run) -> list[Block]:
+    where = code(run.target, 200) + (f" in {line(run.target.cluster, 80)}" if run.target.cluster else "")
+    if not run.target.resolved:
+        where += " (by the alert's labels alone)"
+    firing = sum(1 for alert in run.alerts.values() if alert.status == "firing")
+    names = ", ".join(sorted({line(alert.name, 60) for alert in run.alerts.values()})[:3])
+    return fields(
+        [
+            f"*Where*\n{where}",
+            f"*Since*\n{day(run.starts_at)}",
+            f"*Severity*\n{run.severity}",
+            f"*Lead*\n{mention(run.lead) if run.lead else 'nobody yet'}",
+            f"*Alerts*\n{firing} firing, {len(run.alerts) - firing} resolved: {names}" if run.alerts else "",
+        ]
+    )
+
+
+def now_line(run: Run, links: Mapping[str, str]) -> str:
+    """What the incident waits for, and until when, in one line."""
+    if run.closed_at is not None:
+        return f"closed as *{_words(run.ending)}* at {day(run.closed_at)}, after {span(run.closed_at - run.opened_at)}"
+    if (question := run.open_question) is not None:
+        ask = _linked(line(question.text, 200), links.get(f"question:{question.question_id}"))
+        return f"❓ waits for an answer{_until(question.expires_at)}: {ask}"
+    if (request := run.open_request) is not None:
+        what = _linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
+        return f"⏳ waits for approval of {what}{_until(request.expires_at)}"
+    if run.change is not None:
+        progress = f": {line(run.change.progress, 300)}" if run.change.progress else ""
+        return f"🔧 {'applies' if run.change.begun else 'plans'} {code(run.change.verb)}{progress}"
+    if run.watch is not None:
+        progress = f": {line(run.watch.progress, 300)}" if run.watch.progress else ""
+        return f"👀 watches {code(run.state)}, at most until {moment(run.watch.until)}{progress}"
+    return f"🔎 reads for {code(run.state)}" if run.state else "🔎 looks"
+
+
+def _until(at: float | None) -> str:
+    return f" until {moment(at)}" if at is not None else ""
+
+
+def _linked(text: str, url: str | None) -> str:
+    safe = url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
+    return f"<{url}|{text.replace('|', '¦')}>" if safe else f"*{text}*"
+
+
+def _banners(run: Run) -> list[Block]:
+    banners = []
+    if run.halted_by:
+        by = f" by {mention(run.halted_by)}"
+        banners.append(f"⛔ *Halted*{by}: no call is sent until `/incident resume {line(run.incident_id, 40)}`.")
+    if any(request.policy.single_operator for request in run.requests.values()):
+        banners.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
+    if run.alerts_resolved_at is not None and run.is_open:
+        banners.append(f"All alerts resolved at {moment(run.alerts_resolved_at)}.")
+    return section(banners)
+
+
+def _way(run: Run) -> str:
+    """The states entered so far as a progress line, the present one marked."""
+    shown = run.way[-WAY_ON_CARD:]
+    earlier = f"{len(run.way) - len(shown)} earlier › " if len(run.way) > len(shown) else ""
+    done = [f"{line(name, 40)} ✔" for name in shown[:-1]]
+    last = [f"*{line(shown[-1], 40)}* ✔" if not run.is_open else f"▸ *{line(shown[-1], 40)}*"] if shown else ["begins"]
+    return earlier + " › ".join(done + last)
+
+
+def _numbers(run: Run) -> list[str]:
+    """Baseline → now of the few signals that are plain numbers."""
+    names = [name for name in {**run.baseline, **run.latest} if _is_number(run.latest.get(name))]
+    return [f"{code(name, 60)}\n{_before(run, name)}*{_now_of(run.latest[name])}*" for name in names[:NUMBERS_ON_CARD]]
+
+
+def _is_number(reading: Reading | None) -> bool:
+    is_plain = reading is not None and isinstance(reading.value, float | int) and not isinstance(reading.value, bool)
+    return is_plain or (reading is not None and not reading.is_known and bool(reading.unit))
+
+
+def _before(run: Run, name: str) -> str:
+    before = run.baseline.get(name)
+    return f"{_now_of(before)} → " if before is not None else ""
+
+
+def _now_of(reading: Reading) -> str:
+    return line(value(reading.value, reading.unit), 60) if reading.is_known else "?"
+
+
+def _held(run: Run) -> list[str]:
+    held = run.held
+    lines = [f"• {line(entry.title, 200)}" + (" (no undo)" if not entry.undo else "") for entry in held[:8]]
+    more = [f"• … and {len(held) - 8} more"] if len(held) > 8 else []
+    return ["*Changed by the bot and still in place:*", *lines, *more] if held else []
+
+
+def _words(name: str) -> str:
+    return line(name.replace("_", " "), 80)
+
+
+# --- the thread ------------------------------------------------------------------------------------------------------
+
+
+def _diagnostics(run: Run, post: Post) -> Message:
+    readings = [Reading.model_validate(dump) for dump in post.data.get("readings", {}).values()]
+    rows = [row for reading in readings for row in rows_of(reading)]
+    baseline = {name: shown for reading in run.baseline.values() for name, shown in rows_of(reading)}
+    if baseline:
+        lines = table(("signal", "baseline", "now"), [(name, baseline.get(name, ""), shown) for name, shown in rows])
+    else:
+        lines = table(("signal", "now"), list(rows))
+    reasons = [reason for reading in readings for reason in reasons_of(reading)]
+    body = section([f"🔎 *What was read* at {moment(post.at)}"])
+    body += section([code_block(lines[: ROWS_OF_DIAGNOSTICS + 1], limits.SECTION)]) if rows else []
+    body += section([f"? {code(name, 80)} is unknown: {line(why, 300)}" for name, why in reasons[:15]])
+    body += context([f"*{line(state, 60)}:* {line(why, 500)}" for state, why in post.data.get("ways", ())])
+    said = "; ".join(f"{state}: {why}" for state, why in post.data.get("ways", ()))
+    return Message(f"What was read: {line(said, 500) or 'nothing yet'}", limits.fitted(body))
+
+
+def _request(run: Run, post: Post) -> Message:
+    request = run.requests.get(post.ref)
+    if request is None:
+        return _missing(post)
+    return Message(request_text(request), request_blocks(run, request, head=str(post.data.get("head", ""))))
+
+
+def _question(run: Run, post: Post) -> Message:
+    question = run.questions.get(post.ref)
+    if question is None:
+        return _missing(post)
+    asked = prose(question.text, 2_000, people=people_of(run))
+    body = section([f"❓ *{line(question.question_id, 20)}* · {asked}"])
+    body += section([prose(question.why, 2_000)])
+    notes = [
+        f"• *{line(question.choices.get(key, key), 80)}*: {line(note, 300)}" for key, note in question.notes.items()
+    ]
+    body += section(notes)
+    body += context([f"• {line(each, 300)}" for each in question.evidence[:20]])
+    is_open = question.status == "open"
+    foot = _ways_to_answer(run, question) if is_open else context([_answer(question)])
+    return Message(f"Question {line(question.question_id, 20)}: {asked}", limits.fitted(body, foot))
+
+
+def _choices(run: Run, question: Question) -> list[Block]:
+    buttons = []
+    for place, (key, label) in enumerate(list(question.choices.items())[:CHOICES]):
+        packed = ButtonValue(run.incident_id, question.question_id, choice=key).packed()
+        style = question.styles.get(key, "")
+        if packed is not None:
+            buttons.append(
+                button(label, f"{CHOOSE}{place}", packed, style=style if style in ("primary", "danger") else "")
+            )
+    return buttons
+
+
+def _ways_to_answer(run: Run, question: Question) -> list[Block]:
+    buttons = _choices(run, question)
+    missing = len(question.choices) - len(buttons)
+    until = f"Please answer until {moment(question.expires_at)}." if question.expires_at is not None else ""
+    return [*actions(buttons), *context([until, f"{missing} more choices have no room here." if missing else ""])]
+
+
+def _answer(question: Question) -> str:
+    if question.status == "answered":
+        chosen = line(question.choices.get(question.answer, question.answer), 200)
+        at = f" at {moment(question.answered_at)}" if question.answered_at is not None else ""
+        return f"✅ {mention(question.answered_by)} answered *{chosen}*{at}."
+    if question.status == "expired":
+        return "⌛ Nobody answered in time."
+    return "🔁 Withdrawn: the incident went on without this answer."
+
+
+def _outcome(run: Run, post: Post) -> Message:
+    result, said = str(post.data.get("result", "")), str(post.data.get("text", ""))
+    request = run.requests.get(post.ref)
+    about = f"{line(post.ref, 60)} · {line(request.plan.title, 300)}" if request else code(post.ref, 80)
+    sign = OUTCOMES.get(result, "•")
+    if request is not None and said == request.plan.title:
+        said = ""
+    body = section([f"{sign} *{_words(result) or 'outcome'}*: {about}", prose(said, 2_000, people=people_of(run))])
+    return Message(": ".join(filter(None, [_words(result), about, line(said, 500)])), limits.fitted(body))
+
+
+def _verdict(run: Run, post: Post) -> Message:
+    verdict, parts = str(post.data.get("verdict", "")), post.data.get("parts", {})
+    title = line(post.data.get("title") or post.ref, 200)
+    sign = {"held": "✅", "not_held": "❌", "broke": "❌"}.get(verdict, "❓")
+    lines = [f"{PARTS.get(_verdict_of(said), '?')} {code(name, 60)} {line(said, 300)}" for name, said in parts.items()]
+    detail = prose(post.data.get("text", ""), 1_500, people=people_of(run))
+    body = section([f"{sign} *{title}:* {_words(verdict)}", *lines[:30], detail])
+    return Message(f"{title}: {_words(verdict)}", limits.fitted(body))
+
+
+def _verdict_of(said: object) -> str:
+    """The verdict that a part's words begin with; `not_held` and `not held` are one."""
+    words = str(said).strip().lower().replace(" ", "_")
+    return next((verdict for verdict in PARTS if words.startswith(verdict)), "unknown")
+
+
+def _note(run: Run, post: Post) -> Message:
+    text, user = post.data.get("text", ""), str(post.data.get("user", ""))
+    request = run.requests.get(post.ref)
+    asked = ""
+    if post.data.get("ping") and request is not None:
+        asked = ", ".join(
+            [*map(mention, request.policy.users[:10]), *filter(None, [group_mention(request.policy.user_group)])]
+        )
+    said = prose(text, 2_000, people=people_of(run))
+    shown = f"📝 {mention(user)}: {said}" if user else f"⏰ {asked}: {said}" if asked else f"ℹ️ {said}"
+    return Message(f"Note: {line(text, 1_000)}", limits.fitted(section([shown])))
+
+
+def _closed(run: Run, post: Post) -> Message:
+    ending = str(post.data.get("ending") or run.ending)
+    closed_at = run.closed_at if run.closed_at is not None else post.at
+    waited = sum((r.decided_at or r.asked_at) - r.asked_at for r in run.requests.values())
+    waited += sum((q.answered_at or q.asked_at) - q.asked_at for q in run.questions.values())
+    sign = "✅" if ending in GOOD_ENDINGS else "⚪"
+    body: list[Block] = [
+        divider(),
+        *section([f"{sign} *Closed as {_words(ending)}*", prose(post.data.get("text", ""))]),
+    ]
+    body += fields(
+        [
+            f"*From alert to close*\n{span(closed_at - run.starts_at)}",
+            f"*Open*\n{span(closed_at - run.opened_at)}",
+            f"*Waited for people*\n{span(waited)}",
+            f"*Changes applied*\n{len(run.ledger)}",
+        ]
+    )
+    body += section(_held(run) or ["Nothing that the bot changed is left in place."])
+    head = str(post.data.get("head", ""))
+    foot = context([f"timeline {code(head[:16], 20)}"]) if head else []
+    return Message(f"{run.incident_id} closed as {_words(ending)}", limits.fitted(body, foot))
+
+
+def _missing(post: Post) -> Message:
+    text = f"{plain(post.kind, 40)} {plain(post.ref, 80)} is no longer kept"
+    return Message(text, limits.fitted(section([line(text)])))
+
+
+_RENDERERS: dict[str, Callable[[Run, Post], Message]] = {
+    "diagnostics": _diagnostics,
+    "request": _request,
+    "question": _question,
+    "outcome": _outcome,
+    "verdict": _verdict,
+    "note": _note,
+    "closed": _closed,
+}

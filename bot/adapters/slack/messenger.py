@@ -1,0 +1,343 @@
+"""Brings Slack up to date with a run: new messages first and in order, then what has changed.
+
+A post is sent again only after two look-ups have not found it: Slack has no idempotency key, a metadata key stands in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+import structlog
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack.client import LAYOUT_REFUSED, Refusal, ask
+from bot.adapters.slack.escape import plain, whisper
+from bot.adapters.slack.messages import CARD, Message, card, thread
+from bot.adapters.slack.shown import Pace, Shown, ShownStore
+from bot.domain.errors import MessengerError
+from bot.domain.event import Event, Posted
+from bot.domain.run import Run
+from bot.flow.ports import Clock
+
+log = structlog.get_logger(__name__)
+
+METADATA_TYPE = "incident_bot"
+SETTLE_SECONDS = 3.0
+"""How long after an attempt a post that did happen is surely found by a look-up."""
+LOOKUPS_BEFORE_REPOST = 2
+CLOCK_SLACK_SECONDS = 60.0
+"""How far our clock and Slack's may be apart."""
+LINKED = ("request:", "question:")
+"""Slots to which the card links."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a deployment's incidents are shown; `deployment` keeps two bots in one channel apart."""
+
+    channel: str
+    deployment: str
+
+
+class SlackMessenger:
+    """`flow.ports.Messenger` for Slack."""
+
+    def __init__(self, client: AsyncWebClient, store: ShownStore, pace: Pace, clock: Clock, place: Place) -> None:
+        self._client, self._store, self._pace, self._clock, self._place = client, store, pace, clock, place
+
+    async def show(self, run: Run) -> Sequence[Event]:
+        shown = _Slots(run, await self._store.load(run.incident_id))
+        posted = [event for slot in shown.missing() if (event := await self._post(run, shown, slot))]
+        events = [*posted, *shown.unheard(posted)]
+        refused: list[MessengerError] = []
+        for slot, message in shown.out_of_date():
+            try:
+                await self._update(run, shown, slot, message, may_give_up=not events)
+            except MessengerError as error:
+                if not error.lasting:
+                    raise
+                refused.append(error)
+        # Events that are returned bring the run back here, where what was refused for good is tried and told then.
+        if refused and not events:
+            raise refused[0]
+        return events
+
+    async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None:
+        shown = whisper(text)
+        if response_url and await self._answer(response_url, shown):
+            return
+        result = await ask(self._client.chat_postEphemeral(channel=channel, user=user, text=shown))
+        if isinstance(result, Refusal):
+            raise result.as_error(f"telling {user}")
+
+    async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
+        slots = await self._store.load(run.incident_id)
+        root = slots.get(CARD, Shown())
+        if not root.ts:
+            raise MessengerError(f"the card of {run.incident_id} is not in Slack yet", lasting=False)
+        digest = hashlib.sha256(content).hexdigest()
+        slot = f"file:{name}:{digest}"
+        entry = slots.get(slot, Shown())
+        if entry.hash:
+            return
+        if entry.attempt_at:
+            rest = entry.attempt_at + SETTLE_SECONDS - self._clock.now()
+            if rest > 0:
+                raise MessengerError(f"the answer about {name} was lost", lasting=False, retry_after_seconds=rest)
+            if await self._is_shared(entry.ts, root.channel):
+                await self._store.save(run.incident_id, slot, replace(entry, hash=digest))
+                return
+        if not entry.ts:
+            entry = Shown(ts=await self._upload_bytes(name, content), channel=root.channel)
+        entry = replace(entry, attempt_at=self._clock.now())
+        await self._store.save(run.incident_id, slot, entry)
+        await self._share(entry.ts, root, name=name, comment=comment)
+        await self._store.save(run.incident_id, slot, replace(entry, hash=digest))
+
+    # --- posting -----------------------------------------------------------------------------------------------------
+
+    async def _post(self, run: Run, slots: _Slots, slot: str) -> Event | None:
+        """Make `slot` appear once; None when it already has."""
+        entry = slots.shown.get(slot, Shown())
+        root = slots.shown.get(CARD, Shown())
+        if entry.attempt_at:
+            found = await self._settle_attempt(run, slots, slot, root)
+            if found is not None:
+                return found
+            entry = slots.shown[slot]
+        await self._wait_for_pace("post", root.channel or self._place.channel)
+        now = self._clock.now()
+        attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
+        await self._save(run, slots, slot, attempt)
+        message = slots.rendered(slot)
+        result = await self._send(run, slot, message, root)
+        if isinstance(result, Refusal):
+            if result.happened == "no":
+                await self._save(run, slots, slot, replace(entry, attempt_at=0.0))
+            raise result.as_error(f"posting {slot}")
+        if entry.first_attempt_at:
+            # An earlier attempt may have landed since it was looked for.
+            found = await self._settle_found(run, slots, slot, await self._look_up(run, slot, root, attempt))
+            if found is not None:
+                return found
+        return await self._settled(run, slots, slot, str(result["ts"]), str(result["channel"]), message.hash)
+
+    async def _send(self, run: Run, slot: str, message: Message, root: Shown) -> dict[str, Any] | Refusal:
+        """Post; where Slack refuses the layout, once more as plain text that says so."""
+        result = await ask(self._client.chat_postMessage(**self._arguments(run, slot, message, root)))
+        if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED:
+            log.error("slack.layout_refused", incident=run.incident_id, slot=slot, error=result.error)
+            simple = message.as_plain_text()
+            result = await ask(self._client.chat_postMessage(**self._arguments(run, slot, simple, root)))
+        return result
+
+    def _arguments(self, run: Run, slot: str, message: Message, root: Shown) -> dict[str, Any]:
+        arguments: dict[str, Any] = {
+            "channel": root.channel or self._place.channel,
+            "text": message.text,
+            "metadata": {"event_type": METADATA_TYPE, "event_payload": self._key(run, slot)},
+            "unfurl_links": False,
+            "unfurl_media": False,
+        }
+        if message.blocks:
+            arguments["blocks"] = list(message.blocks)
+        if root.ts:
+            arguments["thread_ts"] = root.ts
+        return arguments
+
+    def _key(self, run: Run, slot: str) -> dict[str, str]:
+        return {"deployment": self._place.deployment, "slot": f"{run.incident_id}/{slot}"}
+
+    async def _settled(self, run: Run, slots: _Slots, slot: str, ts: str, channel: str, content: str) -> Event:
+        """Record that the slot stands at `ts`."""
+        link = await self._permalink(channel, ts) if slot.startswith(LINKED) else ""
+        await self._save(run, slots, slot, Shown(ts=ts, channel=channel, hash=content, link=link))
+        log.info("slack.posted", incident=run.incident_id, slot=slot, ts=ts)
+        return _posted(slot, slots.shown[slot])
+
+    async def _permalink(self, channel: str, ts: str) -> str:
+        """Empty when Slack does not say: the card then names the request without a link."""
+        result = await ask(self._client.chat_getPermalink(channel=channel, message_ts=ts))
+        return "" if isinstance(result, Refusal) else str(result.get("permalink", ""))
+
+    # --- after a lost reply ------------------------------------------------------------------------------------------
+
+    async def _settle_attempt(self, run: Run, slots: _Slots, slot: str, root: Shown) -> Event | None:
+        """Find out whether the attempt landed. None: looked for twice, it did not; otherwise come back later."""
+        entry = slots.shown[slot]
+        rest = entry.attempt_at + SETTLE_SECONDS * (1 + entry.lookups) - self._clock.now()
+        if rest > 0:
+            raise MessengerError(f"the answer about {slot} was lost", lasting=False, retry_after_seconds=rest)
+        found = await self._settle_found(run, slots, slot, await self._look_up(run, slot, root, entry))
+        if found is not None:
+            return found
+        looked = replace(entry, lookups=entry.lookups + 1)
+        await self._save(run, slots, slot, looked)
+        if looked.lookups < LOOKUPS_BEFORE_REPOST:
+            raise MessengerError(f"the answer about {slot} was lost", lasting=False, retry_after_seconds=SETTLE_SECONDS)
+        return None
+
+    async def _settle_found(self, run: Run, slots: _Slots, slot: str, found: Sequence[str]) -> Event | None:
+        """Keep the first of the found messages and delete the others; its content is brought up to date afterwards."""
+        if not found:
+            return None
+        channel = slots.shown.get(CARD, Shown()).channel or self._place.channel
+        for duplicate in found[1:]:
+            log.warning("slack.duplicate_deleted", incident=run.incident_id, slot=slot, ts=duplicate)
+            result = await ask(self._client.chat_delete(channel=channel, ts=duplicate))
+            if isinstance(result, Refusal) and result.error != "message_not_found":
+                raise result.as_error(f"deleting a duplicate of {slot}")
+        return await self._settled(run, slots, slot, found[0], channel, content="")
+
+    async def _look_up(self, run: Run, slot: str, root: Shown, entry: Shown) -> list[str]:
+        """The ts of every message that carries this slot's key, oldest first."""
+        oldest = f"{entry.first_attempt_at - CLOCK_SLACK_SECONDS:.6f}"
+        bounds: dict[str, Any] = {"oldest": oldest, "include_all_metadata": True, "limit": 200}
+        found: list[str] = []
+        cursor = ""
+        while True:
+            page = {**bounds, **({"cursor": cursor} if cursor else {})}
+            call = (
+                self._client.conversations_replies(channel=root.channel, ts=root.ts, **page)
+                if root.ts
+                else self._client.conversations_history(channel=self._place.channel, **page)
+            )
+            result = await ask(call)
+            if isinstance(result, Refusal):
+                raise result.as_error(f"looking for {slot}")
+            found += [str(m["ts"]) for m in result.get("messages", ()) if self._carries(m, run, slot)]
+            cursor = str((result.get("response_metadata") or {}).get("next_cursor", ""))
+            if not cursor:
+                return sorted(found, key=float)
+
+    def _carries(self, message: Mapping[str, Any], run: Run, slot: str) -> bool:
+        metadata = message.get("metadata") or {}
+        payload = metadata.get("event_payload") or {}
+        key = self._key(run, slot)
+        return metadata.get("event_type") == METADATA_TYPE and {name: payload.get(name) for name in key} == key
+
+    # --- updating ----------------------------------------------------------------------------------------------------
+
+    async def _update(self, run: Run, slots: _Slots, slot: str, message: Message, *, may_give_up: bool) -> None:
+        """Edit in place. What Slack refuses for good is not tried again until its content changes."""
+        await self._wait_for_pace("update", "workspace")
+        entry = slots.shown[slot]
+        result = await self._edit(entry, message)
+        if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED:
+            log.error("slack.layout_refused", incident=run.incident_id, slot=slot, error=result.error)
+            result = await self._edit(entry, message.as_plain_text())
+        if isinstance(result, Refusal):
+            if result.lasting and may_give_up:
+                await self._save(run, slots, slot, replace(entry, hash=message.hash))
+            raise result.as_error(f"updating {slot}")
+        await self._save(run, slots, slot, replace(entry, hash=message.hash))
+
+    async def _edit(self, entry: Shown, message: Message) -> dict[str, Any] | Refusal:
+        return await ask(
+            self._client.chat_update(channel=entry.channel, ts=entry.ts, text=message.text, blocks=list(message.blocks))
+        )
+
+    async def _wait_for_pace(self, kind: Any, key: str) -> None:
+        if (wait := await self._pace.take(kind, key)) > 0:
+            raise MessengerError(f"the pace of {kind}s is used up", lasting=False, retry_after_seconds=wait)
+
+    async def _save(self, run: Run, slots: _Slots, slot: str, entry: Shown) -> None:
+        await self._store.save(run.incident_id, slot, entry)
+        slots.shown[slot] = entry
+
+    # --- answers and files -------------------------------------------------------------------------------------------
+
+    async def _answer(self, response_url: str, text: str) -> bool:
+        """Whether Slack took it; an address that is used up or expired is no way to the person any more."""
+        body = {"text": text, "response_type": "ephemeral", "replace_original": False}
+        try:
+            async with self._session().post(response_url, json=body) as response:
+                return response.status < 300
+        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
+            raise MessengerError(f"the answer was lost: {type(lost).__name__}", lasting=False) from lost
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._client.session is None:
+            raise MessengerError("the Slack client was made without a session", lasting=True)
+        return self._client.session
+
+    async def _upload_bytes(self, name: str, content: bytes) -> str:
+        result = await ask(self._client.files_getUploadURLExternal(filename=plain(name, 200), length=len(content)))
+        if isinstance(result, Refusal):
+            raise result.as_error(f"uploading {name}")
+        try:
+            async with self._session().post(str(result["upload_url"]), data=content) as response:
+                if response.status >= 300:
+                    raise MessengerError(f"uploading {name}: HTTP {response.status}", lasting=False)
+        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
+            raise MessengerError(f"uploading {name}: {type(lost).__name__}", lasting=False) from lost
+        return str(result["file_id"])
+
+    async def _share(self, file_id: str, root: Shown, *, name: str, comment: str) -> None:
+        result = await ask(
+            self._client.files_completeUploadExternal(
+                files=[{"id": file_id, "title": plain(name, 200)}],
+                channel_id=root.channel,
+                thread_ts=root.ts,
+                initial_comment=whisper(comment, 2_000),
+            )
+        )
+        if isinstance(result, Refusal):
+            raise result.as_error(f"sharing {name}")
+
+    async def _is_shared(self, file_id: str, channel: str) -> bool:
+        """Whether the file is in the thread already: the answer to sharing it may have been lost."""
+        result = await ask(self._client.files_info(file=file_id))
+        if isinstance(result, Refusal):
+            if result.error == "file_not_found":
+                return False
+            raise result.as_error("looking for an uploaded file")
+        shares = (result.get("file") or {}).get("shares") or {}
+        return any(channel in shares.get(kind, {}) for kind in ("public", "private"))
+
+
+class _Slots:
+    """What a run wants shown beside what is shown; lives for one `show`."""
+
+    def __init__(self, run: Run, shown: Mapping[str, Shown]) -> None:
+        self.shown = dict(shown)
+        self._run = run
+        self._thread = dict(thread(run))
+
+    def missing(self) -> list[str]:
+        """Slots that are not known to be in Slack, in their order."""
+        return [slot for slot in (CARD, *self._thread) if not self.shown.get(slot, Shown()).ts]
+
+    def rendered(self, slot: str) -> Message:
+        if slot != CARD:
+            return self._thread[slot]
+        links = {slot: entry.link for slot, entry in self.shown.items() if entry.link}
+        return card(self._run, links=links)
+
+    def out_of_date(self) -> list[tuple[str, Message]]:
+        """Decisions before the card: a button that no longer counts goes first."""
+        every = [(slot, self.rendered(slot)) for slot in (*self._thread, CARD)]
+        return [(slot, message) for slot, message in every if self.shown[slot].hash != message.hash]
+
+    def unheard(self, posted: Sequence[Event]) -> list[Event]:
+        """What stands in Slack and the run does not know: the event about it was lost."""
+        told = {event.event_id for event in posted}
+        slots = [] if self._run.card_posted else [CARD]
+        slots += [
+            post.slot
+            for post in self._run.posts
+            if post.kind == "request"
+            and post.ref in self._run.requests
+            and self._run.requests[post.ref].posted_at is None
+            and self._run.requests[post.ref].status == "open"
+        ]
+        events = [_posted(slot, self.shown[slot]) for slot in slots if self.shown.get(slot, Shown()).ts]
+        return [event for event in events if event.event_id not in told]
+
+
+def _posted(slot: str, entry: Shown) -> Event:
+    return Posted(event_id=f"posted:{slot}", slot=slot, ts=entry.ts, channel=entry.channel)

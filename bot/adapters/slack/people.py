@@ -1,0 +1,96 @@
+"""Who a Slack user is and what they may do, read when it is needed; what cannot be read is not allowed.
+
+Bots, deactivated accounts and guests never decide, whatever a list says. Membership is at most a minute old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack.client import Refusal, ask
+from bot.domain.approval import Authority, Policy
+from bot.flow.ports import Clock
+
+MEMBERS_VALID_SECONDS = 60.0
+NAMES_VALID_SECONDS = 3600.0
+NEVER = {
+    "is_bot": "bots never decide",
+    "deleted": "this account is deactivated",
+    "is_restricted": "guests do not decide",
+    "is_ultra_restricted": "guests do not decide",
+}
+
+
+class SlackPeople:
+    """`flow.ports.People` for Slack. `steer_users` and `steer_group` may answer questions, halt, resume, resolve."""
+
+    def __init__(
+        self, client: AsyncWebClient, clock: Clock, *, steer_users: Collection[str] = (), steer_group: str = ""
+    ) -> None:
+        self._client, self._clock = client, clock
+        self._steer_users, self._steer_group = frozenset(steer_users), steer_group
+        self._members: dict[str, tuple[float, frozenset[str]]] = {}
+        self._names: tuple[float, dict[str, str]] = (float("-inf"), {})
+
+    async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
+        return await self._judge(user, policy.users, policy.user_group, at, "approve this")
+
+    async def may_steer(self, user: str, *, at: float) -> Authority:
+        return await self._judge(user, self._steer_users, self._steer_group, at, "steer incidents")
+
+    async def _judge(self, user: str, users: Collection[str], group: str, at: float, what: str) -> Authority:
+        def no(reason: str) -> Authority:
+            return Authority(allowed=False, reason=reason, read_at=at)
+
+        if not users and not group:
+            return no(f"the settings name nobody who may {what}")
+        account = await ask(self._client.users_info(user=user))
+        if isinstance(account, Refusal):
+            return no(f"could not read your Slack account ({account.error}): try again, or ask somebody else who may")
+        if reason := _never(account.get("user")):
+            return no(reason)
+        if user in users:
+            return Authority(allowed=True, reason=f"is named as one who may {what}", read_at=at)
+        if not group:
+            return no(f"you are not among those who may {what}")
+        members = await self._members_of(group)
+        name = await self._name_of(group)
+        if isinstance(members, Refusal):
+            return no(
+                f"could not read who is in {name} ({members.error}): try again, or ask somebody named in the settings"
+            )
+        if user not in members:
+            return no(f"you are not in {name}, whose members may {what}")
+        return Authority(allowed=True, reason=f"is in {name}", read_at=at)
+
+    async def _members_of(self, group: str) -> frozenset[str] | Refusal:
+        read_at, members = self._members.get(group, (float("-inf"), frozenset()))
+        now = self._clock.now()
+        if now - read_at < MEMBERS_VALID_SECONDS:
+            return members
+        answer = await ask(self._client.usergroups_users_list(usergroup=group))
+        if isinstance(answer, Refusal):
+            return answer
+        members = frozenset(map(str, answer.get("users", ())))
+        self._members[group] = (now, members)
+        return members
+
+    async def _name_of(self, group: str) -> str:
+        """`@handle` for people; the id where the handle cannot be read, since only the words depend on it."""
+        read_at, names = self._names
+        if self._clock.now() - read_at >= NAMES_VALID_SECONDS:
+            answer = await ask(self._client.usergroups_list())
+            if not isinstance(answer, Refusal):
+                names = {str(each["id"]): f"@{each['handle']}" for each in answer.get("usergroups", ())}
+                self._names = (self._clock.now(), names)
+        return names.get(group, f"user group {group}")
+
+
+def _never(account: Any) -> str:
+    """Why this account may never decide; empty when it may."""
+    if not isinstance(account, dict):
+        return "Slack did not describe your account: try again"
+    return next((reason for flag, reason in NEVER.items() if account.get(flag)), "")

@@ -1,0 +1,40 @@
+"""What a button carries: the incident, what it is about, the whole digest that was shown, and the choice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from bot.adapters.slack import limits
+
+APPROVE = "approve"
+REFUSE = "refuse"
+CHOOSE = "choose:"
+"""Followed by the place of the choice, since ids must differ within a message; the choice itself is in the value."""
+
+
+@dataclass(frozen=True)
+class ButtonValue:
+    incident_id: str
+    about: str
+    digest: str = ""
+    choice: str = ""
+
+    def packed(self) -> str | None:
+        """Compact JSON, or None when Slack would not take it."""
+        parts = {"i": self.incident_id, "a": self.about, "d": self.digest, "c": self.choice}
+        text = json.dumps({key: part for key, part in parts.items() if part}, separators=(",", ":"))
+        return text if len(text) <= limits.BUTTON_VALUE else None
+
+    @classmethod
+    def unpacked(cls, text: str) -> ButtonValue | None:
+        """None for anything that is not a value of ours: buttons may be older than this code."""
+        try:
+            parts = json.loads(text)
+        except ValueError:
+            return None
+        if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
+            return None
+        if not parts.get("i") or not parts.get("a"):
+            return None
+        return cls(parts["i"], parts["a"], parts.get("d", ""), parts.get("c", ""))

@@ -1,0 +1,177 @@
+"""A request as people read it: what would be done, why, what to weigh, how it is undone, and who may decide until when.
+
+Buttons are there only while it is open; they carry the whole digest, so that a press binds to what was shown.
+"""
+
+from __future__ import annotations
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.blocks import actions, button, confirm, context, header, section
+from bot.adapters.slack.escape import code, code_block, group_mention, line, mention, prose
+from bot.adapters.slack.limits import Block
+from bot.adapters.slack.press_value import APPROVE, REFUSE, ButtonValue
+from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, moment, span, value
+from bot.domain.approval import Policy, Request
+from bot.domain.change.plan import Call, Difference
+from bot.domain.run import Run
+
+SIDE = 80
+"""How much of either side of a difference is shown."""
+
+
+def people_of(run: Run) -> frozenset[str]:
+    """Everybody who has a part in the run: the only ones whom a text of the run may mention."""
+    people = {run.lead, run.halted_by, *(note.user for note in run.notes)}
+    people |= {question.answered_by for question in run.questions.values()}
+    for request in run.requests.values():
+        people |= {request.decided_by, *(judged.press.user for judged in request.presses)}
+    return frozenset(people - {""})
+
+
+def request_text(request: Request) -> str:
+    asked = f"Request {request.request_id} ({request.plan.risk} risk): {line(request.plan.title, 500)}"
+    return asked if request.status == "open" else f"{asked}: {request.status}"
+
+
+def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block, ...]:
+    plan = request.plan
+    body: list[Block] = [header(f"{request.request_id} · {plan.title}")]
+    targets = ", ".join(dict.fromkeys(code(call.target, 160) for call in plan.calls[:5]))
+    body += section([prose(request.why, 1_500, people=people_of(run)), f"*Target* {targets}" if targets else ""])
+    body += section(_steps(run, request))
+    body += section([f"{GRADES[each.grade]} {line(each.text, 400)}" for each in plan.circumstances[:20]])
+    body += section(
+        [
+            f"*Expected* {line(plan.expected, 600)}" if plan.expected else "",
+            f"*Undo* {line(_undo_text(request), 600)}",
+            f"*Still needed?* {code(request.still, 300)} is read again right before the first call."
+            * bool(request.still),
+        ]
+    )
+    body += context([f"• {line(each, 300)}" for each in request.evidence[:20]])
+    foot = [*_weigh(request), *_decide_or_decided(run, request)]
+    marks = [f"plan {code(request.digest[:12])}"] + ([f"timeline {code(head[:16])}"] if head else [])
+    return limits.fitted(body, [*foot, *context([" · ".join(marks)])])
+
+
+def _undo_text(request: Request) -> str:
+    if request.plan.undo_text:
+        return request.plan.undo_text
+    reasons = dict.fromkeys(call.no_undo for call in request.plan.calls if call.no_undo)
+    return "; ".join(reasons) or "every call is recorded with its inverse"
+
+
+# --- the steps -------------------------------------------------------------------------------------------------------
+
+
+def _steps(run: Run, request: Request) -> list[str]:
+    """Every step with its differences, marked with how far it has come once it is granted."""
+    come_to = _come_to(run, request)
+    lines: list[str] = []
+    for place, step in enumerate(request.plan.steps):
+        mark = _mark(place, come_to)
+        if isinstance(step, Call):
+            lines.append(f"{mark} {step.title}")
+            lines += [f"     {_difference(each)}" for each in step.differences]
+        else:
+            lines.append(f"{mark} wait: {step.title} (at most {span(step.within_seconds)})")
+    texts = [code_block(lines, limits.SECTION)] if lines else []
+    if run.change is not None and run.change.request_id == request.request_id and run.change.progress:
+        texts.append(f"▸ {line(run.change.progress, 400)}")
+    return texts
+
+
+def _come_to(run: Run, request: Request) -> int | None:
+    """The step under way; one past the last when all are done; None before the grant or when it is not known."""
+    if request.status != "granted":
+        return None
+    if run.change is not None and run.change.request_id == request.request_id:
+        return run.change.step
+    return len(request.plan.steps) if _result(run, request) == "done" else None
+
+
+def _mark(place: int, come_to: int | None) -> str:
+    if come_to is None:
+        return f"{place + 1}."
+    return "✔ " if place < come_to else "▸ " if place == come_to else "○ "
+
+
+def _difference(each: Difference) -> str:
+    if each.text:
+        return each.text
+    return f"{each.path}: {value(each.before)[:SIDE]} → {value(each.after)[:SIDE]}"
+
+
+def _result(run: Run, request: Request) -> str:
+    """How its change ended, from the outcome that was posted about it."""
+    posted = (post for post in reversed(run.posts) if post.kind == "outcome" and post.ref == request.request_id)
+    return next((str(post.data.get("result", "")) for post in posted), "")
+
+
+# --- who decides -----------------------------------------------------------------------------------------------------
+
+
+def _weigh(request: Request) -> list[Block]:
+    lines = [f"*Risk* {RISKS[request.plan.risk]} · {approvers(request.policy)}"]
+    if request.status == "open":
+        lines.append(_time_left(request))
+    if request.policy.single_operator:
+        lines.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
+    if request.alerts_resolved_at is not None:
+        at = moment(request.alerts_resolved_at)
+        lines.append(
+            f"All alerts resolved at {at}: only a press after that counts. Approve again if it is still wanted."
+        )
+    if request.presses and request.status == "open":
+        users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
+        lines.append(f"{len(request.presses)} of {request.policy.needed} approvals: {users}")
+    return section(lines)
+
+
+def approvers(policy: Policy) -> str:
+    """`1 of @serving-oncall`."""
+    who = [*map(mention, policy.users[:10]), *([group_mention(policy.user_group)] if policy.user_group else [])]
+    return f"{policy.needed} of {', '.join(who)}" if who else "nobody may approve this: no approvers are set"
+
+
+def _time_left(request: Request) -> str:
+    if request.expires_at is None:
+        return f"⌛ Expires {span(request.policy.expires_seconds)} after it is posted; nothing is applied later."
+    return f"⌛ Expires at {moment(request.expires_at)}; nothing is applied later."
+
+
+def _decide_or_decided(run: Run, request: Request) -> list[Block]:
+    if request.status != "open":
+        return section([_decision(run, request)])
+    # The digest is that of the request: what is approved is what was shown.
+    packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
+    if packed is None:
+        return section(["This request cannot be put on a button; use `/incident show`."])
+    ask = None
+    if request.plan.risk == "high":
+        ask = confirm("High risk: approve it?", request.plan.title, yes="Approve", no="Not yet")
+    return actions(
+        [
+            button("Approve", APPROVE, packed, style="primary", confirm=ask),
+            button("Refuse…", REFUSE, packed, style="danger"),
+        ]
+    )
+
+
+def _decision(run: Run, request: Request) -> str:
+    at = f" at {moment(request.decided_at)}" if request.decided_at is not None else ""
+    because = f": {line(request.decision_reason, 500)}" if request.decision_reason else ""
+    match request.status:
+        case "granted":
+            users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
+            result = _result(run, request)
+            ended = f"\n{OUTCOMES.get(result, '•')} {line(result.replace('_', ' '), 60)}" if result else ""
+            return f"✅ *Approved* by {users or mention(request.decided_by)}{at}.{ended}"
+        case "refused":
+            return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
+        case "expired":
+            return f"⌛ *Expired*: nobody decided in time; it is never applied later{because}"
+        case "superseded":
+            return f"🔁 *Superseded*{because}. A newer request follows."
+        case _:
+            return f"⚪ *Withdrawn*{because}"

@@ -1,0 +1,47 @@
+"""What is known to stand in Slack, slot by slot, and how fast more may be sent: the two Protocols of the messenger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One slot as it was last shown.
+
+    While `attempt_at` is not 0 and `ts` is empty, a post may have been sent whose answer is not known.
+    For a file slot (`file:<name>:<hash>`) `ts` is the file's id, and `hash` is set once it is in the thread.
+    """
+
+    ts: str = ""
+    channel: str = ""
+    hash: str = ""
+    """Of the rendered message that stands there."""
+    attempt_at: float = 0.0
+    first_attempt_at: float = 0.0
+    """Look-ups begin here: even the oldest attempt may have landed."""
+    lookups: int = 0
+    """How often it was looked for without being found since the last attempt."""
+    link: str = ""
+    """The address of the message, where one was wanted."""
+
+
+class ShownStore(Protocol):
+    async def load(self, incident_id: str) -> Mapping[str, Shown]:
+        """Every slot of the incident. Raise `StorageUnavailableError` on no answer."""
+        ...
+
+    async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
+        """Stored when it returns."""
+        ...
+
+
+class Pace(Protocol):
+    async def take(self, kind: Literal["post", "update"], key: str) -> float:
+        """Take one token and return 0, or take none and return the seconds until there is one.
+
+        Posts: one bucket a channel (about 1/s with a short burst). Updates: one bucket a workspace (about 50 a minute).
+        """
+        ...

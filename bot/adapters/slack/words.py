@@ -1,0 +1,106 @@
+"""Numbers, times and outcomes in the words and signs that people read in Slack."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from bot.domain.signal import Reading
+
+GRADES = {"fine": "🟢", "note": "🟡", "warning": "🔴"}
+RISKS = {"low": "🟢 low", "medium": "🟡 medium", "high": "🔴 high"}
+OUTCOMES = {
+    "done": "✅",
+    "not_needed": "⚪",
+    "refused": "🚫",
+    "expired": "⌛",
+    "impossible": "⛔",
+    "failed": "❌",
+    "unclear": "❓",
+    "unknown": "❓",
+    "superseded": "🔁",
+    "halted": "⛔",
+}
+PARTS = {"held": "✔", "not_held": "✖", "broke": "✖", "unknown": "?"}
+SEVERITIES = {"page": "🔴", "ticket": "🟠", "info": "🔵"}
+
+
+def moment(at: float) -> str:
+    """A time of day in the reader's own time zone."""
+    return f"<!date^{int(at)}^{{time_secs}}|{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC>"
+
+
+def day(at: float) -> str:
+    """A date and time in the reader's own time zone."""
+    return f"<!date^{int(at)}^{{date_short_pretty}} {{time}}|{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC>"
+
+
+def span(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min" + (f" {rest} s" if rest and minutes < 10 else "")
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours} h" + (f" {minutes} min" if minutes else "")
+
+
+def number(value: float) -> str:
+    if math.isfinite(value) and 1000 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def value(shown: object, unit: str = "") -> str:
+    """A reading's value, one of its parts, or either side of a difference."""
+    if shown is None:
+        return "none"
+    if isinstance(shown, bool):
+        return "yes" if shown else "no"
+    if isinstance(shown, int | float):
+        return number(shown) + (f" {unit}" if unit else "")
+    if isinstance(shown, str):
+        return shown
+    if isinstance(shown, dict) and shown and all(_is_number(item) for item in shown.values()):
+        return _by_replica(shown)
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def rows_of(reading: Reading) -> list[tuple[str, str]]:
+    """Name and value of a reading and of each of its parts; what could not be read is `?`."""
+    if not reading.is_known:
+        return [(reading.name, "?")]
+    rows = [] if reading.value is None else [(reading.name, value(reading.value, reading.unit))]
+    rows += [(f"{reading.name}.{part}", value(known)) for part, known in reading.fields.items()]
+    return rows + [(f"{reading.name}.{part}", "?") for part in reading.unknown_parts]
+
+
+def reasons_of(reading: Reading) -> list[tuple[str, str]]:
+    """What could not be read, and why."""
+    if not reading.is_known:
+        return [(reading.name, reading.unknown)]
+    return [(f"{reading.name}.{part}", why) for part, why in reading.unknown_parts.items()]
+
+
+def table(heads: tuple[str, ...], rows: list[tuple[str, ...]], *, widest: int = 34) -> list[str]:
+    """Lines of equal columns; a cell that is too wide is cut."""
+    cells = [tuple(_cell(text, widest) for text in row) for row in (heads, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _cell(text: str, widest: int) -> str:
+    shown = " ".join(text.split())
+    return shown if len(shown) <= widest else shown[: widest - 1] + "…"
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, int | float) and not isinstance(item, bool)
+
+
+def _by_replica(values: dict[str, float]) -> str:
+    name = max(values, key=lambda replica: values[replica])
+    return f"{number(values[name])} ({name}, highest of {len(values)})"

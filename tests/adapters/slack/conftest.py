@@ -1,0 +1,158 @@
+"""The Slack of these tests: the stand-in in its own process, reached through the real clients."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from slack_sdk.web.async_client import AsyncWebClient
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from bot.adapters.slack.app import bolt_app, endpoint
+from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.inbound import Desk
+from bot.adapters.slack.messenger import Place, SlackMessenger
+from tests.adapters.slack.runs import run
+from tests.fakes.inbound import KnownPeople, MemoryInbound
+from tests.fakes.shown import MemoryPace, MemoryShownStore, MovableClock
+from tests.processes import Running, start
+
+SECRET = "signing-secret-of-the-tests"
+TOKEN = "xoxb-sandbox"
+CHANNEL = "C0INC"
+Json = dict[str, Any]
+
+
+class Sandbox:
+    """The doors of the stand-in that Slack does not have."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def faults(self, *faults: Json) -> None:
+        (await self._http.post("/__sandbox__/faults", json=list(faults))).raise_for_status()
+
+    async def calls(self, method: str) -> list[Json]:
+        return list((await self._http.get("/__sandbox__/calls", params={"method": method})).json())
+
+    async def deliveries(self, kind: str) -> list[Json]:
+        """What the bot was sent."""
+        return list((await self._http.get("/__sandbox__/deliveries", params={"kind": kind})).json())
+
+    async def messages(self, *, seen_by: str = "") -> list[Json]:
+        """Everything in the channel, oldest first, and what only this person sees."""
+        params = {"channel": CHANNEL} | ({"user": seen_by} if seen_by else {})
+        return list((await self._http.get("/__sandbox__/messages", params=params)).json())
+
+    async def whispers(self, user: str) -> list[str]:
+        return [m["text"] for m in await self.messages(seen_by=user) if m.get("is_ephemeral")]
+
+    async def do(self, what: str, **arguments: Any) -> Json:
+        answer = await self._http.post(f"/__sandbox__/{what}", json=arguments)
+        return dict(answer.json())
+
+    async def page(self) -> Json:
+        return dict((await self._http.get("/__sandbox__/page")).json())
+
+
+@dataclass
+class Bench:
+    """A messenger with its memory, beside the Slack that it speaks to."""
+
+    messenger: SlackMessenger
+    store: MemoryShownStore
+    pace: MemoryPace
+    clock: MovableClock
+    slack: Sandbox
+    client: AsyncWebClient
+
+
+@pytest.fixture(scope="session")
+def bot_socket() -> Iterator[socket.socket]:
+    """Where the bot of these tests will listen; the stand-in has to know it before the bot is there."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener
+
+
+@pytest.fixture(scope="session")
+def stand_in(bot_socket: socket.socket) -> Iterator[Running]:
+    bot_url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}"
+    arguments = ("--port", "0", "--bot-url", bot_url, "--signing-secret", SECRET, "--rate-limits", "off")
+    with start("bot.sandbox.slack", *arguments, "--die-with-parent") as running:
+        yield running
+
+
+@pytest.fixture
+async def slack(stand_in: Running) -> AsyncIterator[Sandbox]:
+    """An empty workspace."""
+    async with httpx.AsyncClient(base_url=stand_in.url, trust_env=False) as http:
+        (await http.post("/__sandbox__/reset")).raise_for_status()
+        yield Sandbox(http)
+
+
+@pytest.fixture
+async def client(stand_in: Running) -> AsyncIterator[AsyncWebClient]:
+    async with web_session() as session:
+        yield web_client(TOKEN, session, base_url=str(stand_in.ready["api_url"]))
+
+
+@pytest.fixture
+async def bench(client: AsyncWebClient, slack: Sandbox) -> Bench:
+    store, pace, clock = MemoryShownStore(), MemoryPace(), MovableClock(time.time())
+    messenger = SlackMessenger(client, store, pace, clock, Place(channel=CHANNEL, deployment="tests"))
+    return Bench(messenger, store, pace, clock, slack, client)
+
+
+@dataclass
+class Counter:
+    """The bot behind its Slack app, listening."""
+
+    inbound: MemoryInbound
+    people: KnownPeople
+    slack: Sandbox
+    bench: Bench
+    url: str
+
+    async def say(self, text: str, *, user: str = "U0ANA") -> str:
+        """What this person reads after `/incident text`."""
+        answer = await self.slack.do("command", user=user, channel=CHANNEL, command="/incident", text=text)
+        assert answer["ok"], answer
+        blocks = answer["reply"].get("blocks", [])
+        shown = [block["text"]["text"] for block in blocks if "text" in block]
+        return "\n".join(shown) or str(answer["reply"]["text"])
+
+
+@pytest.fixture
+async def counter(bench: Bench, bot_socket: socket.socket) -> AsyncIterator[Counter]:
+    inbound, people = MemoryInbound(run()), KnownPeople("U0ANA")
+    app = bolt_app(bench.client, SECRET, Desk(inbound, people, bench.messenger, bench.clock))
+    web = Starlette(routes=[Route("/slack/events", endpoint(app), methods=["POST"])])
+    server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
+    serving = asyncio.create_task(server.serve(sockets=[bot_socket.dup()]))
+    await until(lambda: _is(server.started), "the bot listens")
+    url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}/slack/events"
+    yield Counter(inbound, people, bench.slack, bench, url)
+    server.should_exit = True
+    await serving
+
+
+async def _is(fact: bool) -> bool:
+    return fact
+
+
+async def until(holds: Callable[[], Awaitable[bool]], description: str, *, deadline_seconds: float = 10.0) -> None:
+    """Wait for a condition; fail with its description when the deadline passes."""
+    ends_at = time.monotonic() + deadline_seconds
+    while not await holds():
+        assert time.monotonic() < ends_at, f"not within {deadline_seconds} s: {description}"
+        await asyncio.sleep(0.01)

@@ -1,0 +1,161 @@
+"""Runs as they stand in the middle of an incident, with good defaults: what the messages of Slack are made from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from bot.domain.alert import Alert
+from bot.domain.approval import Authority, JudgedPress, Policy, Press, Request
+from bot.domain.change.plan import Call, Circumstance, Difference, LedgerEntry, ObjectRef, Plan, Risk, Wait
+from bot.domain.run import ActiveChange, Post, PostKind, Question, Run
+from bot.domain.signal import Reading
+from bot.domain.target import Target
+
+BEGAN = 1_795_000_000.0
+DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="u-1")
+CAP = Difference(path="/spec/template/spec/containers/0/args/4", text="--max-num-seqs 64 → 6")
+
+
+def policy(**changes: Any) -> Policy:
+    return Policy(user_group="S0SERVING", expires_seconds=900, own_work_counts=False).model_copy(update=changes)
+
+
+def plan(*, risk: Risk = "high", **changes: Any) -> Plan:
+    patch = Call(method="patch", target=DEPLOYMENT, title="set --max-num-seqs on llm", differences=(CAP,), body=[])
+    wait = Wait(condition="rolled_out", about=DEPLOYMENT, within_seconds=1200, title="all 4 replicas run the new flags")
+    return Plan(
+        verb="set_flags",
+        title="Cap llm at 6 sequences",
+        steps=(patch, wait),
+        circumstances=(
+            Circumstance(name="pdb", grade="fine", text="PDB llm lets 1 of 4 pods go"),
+            Circumstance(name="streams", grade="note", text="streams end within the drain of 20 s"),
+            Circumstance(name="gpus", grade="warning", text="0 GPUs are free for the surge pod"),
+        ),
+        risk=risk,
+        expected="thrash falls below 0.01 within 10 minutes",
+        undo_text="set --max-num-seqs back to 64: another rolling restart",
+    ).model_copy(update=changes)
+
+
+def request(*, risk: Risk = "high", **changes: Any) -> Request:
+    asked = plan(risk=risk)
+    return Request(
+        request_id="R3",
+        state="cap",
+        visit=5,
+        plan=asked,
+        digest=asked.digest,
+        policy=policy(),
+        why="Fewer sequences fit the pool; the queue moves into `waiting`.",
+        still="thrash > 0.1",
+        evidence=("thrash: 2.81", "kv_usage: 0.99", "gpu_health: unknown (no dcgm-exporter pod)"),
+        asked_at=BEGAN + 200,
+        posted_at=BEGAN + 202,
+        expires_at=BEGAN + 1102,
+    ).model_copy(update=changes)
+
+
+def approval(user: str = "U0ANA") -> JudgedPress:
+    press = Press(press_id=f"p-{user}", action="approve", about="R3", user=user, channel="C0INC")
+    return JudgedPress(press=press, authority=Authority(allowed=True, reason="", read_at=BEGAN), at=BEGAN + 260)
+
+
+def question(**changes: Any) -> Question:
+    return Question(
+        question_id="Q2",
+        state="choose",
+        visit=4,
+        text="Which way out of the thrash?",
+        why="The pool is full on all 4 replicas.",
+        choices={"cap": "Cap concurrency", "scale": "Scale out", "hand_over": "Hand over to me"},
+        notes={"cap": "recommended: no GPU needed", "scale": "0 GPUs are free"},
+        styles={"cap": "primary", "hand_over": "danger"},
+        evidence=("capacity: free_gpus 0",),
+        asked_at=BEGAN + 100,
+        expires_at=BEGAN + 1000,
+    ).model_copy(update=changes)
+
+
+def post(kind: PostKind, slot: str, ref: str = "", **data: Any) -> Post:
+    return Post(slot=slot, kind=kind, ref=ref, at=BEGAN + 60, data=data)
+
+
+def alert(name: str = "VLLMPreemptionThrash", status: Literal["firing", "resolved"] = "firing") -> Alert:
+    return Alert(
+        fingerprint=f"f-{name}",
+        status=status,
+        starts_at=datetime.fromtimestamp(BEGAN, UTC),
+        labels={"alertname": name, "severity": "page"},
+    )
+
+
+def number(name: str, value: float, unit: str = "") -> Reading:
+    return Reading(name=name, value=value, unit=unit)
+
+
+def readings() -> dict[str, Reading]:
+    return {
+        "kv_usage": number("kv_usage", 0.99),
+        "thrash": number("thrash", 2.8106),
+        "waiting": number("waiting", 1423.0, "requests"),
+        "usage_by_replica": Reading(name="usage_by_replica", value={"llm-a": 0.99, "llm-b": 0.97}),
+        "restarts": Reading(
+            name="restarts", fields={"count": 0.0, "oom": False}, unknown_parts={"last_reason": "none"}
+        ),
+        "gpu_health": Reading(name="gpu_health", unknown="no dcgm-exporter pod in any namespace"),
+    }
+
+
+def ledger_entry(**changes: Any) -> LedgerEntry:
+    return LedgerEntry(
+        call_id="INC-7/c3/1",
+        state="cap",
+        verb="set_flags",
+        title="set --max-num-seqs on llm",
+        target=DEPLOYMENT,
+        differences=(CAP,),
+        undo=plan().calls,
+        applied_at=BEGAN + 300,
+    ).model_copy(update=changes)
+
+
+def run(**changes: Any) -> Run:
+    return Run(
+        incident_id="INC-7",
+        target=Target(cluster="prod-1", namespace="serving", name="llm"),
+        title="KV-cache OOM and preemption thrash",
+        severity="page",
+        opened_at=BEGAN + 5,
+        starts_at=BEGAN,
+        alerts={"f": alert()},
+        playbook="kv-cache-oom",
+        digest="d" * 64,
+        at_state="cap/awaiting",
+        state="cap",
+        visit=5,
+        entered_at=BEGAN + 190,
+        way=("look", "scope", "choose", "spare", "cap"),
+        baseline={"kv_usage": number("kv_usage", 0.45), "thrash": number("thrash", 0.0)},
+        latest=readings(),
+    ).with_(**changes)
+
+
+def waiting(**changes: Any) -> Run:
+    """A run whose request waits for approval."""
+    asked = request(**changes)
+    return run(
+        requests={asked.request_id: asked},
+        change=ActiveChange(state="cap", verb="set_flags", request_id=asked.request_id),
+        posts=(
+            post(
+                "diagnostics",
+                "diagnostics:1",
+                "look",
+                readings={name: each.model_dump(mode="json") for name, each in readings().items()},
+                ways=[["look", "thrash > settings.thrash_ratio → scope"]],
+            ),
+            post("request", "request:R3", "R3"),
+        ),
+    )

@@ -1,0 +1,323 @@
+"""Clicks and commands as a person makes them: stored before they are acknowledged, and answered in words that help."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from slack_sdk.signature import SignatureVerifier
+
+from bot.adapters.slack.commands import USAGES
+from bot.domain.alert import Alert
+from bot.domain.approval import Press
+from bot.domain.run import Run
+from bot.domain.timeline import GENESIS, Entry, chain
+from tests.adapters.slack.conftest import CHANNEL, SECRET, Counter, until
+from tests.adapters.slack.runs import BEGAN, post, question, request, run, waiting
+
+
+async def pressed(
+    counter: Counter, action_id: str, *, shown: Run | None = None, user: str = "U0ANA", **more: Any
+) -> dict[str, Any]:
+    """Show the run, and press that button in its newest message."""
+    await counter.bench.messenger.show(shown or waiting())
+    ts = [m for m in await counter.slack.messages() if "thread_ts" in m][-1]["ts"]
+    return await counter.slack.do("press", user=user, channel=CHANNEL, ts=ts, action_id=action_id, **more)
+
+
+def presses(counter: Counter) -> list[Press]:
+    return [press for _, press in counter.inbound.presses.values()]
+
+
+async def view_of(counter: Counter, user: str = "U0ANA") -> dict[str, Any]:
+    """The form that is open before this person."""
+
+    async def is_open() -> bool:
+        return bool((await counter.slack.page())["views"].get(user))
+
+    await until(is_open, "the form is open")
+    return dict((await counter.slack.page())["views"][user][-1])
+
+
+async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
+    async def is_said() -> bool:
+        return any(words in text for text in await counter.slack.whispers(user))
+
+    await until(is_said, f"{user} reads: {words}")
+
+
+# --- presses ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_approval_is_stored_with_everything_that_binds_it(counter: Counter) -> None:
+    answer = await pressed(counter, "approve")
+    assert answer["ok"], answer
+    [(incident, press)] = counter.inbound.presses.values()
+    assert incident == "INC-7"
+    assert (press.action, press.about, press.user, press.user_name) == ("approve", "R3", "U0ANA", "ana")
+    assert press.digest == request().plan.digest
+    assert press.response_url
+    assert press.message_ts
+
+
+async def test_a_choice_is_stored_with_its_key(counter: Counter) -> None:
+    asked = run(questions={"Q2": question()}, question="Q2", posts=(post("question", "question:Q2", "Q2"),))
+    await pressed(counter, "choose:1", shown=asked)
+    [press] = presses(counter)
+    assert (press.action, press.about, press.value) == ("choose", "Q2", "scale")
+
+
+async def test_a_press_by_anybody_is_stored_since_it_is_judged_later(counter: Counter) -> None:
+    await pressed(counter, "approve", user="U0MO")
+    assert [press.user for press in presses(counter)] == ["U0MO"]
+
+
+async def test_a_refusal_asks_for_a_reason_and_decides_nothing_before(counter: Counter) -> None:
+    assert (await pressed(counter, "refuse"))["ok"]
+    view = await view_of(counter)
+    assert presses(counter) == []
+    values = {"reason": {"reason": "the batch run ends at 15:00"}}
+    answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values=values)
+    assert answer["ok"], answer
+    [press] = presses(counter)
+    assert (press.action, press.about, press.reason) == ("refuse", "R3", "the batch run ends at 15:00")
+    assert press.digest == request().plan.digest
+    assert (press.channel, bool(press.response_url)) == (CHANNEL, True)
+
+
+async def test_a_reason_may_be_left_out(counter: Counter) -> None:
+    await pressed(counter, "refuse")
+    view = await view_of(counter)
+    assert (await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={}))["ok"]
+    assert [press.reason for press in presses(counter)] == [""]
+
+
+async def test_a_refusal_that_cannot_be_stored_keeps_its_form_open(counter: Counter) -> None:
+    await pressed(counter, "refuse")
+    view = await view_of(counter)
+    counter.inbound.away = True
+    answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={})
+    assert "could not be stored" in answer["errors"]["reason"]
+    counter.inbound.away = False
+    assert (await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={}))["ok"]
+    assert len(presses(counter)) == 1
+
+
+async def test_a_form_that_slack_does_not_open_is_said(counter: Counter) -> None:
+    await counter.slack.faults({"method": "views.open", "kind": "500"})
+    assert (await pressed(counter, "refuse"))["ok"]
+    await whispered(counter, "could not be opened")
+
+
+async def test_without_storage_the_presser_is_told_to_press_again(counter: Counter) -> None:
+    counter.inbound.away = True
+    assert (await pressed(counter, "approve"))["ok"]
+    await whispered(counter, "press again")
+    assert presses(counter) == []
+
+
+async def test_a_storage_that_hangs_is_given_up_before_slack_gives_up_the_bot(counter: Counter) -> None:
+    counter.inbound.hangs = True
+    assert (await pressed(counter, "approve"))["ok"]
+    await whispered(counter, "press again")
+    assert "did not answer" in await counter.say("list")
+
+
+async def test_a_press_for_an_incident_that_is_not_known_is_said(counter: Counter) -> None:
+    counter.inbound.runs.clear()
+    await pressed(counter, "approve")
+    await whispered(counter, "does not know incident INC-7")
+
+
+async def test_the_same_delivery_twice_is_one_press(counter: Counter) -> None:
+    await pressed(counter, "approve")
+    assert await deliver_again(counter) == 200
+    assert len(presses(counter)) == 1
+
+
+async def deliver_again(counter: Counter) -> int:
+    """Send the bot the newest click once more, letter by letter as Slack would; its HTTP status."""
+    payload = (await counter.slack.deliveries("block_actions"))[-1]["payload"]
+    body = urlencode({"payload": json.dumps(payload)})
+    timestamp = str(int(time.time()))
+    signature = SignatureVerifier(SECRET).generate_signature(timestamp=timestamp, body=body)
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "X-Slack-Request-Timestamp": timestamp,
+        "X-Slack-Signature": str(signature),
+    }
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return (await http.post(counter.url, content=body, headers=headers)).status_code
+
+
+async def test_two_clicks_are_two_presses(counter: Counter) -> None:
+    await pressed(counter, "approve")
+    await pressed(counter, "approve")
+    assert len({press.press_id for press in presses(counter)}) == 2
+
+
+@pytest.mark.parametrize("action_id", ["approve", "refuse", "choose:0", "from_an_older_version"])
+@pytest.mark.parametrize("value", ["not ours", '{"i":7}'])
+async def test_an_old_button_is_answered_and_does_nothing(counter: Counter, action_id: str, value: str) -> None:
+    button = {"type": "button", "text": {"type": "plain_text", "text": "x"}, "action_id": action_id, "value": value}
+    message = await counter.bench.client.chat_postMessage(
+        channel=CHANNEL, text="old", blocks=[{"type": "actions", "elements": [button]}]
+    )
+    answer = await counter.slack.do("press", user="U0ANA", channel=CHANNEL, ts=message["ts"], action_id=action_id)
+    assert answer["ok"], answer
+    await whispered(counter, "older message")
+    assert presses(counter) == []
+
+
+async def test_an_event_is_acknowledged_although_nothing_uses_it(counter: Counter) -> None:
+    assert (await counter.slack.do("say", user="U0ANA", channel=CHANNEL, text="hello"))["ok"]
+
+
+async def test_a_request_with_a_wrong_signature_is_refused(counter: Counter) -> None:
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.post(counter.url, json={"type": "event_callback"}, headers={"X-Slack-Signature": "v0=0"})
+    assert answer.status_code == 401
+
+
+async def test_the_app_never_asks_slack_who_it_is_before_it_stores(counter: Counter) -> None:
+    await pressed(counter, "approve")
+    assert await counter.slack.calls("auth.test") == []
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def many(counter: Counter) -> None:
+    counter.inbound.runs["INC-8"] = run(incident_id="INC-8", title="Another")
+
+
+async def test_help_names_every_command(counter: Counter) -> None:
+    said = await counter.say("help")
+    assert said == await counter.say("")
+    for word in USAGES:
+        assert f"/incident {word}" in said
+
+
+async def test_a_mistyped_command_gets_the_one_that_was_meant(counter: Counter) -> None:
+    assert "Did you mean `/incident timeline [INC]`?" in await counter.say("timelime INC-7")
+    assert "/incident help" in await counter.say("xyzzy <!channel>")
+
+
+async def test_a_mistyped_incident_gets_the_one_that_was_meant(counter: Counter) -> None:
+    said = await counter.say("show INC-77")
+    assert "no incident `INC-77`" in said
+    assert "`INC-7`?" in said
+
+
+async def test_the_list_is_one_line_an_incident_and_what_it_waits_for(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = waiting()
+    many(counter)
+    said = await counter.say("list")
+    assert "2 open" in said
+    assert "waits for approval" in said
+    counter.inbound.runs.clear()
+    assert await counter.say("list") == "No incident is open."
+
+
+async def test_show_is_the_card_for_one_person(counter: Counter) -> None:
+    assert "serving/llm" in str(
+        await counter.slack.do("command", user="U0MO", channel=CHANNEL, command="/incident", text="show")
+    )
+    assert "INC-7" in await counter.say("show inc-7")
+
+
+async def test_the_only_open_incident_need_not_be_named(counter: Counter) -> None:
+    await counter.say("note it began with the deploy")
+    [(incident, note)] = counter.inbound.commands.values()
+    assert (incident, note.command, note.text, note.user) == ("INC-7", "note", "it began with the deploy", "U0ANA")
+
+
+async def test_with_several_open_one_must_be_named(counter: Counter) -> None:
+    many(counter)
+    said = await counter.say("note something")
+    assert "`INC-7`" in said
+    assert "`INC-8`" in said
+    await counter.say("note INC-8 something")
+    assert [incident for incident, _ in counter.inbound.commands.values()] == ["INC-8"]
+
+
+async def test_with_none_open_that_is_said(counter: Counter) -> None:
+    counter.inbound.runs.clear()
+    assert "No incident is open" in await counter.say("show")
+
+
+async def test_a_note_needs_words(counter: Counter) -> None:
+    assert "needs words" in await counter.say("note INC-7")
+
+
+async def test_a_note_is_stored_as_it_was_typed(counter: Counter) -> None:
+    await counter.say("note INC-7 a &lt;b&gt; &amp; c")
+    [(_, note)] = counter.inbound.commands.values()
+    assert note.text == "a <b> & c"
+
+
+@pytest.mark.parametrize("word", ["halt", "resume", "undo", "resolve"])
+async def test_steering_is_stored_for_those_who_may(counter: Counter, word: str) -> None:
+    assert "INC-7" in await counter.say(f"{word} INC-7")
+    assert [(command.command, command.user) for _, command in counter.inbound.commands.values()] == [(word, "U0ANA")]
+
+
+@pytest.mark.parametrize("text", ["halt", "resume", "undo", "resolve", "halt all", "resume all"])
+async def test_steering_is_refused_with_the_reason_to_those_who_may_not(counter: Counter, text: str) -> None:
+    counter.inbound.halted_by = "before"
+    assert "Not done: you are not in @serving-oncall" in await counter.say(text, user="U0MO")
+    assert counter.inbound.commands == {}
+    assert counter.inbound.halted_by == "before"
+
+
+async def test_everything_is_halted_and_resumed_at_once(counter: Counter) -> None:
+    many(counter)
+    assert "halted" in await counter.say("halt all")
+    assert counter.inbound.halted_by == "U0ANA"
+    await counter.say("resume all")
+    assert counter.inbound.halted_by == ""
+
+
+async def test_a_resolution_carries_its_reason(counter: Counter) -> None:
+    await counter.say("resolve false alarm, the dashboard was wrong")
+    assert [c.text for _, c in counter.inbound.commands.values()] == ["false alarm, the dashboard was wrong"]
+
+
+async def test_the_timeline_shows_its_last_entries_and_says_how_many_came_before(counter: Counter) -> None:
+    entries = [Entry(kind="note", at=BEGAN + n, text=f"entry {n} <!channel>", who="U0MO") for n in range(25)]
+    counter.inbound.entries = chain(entries, head=GENESIS, length=0)
+    said = await counter.say("timeline")
+    assert "5 earlier" in said
+    assert "entry 24" in said
+    assert "entry 4 " not in said
+    assert "<!channel>" not in said
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("export", "md"), ("export INC-7 json", "json"), ("export JSON", "json")])
+async def test_an_export_is_owed_in_the_wanted_format(counter: Counter, text: str, wanted: str) -> None:
+    assert wanted in await counter.say(text)
+    assert counter.inbound.exports == [("INC-7", wanted, "U0ANA")]
+
+
+async def test_an_unknown_format_is_answered_with_those_there_are(counter: Counter) -> None:
+    assert "`json`" in await counter.say("export INC-7 pdf")
+    assert counter.inbound.exports == []
+
+
+async def test_unmatched_alerts_are_named_with_their_reasons(counter: Counter) -> None:
+    assert "Every alert" in await counter.say("unmatched")
+    labels = {"alertname": "DiskFull"}
+    alert = Alert(fingerprint="f", status="firing", starts_at=datetime.fromtimestamp(BEGAN, UTC), labels=labels)
+    counter.inbound.alerts = [(alert, "no playbook opens on it")]
+    assert "`DiskFull` no playbook opens on it" in await counter.say("unmatched")
+
+
+@pytest.mark.parametrize("text", ["list", "note INC-7 x", "halt all"])
+async def test_without_storage_a_command_says_that_it_is_not_known(counter: Counter, text: str) -> None:
+    counter.inbound.away = True
+    assert "did not answer" in await counter.say(text)

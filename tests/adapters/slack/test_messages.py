@@ -1,0 +1,196 @@
+"""What people see in Slack for each situation of a run, as stored snapshots, and what must hold for all of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bot.adapters.slack.messages import Message, card, thread
+from bot.adapters.slack.press_value import ButtonValue
+from bot.domain.run import ActiveChange, ActiveWatch, Note, Run
+from bot.sandbox.slack.block_kit import problems_of_blocks
+from tests.adapters.slack.runs import (
+    BEGAN,
+    alert,
+    approval,
+    ledger_entry,
+    policy,
+    post,
+    question,
+    request,
+    run,
+    waiting,
+)
+from tests.adapters.slack.snapshots import assert_same
+
+pytestmark = pytest.mark.fast
+
+LINKS = {"request:R3": "https://example.test/archives/C0INC/p1?thread_ts=2&cid=C0INC"}
+GRANTED = {"status": "granted", "decided_by": "U0ANA", "decided_at": BEGAN + 261, "presses": (approval(),)}
+
+
+def applying() -> Run:
+    change = ActiveChange(
+        state="cap", verb="set_flags", request_id="R3", step=1, begun=True, progress="2 of 4 replicas run the new flags"
+    )
+    return waiting(**GRANTED).with_(change=change, ledger=(ledger_entry(),), at_state="cap/applying")
+
+
+def closed() -> Run:
+    return waiting(**GRANTED).with_(
+        closed_at=BEGAN + 1900, ending="fixed", change=None, ledger=(ledger_entry(),), lead="U0ANA",
+        alerts={"f": alert(status="resolved")}, way=("look", "cap", "verify", "fixed"),
+        posts=(post("closed", "closed", "fixed", ending="fixed", text="the thrash is gone", head="ab" * 32),),
+    )  # fmt: skip
+
+
+def questioned(**changes: object) -> Run:
+    asked = question(**changes)
+    return run(
+        questions={asked.question_id: asked},
+        question=asked.question_id,
+        lead="U0ANA",
+        posts=(post("question", "question:Q2", "Q2"),),
+    )
+
+
+CARDS = {
+    "card-waits-for-approval": waiting(),
+    "card-asks": questioned(),
+    "card-applies": applying(),
+    "card-watches": run(watch=ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")),
+    "card-halted-single-operator": waiting(policy=policy(single_operator=True)).with_(
+        halted_by="U0BEN", alerts_resolved_at=BEGAN + 500
+    ),
+    "card-closed": closed(),
+}
+THREADS = {
+    "request-open-high-risk": waiting(),
+    "request-open-not-yet-posted": waiting(risk="low", posted_at=None, expires_at=None),
+    "request-half-approved": waiting(policy=policy(needed=2, single_operator=True), presses=(approval(),)),
+    "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
+    "request-applying": applying(),
+    "request-refused": waiting(status="refused", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="not now"),
+    "request-expired": waiting(status="expired"),
+    "request-superseded": waiting(status="superseded", decision_reason="llm-a was replaced meanwhile"),
+    "request-withdrawn": waiting(status="withdrawn", decision_reason="thrash is gone"),
+    "question-open": questioned(),
+    "question-answered": questioned(
+        status="answered", answer="cap", answered_by="U0LEA", answered_at=BEGAN + 150, text="<@U0ANA> leads now."
+    ),
+    "question-expired": questioned(status="expired"),
+    "diagnostics": waiting().with_(posts=waiting().posts[:1]),
+    "diagnostics-before-a-baseline": waiting().with_(posts=waiting().posts[:1], baseline={}),
+    "outcome-done": applying().with_(
+        posts=(post("outcome", "outcome:R3", "R3", result="done", text="Cap llm at 6 sequences", request="R3"),)
+    ),
+    "outcome-impossible": run(
+        posts=(post("outcome", "outcome:5:0", "scale", result="impossible", text="0 GPUs are free"),)
+    ),
+    "verdict-not-held": run(
+        posts=(
+            post(
+                "verdict",
+                "verdict:6",
+                "verify",
+                verdict="not_held",
+                parts={"calm": "held", "load": "not held: 0.4", "ttft": "unknown: no samples"},
+                text="arrivals fell to 40 % of the baseline",
+                title="Is the thrash gone?",
+            ),
+        )
+    ),
+    "note": run(
+        notes=(Note(note_id="N8", at=BEGAN, user="U0MO", text=""),),
+        posts=(post("note", "note:N8", "N8", text="the gateway was\nrestarted at 14:02", user="U0MO"),),
+    ),
+    "note-half-time": waiting().with_(
+        posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
+    ),
+    "closed": closed(),
+}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_looks_as_reviewed(name: str) -> None:
+    assert_same(name, card(CARDS[name], links=LINKS))
+
+
+@pytest.mark.parametrize("name", THREADS)
+def test_a_message_of_the_thread_looks_as_reviewed(name: str) -> None:
+    assert_same(name, thread(THREADS[name])[-1][1])
+
+
+@pytest.mark.parametrize("name", [*CARDS, *THREADS])
+def test_every_message_is_one_that_slack_accepts(name: str) -> None:
+    shown = CARDS.get(name) or THREADS[name]
+    for message in (card(shown, links=LINKS), *(message for _, message in thread(shown))):
+        assert problems_of_blocks(list(message.blocks)) == []
+        assert message.text
+
+
+def test_the_same_run_gives_the_same_hash_and_a_decision_another() -> None:
+    assert hash_of(waiting()) == hash_of(waiting())
+    assert hash_of(waiting()) != hash_of(waiting(**GRANTED))
+
+
+def test_slots_come_in_the_order_of_the_posts() -> None:
+    assert [slot for slot, _ in thread(waiting())] == ["diagnostics:1", "request:R3"]
+
+
+def test_a_button_carries_the_incident_the_request_and_the_whole_digest() -> None:
+    values = [ButtonValue.unpacked(button["value"]) for button in buttons(last(waiting()))]
+    assert values == [ButtonValue("INC-7", "R3", digest=request().digest)] * 2
+    assert len(request().digest) == 64
+
+
+def test_each_choice_has_a_button_of_its_own_id_that_carries_the_choice() -> None:
+    shown = buttons(last(questioned()))
+    assert [button["action_id"] for button in shown] == ["choose:0", "choose:1", "choose:2"]
+    choices = [ButtonValue.unpacked(button["value"]) for button in shown]
+    assert [value.choice for value in choices if value] == ["cap", "scale", "hand_over"]
+
+
+def test_a_choice_too_long_for_a_button_does_not_spoil_the_message() -> None:
+    message = last(questioned(choices={"x" * 3000: "too long", "cap": "Cap"}))
+    assert [button["action_id"] for button in buttons(message)] == ["choose:1"]
+
+
+@pytest.mark.parametrize("status", ["granted", "refused", "expired", "superseded", "withdrawn"])
+def test_a_decided_request_has_no_buttons(status: str) -> None:
+    assert buttons(last(waiting(status=status))) == []
+
+
+def test_only_a_high_risk_asks_twice() -> None:
+    assert "confirm" in buttons(last(waiting()))[0]
+    assert "confirm" not in buttons(last(waiting(risk="low")))[0]
+
+
+def test_a_reference_to_something_not_kept_is_said_and_not_an_error() -> None:
+    assert "no longer kept" in last(run(posts=(post("request", "request:R9", "R9"),))).text
+
+
+def test_without_blocks_the_fallback_says_that_it_has_no_buttons() -> None:
+    simple = last(waiting()).as_plain_text()
+    assert simple.blocks == ()
+    assert "Cap llm" in simple.text
+    assert "no buttons" in simple.text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "null", '{"i": 1, "a": "R1"}', '{"i": "INC-1"}', "old-style"])
+def test_a_value_that_is_not_ours_is_known_as_such(text: str) -> None:
+    assert ButtonValue.unpacked(text) is None
+
+
+def last(shown: Run) -> Message:
+    return thread(shown)[-1][1]
+
+
+def hash_of(shown: Run) -> str:
+    return last(shown).hash
+
+
+def buttons(message: Message) -> list[dict[str, str]]:
+    rows = [block for block in message.blocks if block["type"] == "actions"]
+    return json.loads(json.dumps([element for row in rows for element in row["elements"]]))  # type: ignore[no-any-return] # JSON is of any type

@@ -1,0 +1,324 @@
+"""Exactly one message a slot, in order and up to date, whatever becomes of Slack's answers."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Literal
+
+import pytest
+
+from bot.adapters.slack.messenger import SETTLE_SECONDS, Place, SlackMessenger
+from bot.domain.errors import MessengerError
+from bot.domain.event import Posted
+from bot.domain.run import Run
+from tests.adapters.slack.conftest import CHANNEL, Bench, until
+from tests.adapters.slack.runs import BEGAN, approval, post, run, waiting
+
+GRANTED = {"status": "granted", "decided_by": "U0ANA", "decided_at": BEGAN + 261, "presses": (approval(),)}
+NOTED = (post("note", "note:N1", text="first"), post("note", "note:N2", text="second"))
+
+
+async def show(bench: Bench, shown: Run) -> list[Posted]:
+    return [event for event in await bench.messenger.show(shown) if isinstance(event, Posted)]
+
+
+async def slots(bench: Bench) -> list[str]:
+    """The slots that stand in Slack, oldest first, by the key that each message carries."""
+    answer = await bench.client.conversations_history(channel=CHANNEL, include_all_metadata=True)
+    keys = []
+    for card in reversed(answer["messages"]):
+        thread = await bench.client.conversations_replies(channel=CHANNEL, ts=card["ts"], include_all_metadata=True)
+        keys += [message["metadata"]["event_payload"]["slot"] for message in thread["messages"]]
+    return keys
+
+
+async def refused(bench: Bench, shown: Run) -> MessengerError:
+    with pytest.raises(MessengerError) as caught:
+        await bench.messenger.show(shown)
+    return caught.value
+
+
+async def settle(bench: Bench, shown: Run) -> list[Posted]:
+    """Come back as often as the messenger asks for it, moving the clock by what it says."""
+    for _ in range(6):
+        try:
+            return await show(bench, shown)
+        except MessengerError as error:
+            if error.lasting:
+                raise
+            bench.clock.move(error.retry_after_seconds)
+    raise AssertionError("the messenger never came to an end")
+
+
+async def test_the_card_and_its_thread_appear_in_order_and_are_told(bench: Bench) -> None:
+    posted = await show(bench, waiting())
+    wanted = ["card", "diagnostics:1", "request:R3"]
+    assert [event.slot for event in posted] == wanted
+    assert [event.event_id for event in posted] == [f"posted:{slot}" for slot in wanted]
+    assert await slots(bench) == [f"INC-7/{slot}" for slot in wanted]
+
+
+async def test_the_card_links_to_the_request_in_the_thread(bench: Bench) -> None:
+    await show(bench, waiting())
+    card, *_ = await bench.slack.messages()
+    request_ts = bench.store.slots["INC-7"]["request:R3"].ts
+    assert f"p{request_ts.replace('.', '')}?thread_ts={card['ts']}" in str(card["blocks"])
+
+
+async def test_an_unchanged_run_sends_nothing(bench: Bench) -> None:
+    await show(bench, waiting(posted_at=None))
+    before = [len(await bench.slack.calls(method)) for method in ("chat.postMessage", "chat.update")]
+    await show(bench, waiting(posted_at=None).with_(version=9))
+    assert [len(await bench.slack.calls(method)) for method in ("chat.postMessage", "chat.update")] == before
+
+
+async def test_a_decision_removes_the_buttons_in_place(bench: Bench) -> None:
+    await show(bench, waiting())
+    await show(bench, waiting(**GRANTED))
+    assert len(await slots(bench)) == 3
+    request = (await bench.slack.messages())[-1]
+    assert "actions" not in [block["type"] for block in request["blocks"]]
+
+
+async def test_what_the_run_has_not_heard_of_is_told_again(bench: Bench) -> None:
+    await show(bench, waiting(posted_at=None))
+    again = await show(bench, waiting(posted_at=None))
+    assert [event.slot for event in again] == ["card", "request:R3"]
+    assert await show(bench, waiting().with_(card_posted=True)) == []
+
+
+@pytest.mark.parametrize("slot", ["card", "request:R3"])
+async def test_a_lost_reply_never_posts_twice(bench: Bench, slot: str) -> None:
+    if slot != "card":
+        await show(bench, waiting().with_(posts=waiting().posts[:1]))
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "lost_reply"})
+    error = await refused(bench, waiting())
+    assert not error.lasting
+    posted = await settle(bench, waiting())
+    assert slot in [event.slot for event in posted]
+    assert sorted(await slots(bench)) == ["INC-7/card", "INC-7/diagnostics:1", "INC-7/request:R3"]
+
+
+async def test_after_a_lost_reply_it_asks_to_come_back_and_does_not_wait_itself(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "lost_reply"})
+    await refused(bench, waiting())
+    bench.clock.move(1.0)
+    error = await refused(bench, waiting())
+    assert error.retry_after_seconds == pytest.approx(SETTLE_SECONDS - 1.0)
+    assert await bench.slack.calls("conversations.history") == []
+
+
+async def test_a_post_that_did_not_happen_is_sent_again_after_two_look_ups(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "drop"})
+    await refused(bench, run())
+    await settle(bench, run())
+    assert await slots(bench) == ["INC-7/card"]
+    looked = await bench.slack.calls("conversations.history")
+    assert len([call for call in looked if "oldest" in call["args"]]) >= 2
+
+
+async def test_nothing_is_posted_again_while_looking_fails_too(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "lost_reply"})
+    await refused(bench, run())
+    bench.clock.move(60.0)
+    await bench.slack.faults({"method": "conversations.history", "kind": "500", "count": 3})
+    for _ in range(3):
+        assert not (await refused(bench, run())).lasting
+    await settle(bench, run())
+    assert await slots(bench) == ["INC-7/card"]
+
+
+async def test_a_crash_between_the_attempt_and_its_record_is_a_lost_reply(bench: Bench) -> None:
+    await show(bench, run())
+    entry = next(entry for slot, entry in bench.store.saved if slot == "card" and entry.attempt_at)
+    await bench.store.save("INC-7", "card", entry)
+    await settle(bench, run())
+    assert await slots(bench) == ["INC-7/card"]
+
+
+async def test_later_duplicates_are_deleted_and_the_first_is_kept(bench: Bench) -> None:
+    await show(bench, run())
+    kept = bench.store.slots["INC-7"]["card"]
+    attempt = next(entry for slot, entry in bench.store.saved if slot == "card" and entry.attempt_at)
+    key = {"event_type": "incident_bot", "event_payload": {"deployment": "tests", "slot": "INC-7/card"}}
+    await bench.client.chat_postMessage(channel=CHANNEL, text="a late twin", metadata=key)
+    await bench.store.save("INC-7", "card", attempt)
+    await settle(bench, run())
+    assert [message["ts"] for message in await bench.slack.messages()] == [kept.ts]
+
+
+async def test_an_attempt_that_lands_after_the_last_look_up_is_found_and_one_message_stays(bench: Bench) -> None:
+    late = LateArrival(bench)
+    messenger = SlackMessenger(bench.client, bench.store, late, bench.clock, Place(CHANNEL, "tests"))
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "drop"})
+    await refused(bench, run())
+    for _ in range(2):
+        bench.clock.move(SETTLE_SECONDS)
+        with contextlib.suppress(MessengerError):
+            await messenger.show(run())
+    assert [message["ts"] for message in await bench.slack.messages()] == [late.ts]
+    assert bench.store.slots["INC-7"]["card"].ts == late.ts
+
+
+class LateArrival:
+    """A pace during whose first wait the lost post arrives in Slack after all."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.ts = ""
+
+    async def take(self, kind: Literal["post", "update"], key: str) -> float:
+        if not self.ts and kind == "post":
+            metadata = {"event_type": "incident_bot", "event_payload": {"deployment": "tests", "slot": "INC-7/card"}}
+            posted = await self._bench.client.chat_postMessage(channel=key, text="late", metadata=metadata)
+            self.ts = str(posted["ts"])
+        return 0.0
+
+
+async def test_another_deployment_in_the_channel_is_not_mistaken_for_us(bench: Bench) -> None:
+    key = {"event_type": "incident_bot", "event_payload": {"deployment": "other", "slot": "INC-7/card"}}
+    await bench.client.chat_postMessage(channel=CHANNEL, text="theirs", metadata=key)
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "drop"})
+    await refused(bench, run())
+    await settle(bench, run())
+    assert len(await bench.slack.messages()) == 2
+
+
+async def test_a_429_is_honoured_and_is_no_lost_reply(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "429", "retry_after": 7})
+    error = await refused(bench, run())
+    assert (error.lasting, error.retry_after_seconds) == (False, 7.0)
+    await show(bench, run())
+    assert await bench.slack.calls("conversations.history") == []
+    assert await slots(bench) == ["INC-7/card"]
+
+
+@pytest.mark.parametrize(
+    "error", ["channel_not_found", "not_in_channel", "is_archived", "token_revoked", "missing_scope"]
+)
+async def test_what_no_retry_cures_is_lasting(bench: Bench, error: str) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": f"error:{error}"})
+    told = await refused(bench, run())
+    assert told.lasting
+    assert error in told.reason
+
+
+@pytest.mark.parametrize("kind", ["500", "drop", "error:internal_error", "error:request_timeout", "lost_reply"])
+async def test_what_a_retry_may_cure_is_passing(bench: Bench, kind: str) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": kind})
+    assert not (await refused(bench, run())).lasting
+    await settle(bench, run())
+    assert await slots(bench) == ["INC-7/card"]
+
+
+async def test_a_refused_layout_becomes_plain_text_that_says_so(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "error:invalid_blocks"})
+    await show(bench, run())
+    assert "no buttons" in (await bench.slack.messages())[0]["text"]
+
+
+async def test_a_message_that_cannot_be_edited_is_told_once_and_holds_up_nothing(bench: Bench) -> None:
+    known = waiting().with_(card_posted=True)
+    await show(bench, known)
+    ts = bench.store.slots["INC-7"]["diagnostics:1"].ts
+    await bench.client.chat_delete(channel=CHANNEL, ts=ts)
+    changed = waiting(**GRANTED).with_(card_posted=True, baseline={})
+    error = await refused(bench, changed)
+    assert error.lasting
+    assert "message_not_found" in error.reason
+    assert "Approved" in str((await bench.slack.messages())[-1]["blocks"])
+    assert await show(bench, changed) == []
+
+
+async def test_without_room_in_the_pace_it_comes_back_later_and_has_sent_nothing(bench: Bench) -> None:
+    bench.pace.waits["post"] = [0.4]
+    error = await refused(bench, run())
+    assert (error.lasting, error.retry_after_seconds) == (False, 0.4)
+    assert await bench.slack.calls("chat.postMessage") == []
+    await show(bench, run())
+    assert bench.pace.taken == [("post", CHANNEL)]
+
+
+async def test_new_messages_are_not_held_up_by_the_pace_of_edits(bench: Bench) -> None:
+    await show(bench, run())
+    bench.pace.waits["update"] = [1.0]
+    await refused(bench, run(posts=NOTED, halted_by="U0BEN"))
+    assert await slots(bench) == ["INC-7/card", "INC-7/note:N1", "INC-7/note:N2"]
+
+
+async def test_what_was_shown_before_a_refusal_stays_recorded(bench: Bench) -> None:
+    await show(bench, run())
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "429"})
+    await refused(bench, run(posts=NOTED))
+    await show(bench, run(posts=NOTED))
+    assert await slots(bench) == ["INC-7/card", "INC-7/note:N1", "INC-7/note:N2"]
+
+
+async def test_a_person_is_told_alone(bench: Bench) -> None:
+    await bench.messenger.tell("U0ANA", CHANNEL, "already granted by <@U0BEN> <!channel>", response_url="")
+    assert await bench.slack.whispers("U0ANA") == ["already granted by <@U0BEN> &lt;!channel&gt;"]
+    assert await bench.slack.whispers("U0BEN") == []
+
+
+async def test_where_the_response_url_is_gone_the_person_is_still_told(bench: Bench, stand_in: Any) -> None:
+    await bench.messenger.tell("U0ANA", CHANNEL, "hello", response_url=f"{stand_in.url}/response/used-up")
+    assert await bench.slack.whispers("U0ANA") == ["hello"]
+
+
+async def test_a_person_who_is_not_in_the_channel_cannot_be_told(bench: Bench) -> None:
+    with pytest.raises(MessengerError) as caught:
+        await bench.messenger.tell("U0OLD", CHANNEL, "hello", response_url="")
+    assert caught.value.lasting
+
+
+async def upload(bench: Bench, content: bytes = b"# INC-7") -> None:
+    await bench.messenger.upload(run(), name="INC-7.md", content=content, comment="the timeline")
+
+
+async def files(bench: Bench) -> list[str]:
+    return [file["name"] for m in await bench.slack.messages() for file in m.get("files", ())]
+
+
+async def test_a_file_comes_into_the_thread_once_by_name_and_content(bench: Bench) -> None:
+    await show(bench, run())
+    await upload(bench)
+    await upload(bench)
+    assert await files(bench) == ["INC-7.md"]
+    await upload(bench, b"# INC-7, later")
+    assert await files(bench) == ["INC-7.md", "INC-7.md"]
+    root = (await bench.slack.messages())[0]["ts"]
+    assert {m["thread_ts"] for m in (await bench.slack.messages())[1:]} == {root}
+
+
+async def test_a_file_waits_for_the_card(bench: Bench) -> None:
+    with pytest.raises(MessengerError) as caught:
+        await upload(bench)
+    assert not caught.value.lasting
+
+
+@pytest.mark.parametrize("method", ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"])
+@pytest.mark.parametrize("kind", ["500", "drop", "lost_reply"])
+async def test_an_upload_that_failed_half_way_ends_as_one_file(bench: Bench, method: str, kind: str) -> None:
+    await show(bench, run())
+    await bench.slack.faults({"method": method, "kind": kind})
+    with pytest.raises(MessengerError):
+        await upload(bench)
+    bench.clock.move(SETTLE_SECONDS)
+    await until(lambda: processed(bench), "Slack has processed every file that was shared")
+    await upload(bench)
+    assert await files(bench) == ["INC-7.md"]
+
+
+async def test_after_a_lost_reply_a_file_is_looked_for_only_when_it_can_be_found(bench: Bench) -> None:
+    await show(bench, run())
+    await bench.slack.faults({"method": "files.completeUploadExternal", "kind": "lost_reply"})
+    for _ in range(2):
+        with pytest.raises(MessengerError):
+            await upload(bench)
+    assert await bench.slack.calls("files.info") == []
+
+
+async def processed(bench: Bench) -> bool:
+    shared = [file["id"] for m in await bench.slack.messages() for file in m.get("files", ())]
+    described = [(await bench.client.files_info(file=file_id))["file"] for file_id in shared]
+    return all(file["shares"] for file in described)

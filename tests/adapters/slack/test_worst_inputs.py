@@ -1,0 +1,151 @@
+"""Whatever stands in a run, every message is one that Slack accepts, and nothing from outside acts."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.messages import Message, card, thread
+from bot.domain.change.plan import Call, Circumstance, Difference
+from bot.domain.run import ActiveChange, Run
+from bot.domain.signal import Reading
+from bot.domain.target import Target
+from bot.sandbox.slack.block_kit import problems_of_blocks
+from tests.adapters.slack.runs import (
+    DEPLOYMENT,
+    alert,
+    approval,
+    ledger_entry,
+    plan,
+    policy,
+    post,
+    question,
+    request,
+    run,
+)
+
+pytestmark = pytest.mark.fast
+
+INJECTION = "<!channel> <@U0EVE> <https://evil.test|ok> ```\n*Approved* by me` & \u202e @here <!date^1^{ago}|x>"
+OUR_TOKENS = re.compile(
+    r"<!date\^\d+\^[^<>|]+\|[^<>]+ UTC>|<@U0[A-Z]+>|<!subteam\^S0SERVING>|<https://ok\.test/\?a=1\|"
+)
+
+
+def filled(text: str, *, many: int = 1) -> Run:
+    """A run in which everything that may come from outside is `text`, and every list has `many` entries."""
+    asked = request(
+        plan=plan(
+            title=text, expected=text, undo_text=text,
+            steps=tuple(
+                Call(method="patch", target=DEPLOYMENT, title=text, no_undo=text,
+                     differences=(Difference(path=text, before={text: text}, after=[text]),))
+                for _ in range(many)
+            ),
+            circumstances=tuple(Circumstance(name="x", grade="note", text=text) for _ in range(many)),
+        ),
+        why=text, still=text, evidence=(text,) * many, decision_reason=text,
+        policy=policy(users=(text,) * many), presses=(approval(),) * many,
+    )  # fmt: skip
+    put = question(
+        text=text, why=text, choices={f"{text}{n}": text for n in range(many)},
+        notes={f"{text}{n}": text for n in range(many)}, styles={f"{text}0": "strange"}, evidence=(text,) * many,
+    )  # fmt: skip
+    known = Reading(name=text, value=text, fields={text: text}, unknown_parts={text: text}, unit=text)
+    unread = Reading(name=text, unknown=text, unit=text)
+    shown = {f"{text}{n}": reading for n in range(many) for reading in (known, unread)}
+    dumps = {name: reading.model_dump(mode="json") for name, reading in shown.items()}
+    posts = (
+        post("diagnostics", "diagnostics:1", text, readings=dumps, ways=[[text, text]] * many),
+        post("request", "request:R3", "R3", head=text),
+        post("question", "question:Q2", "Q2"),
+        post("outcome", "outcome:R3", "R3", result=text, text=text),
+        post("outcome", "outcome:x", text, result=text, text=text),
+        post("verdict", "verdict:1", text, verdict=text, parts={f"{text}{n}": text for n in range(many)}, text=text),
+        post("note", "note:1", text, text=text, user=text),
+        post("note", "half:R3", "R3", text=text, user="", ping=True),
+        post("closed", "closed", text, ending=text, text=text, head=text),
+        post("request", "request:gone", text),
+    )
+    return run(
+        title=text, target=Target(cluster=text, namespace=text, name=text, resolved=False), lead=text,
+        playbook=text, state=text, way=(text,) * many, halted_by=text, ending=text,
+        alerts={f"{n}": alert(text) for n in range(many)}, requests={"R3": asked}, questions={"Q2": put},
+        question="Q2", posts=posts, baseline=shown, latest=shown, ledger=(ledger_entry(title=text, undo=()),) * many,
+        change=ActiveChange(state=text, verb=text, request_id="R3", begun=True, progress=text),
+    )  # fmt: skip
+
+
+def variants(filled_run: Run) -> list[Run]:
+    """Waiting for the answer, for the approval, at work, decided in each way, and closed."""
+    asked = filled_run.requests["R3"]
+    decided = [
+        filled_run.with_(question="", requests={"R3": asked.model_copy(update={"status": status})})
+        for status in ("open", "granted", "refused", "superseded")
+    ]
+    return [filled_run, *decided, filled_run.with_(closed_at=filled_run.opened_at + 9)]
+
+
+def messages(filled_run: Run) -> list[Message]:
+    links = {"request:R3": "https://ok.test/?a=1", "question:Q2": "https://evil.test/|<!channel>"}
+    return [
+        message
+        for each in variants(filled_run)
+        for message in (card(each, links=links), *(message for _, message in thread(each)))
+    ]
+
+
+def assert_accepted(message: Message) -> None:
+    assert problems_of_blocks(list(message.blocks)) == []
+    assert 1 <= len(message.text) <= limits.TEXT
+    assert len(message.as_plain_text().text) <= limits.TEXT
+    assert limits.characters(list(message.blocks)) <= limits.MESSAGE_CHARACTERS
+    json.dumps([message.text, message.blocks], ensure_ascii=False).encode()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(text=st.text(st.characters() | st.sampled_from("<>&`*_~|@\n"), max_size=40), times=st.sampled_from([1, 3, 400]))
+def test_any_text_gives_messages_that_slack_accepts(text: str, times: int) -> None:
+    for message in messages(filled(text * times)):
+        assert_accepted(message)
+
+
+@pytest.mark.parametrize("many", [0, 1, 60, 300])
+@pytest.mark.parametrize("text", ["x", "&" * 4_000, "word " * 900, ""], ids=["short", "escaped", "long", "empty"])
+def test_any_number_of_entries_gives_messages_that_slack_accepts(text: str, many: int) -> None:
+    for message in messages(filled(text, many=many)):
+        assert_accepted(message)
+
+
+def test_the_buttons_survive_when_a_request_is_too_long_for_one_message() -> None:
+    full = filled("word " * 300, many=300)
+    for wanted, slot in (("approve", "request:R3"), ("choose:0", "question:Q2")):
+        blocks = dict(thread(full))[slot].blocks
+        assert wanted in [e["action_id"] for b in blocks if b["type"] == "actions" for e in b["elements"]]
+
+
+def test_nothing_from_outside_pings_links_or_formats_as_ours() -> None:
+    for message in messages(filled(INJECTION)):
+        whole = json.dumps([message.text, visible(message)], ensure_ascii=False)
+        left = OUR_TOKENS.sub("", whole).replace("<!channel>|", "")
+        assert "<" not in left
+        assert "\u202e" not in left
+        assert "@here" not in left
+        assert "U0EVE>" not in left.replace("U0EVE&gt;", "").replace("U0EVE›", "")
+
+
+def visible(message: Message) -> list[str]:
+    """The texts of all blocks; the values of buttons are seen by nobody."""
+
+    def texts(part: object) -> list[str]:
+        if isinstance(part, dict):
+            own = [part["text"]] if isinstance(part.get("text"), str) else []
+            return own + [text for value in part.values() for text in texts(value)]
+        return [text for value in part for text in texts(value)] if isinstance(part, list | tuple) else []
+
+    return texts(message.blocks)

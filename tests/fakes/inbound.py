@@ -1,0 +1,93 @@
+"""What stands behind the counter of the Slack app, in memory; `away` and `hangs` make the storage not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from bot.domain.alert import Alert
+from bot.domain.approval import Authority, Policy, Press
+from bot.domain.errors import StorageUnavailableError
+from bot.domain.event import Commanded
+from bot.domain.run import Run
+from bot.domain.timeline import Chained
+
+
+class MemoryInbound:
+    """`Inbound`; presses and commands are kept once by their ids, as the real one does."""
+
+    def __init__(self, *runs: Run) -> None:
+        self.runs = {run.incident_id: run for run in runs}
+        self.presses: dict[str, tuple[str, Press]] = {}
+        self.commands: dict[str, tuple[str, Commanded]] = {}
+        self.entries: tuple[Chained, ...] = ()
+        self.alerts: list[tuple[Alert, str]] = []
+        self.halted_by = ""
+        self.exports: list[tuple[str, str, str]] = []
+        self.away = False
+        self.hangs = False
+
+    async def _reach(self) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.away:
+            raise StorageUnavailableError("the storage is away")
+
+    async def press(self, press: Press, incident_id: str) -> bool:
+        await self._reach()
+        if incident_id in self.runs:
+            self.presses.setdefault(press.press_id, (incident_id, press))
+        return incident_id in self.runs
+
+    async def command(self, command: Commanded, incident_id: str) -> bool:
+        await self._reach()
+        if incident_id in self.runs:
+            self.commands.setdefault(command.event_id, (incident_id, command))
+        return incident_id in self.runs
+
+    async def open_runs(self) -> Sequence[Run]:
+        await self._reach()
+        return [run for run in self.runs.values() if run.is_open]
+
+    async def load(self, incident_id: str) -> Run | None:
+        await self._reach()
+        return self.runs.get(incident_id)
+
+    async def timeline(self, incident_id: str) -> Sequence[Chained]:
+        del incident_id
+        await self._reach()
+        return self.entries
+
+    async def unmatched(self) -> Sequence[tuple[Alert, str]]:
+        await self._reach()
+        return self.alerts
+
+    async def halt_all(self, by: str) -> None:
+        await self._reach()
+        self.halted_by = by
+
+    async def resume_all(self, by: str) -> None:
+        del by
+        await self._reach()
+        self.halted_by = ""
+
+    async def export(self, incident_id: str, format: Literal["md", "json"], user: str) -> bool:  # noqa: A002 - the port's name
+        await self._reach()
+        self.exports.append((incident_id, format, user))
+        return incident_id in self.runs
+
+
+class KnownPeople:
+    """`People`: those named may do everything, nobody else anything."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+
+    async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
+        del policy
+        return await self.may_steer(user, at=at)
+
+    async def may_steer(self, user: str, *, at: float) -> Authority:
+        allowed = user in self.allowed
+        return Authority(allowed=allowed, reason="" if allowed else "you are not in @serving-oncall", read_at=at)

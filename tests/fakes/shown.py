@@ -1,0 +1,51 @@
+"""The messenger's record and pace in memory, and a clock that moves only when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from bot.adapters.slack.shown import Shown
+
+
+class MemoryShownStore:
+    """`ShownStore`; `saved` tells in which order slots were written."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, dict[str, Shown]] = {}
+        self.saved: list[tuple[str, Shown]] = []
+
+    async def load(self, incident_id: str) -> Mapping[str, Shown]:
+        return dict(self.slots.get(incident_id, {}))
+
+    async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
+        self.slots.setdefault(incident_id, {})[slot] = shown
+        self.saved.append((slot, shown))
+
+
+class MemoryPace:
+    """`Pace` without limits until `waits` holds the answers to give for a kind."""
+
+    def __init__(self) -> None:
+        self.waits: dict[str, list[float]] = {}
+        self.taken: list[tuple[str, str]] = []
+
+    async def take(self, kind: Literal["post", "update"], key: str) -> float:
+        waits = self.waits.get(kind)
+        wait = waits.pop(0) if waits else 0.0
+        if not wait:
+            self.taken.append((kind, key))
+        return wait
+
+
+class MovableClock:
+    """`Clock` that stands still."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def now(self) -> float:
+        return self.at
+
+    def move(self, seconds: float) -> None:
+        self.at += seconds
