@@ -1,0 +1,104 @@
+"""What this Redis really keeps: the bot promises that nothing accepted is lost, and the server's settings decide it.
+
+`judge` is pure; what a managed Redis does not let us read is said, never assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from bot.adapters.redis.connection import Connection
+from bot.domain.errors import StorageUnavailableError
+from bot.domain.finding import Finding, broken, fine, weak
+
+ABOUT = "redis"
+ASKED = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server said of itself; `config` is None where it refuses to say."""
+
+    version: str
+    role: str
+    replicas: int
+    config: Mapping[str, str] | None
+
+
+async def durability(connection: Connection, *, replicas_wanted: int) -> tuple[Finding, ...]:
+    try:
+        about = await _ask(connection, "server")
+        replication = await _ask(connection, "replication")
+        config = await _config(connection)
+    except StorageUnavailableError as away:
+        return (
+            broken(ABOUT, str(away), "Correct REDIS_URL, or start Redis; until then alerts are answered with 503."),
+        )
+    server = Server(
+        version=str(about.get("valkey_version") or about.get("redis_version") or "of unknown version"),
+        role=str(replication.get("role", "")),
+        replicas=int(replication.get("connected_slaves", 0)),
+        config=config,
+    )
+    return judge(server, replicas_wanted=replicas_wanted)
+
+
+async def _ask(connection: Connection, section: str) -> dict[str, Any]:
+    found: dict[str, Any] = await connection.ask(connection.client.info(section))
+    return found
+
+
+async def _config(connection: Connection) -> dict[str, str] | None:
+    try:
+        found = await connection.client.config_get(*ASKED)
+    except ResponseError:  # managed services rename or forbid CONFIG
+        return None
+    except (RedisError, OSError, TimeoutError) as error:
+        raise StorageUnavailableError(f"Redis did not answer: {error}") from error
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def judge(server: Server, *, replicas_wanted: int) -> tuple[Finding, ...]:
+    findings = [fine(ABOUT, f"answers, version {server.version}")]
+    if server.role != "master":
+        what = f"its role is '{server.role}': it takes no writes"
+        findings.append(broken(ABOUT, what, "Point REDIS_URL at the primary."))
+    if server.replicas < replicas_wanted:
+        what = f"{server.replicas} replicas are connected and {replicas_wanted} must confirm: no change can begin"
+        findings.append(broken(ABOUT, what, "Connect replicas, or lower redis_replicas."))
+    if server.config is None:
+        remedy = "Check at its provider: appendonly yes, appendfsync always, maxmemory-policy noeviction."
+        return (*findings, weak(ABOUT, "does not let its settings be read", remedy))
+    return (*findings, _appending(server.config), _syncing(server.config), _evicting(server.config))
+
+
+def _appending(config: Mapping[str, str]) -> Finding:
+    value = config.get("appendonly", "unknown")
+    if value == "yes":
+        return fine(ABOUT, "appendonly is yes")
+    what = f"appendonly is {value}: a restart loses what came after the last snapshot"
+    return weak(ABOUT, what, "CONFIG SET appendonly yes, and write it into the server's configuration.")
+
+
+def _syncing(config: Mapping[str, str]) -> Finding:
+    value = config.get("appendfsync", "unknown")
+    if value == "always":
+        return fine(ABOUT, "appendfsync is always")
+    what = f"appendfsync is {value}: a power cut may lose alerts that were answered with 200"
+    return weak(ABOUT, what, "CONFIG SET appendfsync always, and write it into the server's configuration.")
+
+
+def _evicting(config: Mapping[str, str]) -> Finding:
+    policy, memory = config.get("maxmemory-policy", "unknown"), config.get("maxmemory", "unknown")
+    if policy == "noeviction":
+        return fine(ABOUT, "maxmemory-policy is noeviction")
+    remedy = "CONFIG SET maxmemory-policy noeviction, and write it into the server's configuration."
+    if memory == "0":
+        return weak(ABOUT, f"maxmemory-policy is {policy}; no maxmemory is set, so nothing is evicted yet", remedy)
+    if policy.startswith("volatile"):
+        return weak(ABOUT, f"maxmemory-policy is {policy}: memory pressure deletes closed incidents", remedy)
+    return broken(ABOUT, f"maxmemory-policy is {policy}: memory pressure deletes open incidents", remedy)

@@ -1,0 +1,165 @@
+"""The bot's HTTP side: alerts, Slack, health and metrics. A 2xx for an alert means stored, never merely received.
+
+Nobody is read further than the limit allows, and no log line holds a secret or a payload.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bot.domain.alert import Alert
+from bot.domain.errors import BadWebhookError, StorageUnavailableError
+
+RETRY_AFTER_SECONDS = 5
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Read = Callable[[bytes], tuple[list[Alert], int]]
+"""The alerts of a webhook's body and how many more were left out of it; raise `BadWebhookError`."""
+Accept = Callable[[list[Alert], int], Awaitable[int]]
+"""Store alerts, with how many Alertmanager left out, and return how many were new."""
+Handler = Callable[[Request], Awaitable[Response]]
+Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, repr=False)
+class Credentials:
+    """What a sender must show in its Authorization header: a bearer token, or user and password."""
+
+    scheme: str
+    secret: bytes
+
+    @classmethod
+    def bearer(cls, token: str) -> Credentials:
+        return cls("Bearer", token.encode())
+
+    @classmethod
+    def basic(cls, user: str, password: str) -> Credentials:
+        return cls("Basic", base64.b64encode(f"{user}:{password}".encode()))
+
+    def match(self, header: str) -> bool:
+        scheme, _, shown = header.partition(" ")
+        same = hmac.compare_digest(shown.strip().encode("latin-1"), self.secret)
+        return same and scheme.lower() == self.scheme.lower()
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What the routes call. `not_ready` names what is not ready, with the reason; empty when all is."""
+
+    read: Read
+    accept: Accept
+    not_ready: Callable[[], Awaitable[Mapping[str, str]]]
+    metrics: Callable[[], str]
+    slack: Handler | None = None
+
+
+def create_app(
+    inside: Inside, *, credentials: Credentials | None, body_limit_bytes: int, lifespan: Lifespan | None = None
+) -> Starlette:
+    """`credentials` None accepts alerts from anybody who reaches the port."""
+
+    async def alertmanager(request: Request) -> Response:
+        if credentials is not None and not credentials.match(request.headers.get("authorization", "")):
+            log.warning("webhook.refused", status=401)
+            challenge = f'{credentials.scheme} realm="alerts"'
+            raise HTTPException(401, "Authorization: not the configured credentials", {"WWW-Authenticate": challenge})
+        return await _accept(request, inside)
+
+    async def readiness(_request: Request) -> Response:
+        faults = await inside.not_ready()
+        return JSONResponse({"ready": not faults, "faults": dict(faults)}, status_code=503 if faults else 200)
+
+    async def health(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def metrics(_request: Request) -> Response:
+        return Response(inside.metrics(), media_type=METRICS_TYPE)
+
+    routes = [
+        Route("/alertmanager", alertmanager, methods=["POST"]),
+        Route("/healthz", health),
+        Route("/readyz", readiness),
+        Route("/metrics", metrics),
+    ]
+    if inside.slack is not None:
+        routes.append(Route("/slack/events", inside.slack, methods=["POST"]))
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(BodyLimit, most_bytes=body_limit_bytes)],
+        exception_handlers={HTTPException: _refused},
+        lifespan=lifespan,
+    )
+
+
+async def _accept(request: Request, inside: Inside) -> Response:
+    try:
+        alerts, truncated = inside.read(await request.body())
+        new = await inside.accept(alerts, truncated) if alerts or truncated else 0
+    except ClientDisconnect:
+        log.warning("webhook.aborted")
+        return Response(status_code=400)
+    except BadWebhookError as bad:
+        # 4xx: Alertmanager does not send it again, because it would be as wrong the next time.
+        log.warning("webhook.refused", status=400, reason=str(bad))
+        return _error(400, str(bad))
+    except StorageUnavailableError as away:
+        log.error("webhook.postponed", status=503, reason=str(away))
+        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        return _error(503, "the storage is away and nothing was stored; send it again", headers)
+    log.debug("webhook.accepted", alerts=len(alerts), new=new, truncated=truncated)
+    return JSONResponse({"accepted": len(alerts), "new": new})
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return _error(error.status_code, error.detail, error.headers)
+
+
+def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": reason}, status_code=status, headers=headers)
+
+
+class BodyLimit:
+    """Ends a request whose body is over the limit with 413, as soon as that is known."""
+
+    def __init__(self, app: ASGIApp, *, most_bytes: int) -> None:
+        self._app, self._most = app, most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        announced, received = _announced(scope), 0
+
+        async def limited() -> Message:
+            nonlocal received
+            if announced <= self._most:
+                message = await receive()
+                received += len(message.get("body", b""))
+                if received <= self._most:
+                    return message
+            log.warning("request.refused", status=413, path=scope["path"])
+            raise HTTPException(413, f"body: over {self._most} bytes", {"Connection": "close"})
+
+        await self._app(scope, limited, send)
+
+
+def _announced(scope: Scope) -> int:
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return int(length) if length.isdigit() else 0

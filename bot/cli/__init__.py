@@ -1,0 +1,138 @@
+"""The commands of `incident-bot`. What a command needs is imported when it runs, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bot.cli.failures import CommandError, Commands
+from bot.cli.playbook import playbooks
+
+if TYPE_CHECKING:
+    from bot.settings import Settings
+
+app = typer.Typer(
+    cls=Commands,
+    name="incident-bot",
+    help="Takes an LLM-serving incident from the alert to a verified fix, with people deciding in Slack.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(playbooks, name="playbook")
+
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", metavar="FILE", help="A YAML file of settings; the environment wins over it."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Override a playbook's setting; may be repeated."),
+]
+
+
+class ReportFormat(StrEnum):
+    md = "md"
+    json = "json"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"incident-bot {version('incident-bot')}")
+        raise typer.Exit
+
+
+@app.callback()
+def incident_bot(
+    _version_wanted: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _settings(file: Path | None, overrides: list[str] | None = None) -> Settings:
+    from bot.settings import load_settings
+
+    return load_settings(os.environ, file, overrides=overrides or ())
+
+
+@app.command()
+def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
+    """Run the bot: receive alerts, decide with people in Slack, change, verify."""
+    wanted = _settings(settings, overrides)
+    from bot import wiring
+
+    asyncio.run(wiring.serve(wanted))
+
+
+@app.command()
+def export(
+    incident: Annotated[str, typer.Argument(metavar="INC-1", help="The incident.")],
+    format: Annotated[ReportFormat, typer.Option(help="Markdown for people, JSON for machines.")] = ReportFormat.md,  # noqa: A002 - the option's name
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there instead of standard output.")] = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Print the report of an incident, made from its timeline."""
+    wanted = _settings(settings)
+    from bot import wiring
+    from bot.domain.report import as_json, markdown
+
+    timeline = asyncio.run(wiring.load_timeline(wanted.redis_url.get_secret_value(), incident, tag=wanted.redis_tag))
+    if not timeline:
+        raise CommandError(
+            f"{incident}: not in this Redis (tag '{wanted.redis_tag}'); closed incidents are kept "
+            f"{wanted.retention_days} days. Example: incident-bot export INC-1"
+        )
+    content = as_json(timeline) if format is ReportFormat.json else markdown(timeline)
+    if out is None:
+        typer.echo(content, nl=False)
+        return
+    try:
+        out.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{out} cannot be written: {error.strerror}") from error
+    typer.echo(f"{out}: {len(timeline)} entries", err=True)
+
+
+@app.command()
+def doctor(
+    namespace: Annotated[
+        str, typer.Option(help="Ask for permissions in this namespace only; default: in all of them.")
+    ] = "",
+    settings: SettingsFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Look at everything the bot depends on, and say what to do about what is not as it should be."""
+    wanted = _settings(settings, overrides)
+    from bot.cli import doctor as examination
+
+    findings = asyncio.run(examination.examine(wanted, namespace=namespace))
+    typer.echo(examination.rendered(findings), nl=False)
+    if any(finding.grade == "broken" for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    scenario: Annotated[str, typer.Argument(help="What goes wrong.")] = "thrash",
+    unattended: Annotated[bool, typer.Option(help="Press the buttons by script and verify the end.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the Slack page; 0 takes a free one.")] = 0,
+) -> None:
+    """Run the whole world on this machine: no Slack, Redis, cluster or GPU needed."""
+    from rich.console import Console
+
+    from bot.cli.demo import run_demo
+    from bot.sandbox.demo import SCENARIOS
+
+    if scenario not in SCENARIOS:
+        raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")
+    raise typer.Exit(run_demo(scenario, unattended=unattended, port=port, console=Console()))

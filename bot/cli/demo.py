@@ -1,0 +1,82 @@
+"""`incident-bot demo`: start the whole world on this machine, and go through one incident, with a person or without."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from bot import wiring
+from bot.domain.errors import BotError
+from bot.domain.report import markdown
+from bot.domain.run import Run
+from bot.sandbox import demo
+from bot.sandbox.approver import Approver
+
+LONGEST_SECONDS = 240.0
+WARM_UP_SECONDS = 6.0
+LOOK_EVERY_SECONDS = 0.5
+GOOD_ENDINGS = ("fixed", "accepted_degraded")
+
+
+def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Console) -> int:
+    """Return the exit code: 0 when a person ended the demo, or when the unattended run ended verified."""
+    scenario = demo.SCENARIOS[scenario_name]
+    shortened = ", ".join(f"{name} {value}" for name, value in demo.WINDOWS.items())
+    console.print("Starting Valkey, Kubernetes, the vLLM fleet, Slack, alerting and the bot …")
+    with demo.world(slack_port=port) as world:
+        console.print(f"[bold]Slack page:[/bold] {world.slack_url}")
+        console.print(f"[dim]Logs: {world.folder}. Windows are shortened for the demo: {shortened}.[/dim]")
+        world.load(scenario.healthy_load)
+        _wait(world, WARM_UP_SECONDS)
+        console.print(f"Now it goes wrong: {scenario.what}.")
+        world.cause_trouble(scenario)
+        if unattended:
+            return _unattended(world, scenario, console)
+        console.print(
+            "Within half a minute the incident's card appears on the page. Open its thread, read the diagnostics, and "
+            "press the buttons; you act as Ana, who is on call. Try /incident help. Ctrl-C ends everything."
+        )
+        _wait(world, float("inf"))
+    return 0
+
+
+def _wait(world: demo.World, seconds: float) -> None:
+    """Raise `BotError` when a process of the demo ends by itself meanwhile."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        gone = world.family.ended()
+        if gone is not None:
+            raise BotError(f"{gone.name} ended by itself; its log is {world.folder / (gone.name + '.log')}")
+        time.sleep(min(LOOK_EVERY_SECONDS, max(ends - time.monotonic(), 0)))
+
+
+def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) -> int:
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(f"[dim]{time.monotonic() - began:5.1f} s[/dim]  {text}")
+
+    approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say)
+    while time.monotonic() - began < LONGEST_SECONDS:
+        _wait(world, LOOK_EVERY_SECONDS)
+        approver.look()
+        run = asyncio.run(wiring.load_run(world.redis_url, "INC-1"))
+        if run is not None and not run.is_open:
+            return _report(world, run, time.monotonic() - began, console)
+    console.print(f"[red]The incident was not closed within {LONGEST_SECONDS:.0f} s.[/red]")
+    return 1
+
+
+def _report(world: demo.World, run: Run, seconds: float, console: Console) -> int:
+    entries = asyncio.run(wiring.load_timeline(world.redis_url, run.incident_id))
+    console.print(Markdown(markdown(entries)))
+    verified = run.ending in GOOD_ENDINGS and any(
+        entry.entry.kind == "verdict" and entry.entry.state == "verify" and entry.entry.data.get("verdict") == "held"
+        for entry in entries
+    )
+    colour, word = ("green", "verified") if verified else ("red", "NOT verified")
+    console.print(f"[{colour}]{run.incident_id} closed after {seconds:.0f} s: {run.ending}, {word}.[/{colour}]")
+    return 0 if verified else 1

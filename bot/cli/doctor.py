@@ -1,0 +1,124 @@
+"""`incident-bot doctor`: what the bot depends on, each looked at within its own deadline, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Iterable, Sequence
+
+import httpx
+
+from bot import wiring
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.doctor import access
+from bot.adapters.prometheus_doctor import reachable
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.durability import durability
+from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.doctor import installation
+from bot.adapters.yaml_playbooks import load_folder
+from bot.domain.finding import Finding, Grade, broken, fine, weak
+from bot.domain.playbook.language import ChangeState
+from bot.domain.playbook.library import Library
+from bot.settings import Settings
+
+DEADLINE_SECONDS = 15.0
+MARKS: dict[Grade, str] = {"fine": "✔", "weak": "!", "broken": "✖"}
+
+
+async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
+    library = load_folder(settings.playbooks, settings.overrides)
+    looks = [
+        _within("redis", _redis(settings)),
+        _within("slack", _slack(settings)),
+        _within("kubernetes", _kubernetes(settings, verbs_of(library), namespace)),
+    ]
+    if settings.prometheus.url:
+        looks.append(_within("prometheus", _prometheus(settings)))
+    found = await asyncio.gather(*looks)
+    return [*of_settings(settings), *of_playbooks(library), *(finding for some in found for finding in some)]
+
+
+async def _within(about: str, look: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            return await look
+    except TimeoutError:
+        return [broken(about, f"no answer within {DEADLINE_SECONDS:g} s", "Check the address and the way to it.")]
+
+
+async def _redis(settings: Settings) -> Sequence[Finding]:
+    connection = Connection.open(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(connection.close)
+        return await durability(connection, replicas_wanted=settings.redis_replicas)
+
+
+async def _slack(settings: Settings) -> Sequence[Finding]:
+    rules = settings.approval_rules
+    groups = {rules.low.user_group, rules.medium.user_group, rules.high.user_group, settings.steering[1]} - {""}
+    async with web_session() as session:
+        token = settings.slack.bot_token.get_secret_value()
+        client = web_client(token, session, base_url=settings.slack.base_url)
+        return await installation(client, channel=settings.slack.channel, user_groups=groups)
+
+
+async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
+    async with KubernetesClient(wiring.cluster_connection(settings)) as client:
+        return await access(client, verbs=verbs, namespace=namespace)
+
+
+async def _prometheus(settings: Settings) -> Sequence[Finding]:
+    token = settings.prometheus.bearer_token
+    headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    async with httpx.AsyncClient(headers=headers, timeout=DEADLINE_SECONDS) as client:
+        return [await reachable(client, settings.prometheus.url)]
+
+
+def of_settings(settings: Settings) -> list[Finding]:
+    """What is allowed and should be known."""
+    found = [fine("settings", "are complete")]
+    if not settings.cluster:
+        what = "no cluster name: an alert of another cluster with the same namespace and name would be taken for ours"
+        found.append(weak("settings", what, "Set INCIDENT_BOT_CLUSTER to the value of the alerts' `cluster` label."))
+    if settings.alertmanager.open:
+        what = "anybody who reaches the port may open incidents (alertmanager.open)"
+        found.append(weak("settings", what, "Set INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN."))
+    if settings.approvals.single_operator:
+        what = "one person may ask for and approve a high-risk change (approvals.single_operator)"
+        found.append(weak("settings", what, "Turn it off as soon as two people are on call."))
+    if settings.http.host in ("127.0.0.1", "::1", "localhost"):
+        what = f"listens on {settings.http.host}: nothing on another machine or pod can reach it"
+        found.append(weak("settings", what, "Set INCIDENT_BOT_HTTP_HOST=0.0.0.0 where Alertmanager is elsewhere."))
+    return found
+
+
+def of_playbooks(library: Library) -> list[Finding]:
+    found = [fine("playbooks", f"sound: {', '.join(sorted(library.playbooks))}")] if library.playbooks else []
+    for faults in library.faults.values():
+        found += [broken("playbooks", f"{fault.where}: {fault.what}", fault.hint) for fault in faults]
+    for warnings in library.warnings.values():
+        found += [weak("playbooks", f"{each.where}: {each.what}", each.hint) for each in warnings]
+    if not found:
+        found.append(
+            broken("playbooks", "there are none: every alert stays unmatched", "Correct the playbooks setting.")
+        )
+    return found
+
+
+def verbs_of(library: Library) -> frozenset[str]:
+    """The changes that these playbooks may propose; an undo may be asked for in each."""
+    states = (state for playbook in library.playbooks.values() for state in playbook.playbook.states.values())
+    return frozenset({"undo"} | {state.change for state in states if isinstance(state, ChangeState)})
+
+
+def rendered(findings: Sequence[Finding]) -> str:
+    widest = max((len(finding.about) for finding in findings), default=0)
+    lines: list[str] = []
+    for finding in findings:
+        lines.append(f"{MARKS[finding.grade]} {finding.about:<{widest}}  {finding.what}")
+        if finding.remedy and finding.grade != "fine":
+            lines.append(f"  {'':<{widest}}  → {finding.remedy}")
+    counts = {grade: sum(1 for finding in findings if finding.grade == grade) for grade in MARKS}
+    summary = ", ".join(f"{MARKS[grade]} {count}" for grade, count in counts.items())
+    return "\n".join([*lines, "", summary]) + "\n"

@@ -1,0 +1,25 @@
+"""How a command fails: what the bot says on purpose goes to standard error with exit code 1, without a traceback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from bot.domain.errors import BotError
+
+
+class CommandError(BotError):
+    """Tell whoever typed the command, in these words."""
+
+
+class Commands(TyperGroup):
+    """A group of commands whose `BotError` is a message; anything else is a fault of ours and keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BotError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(1) from error

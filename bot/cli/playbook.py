@@ -1,0 +1,123 @@
+"""`incident-bot playbook …`: check playbooks and draw them, without any connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bot.cli.failures import CommandError, Commands
+
+if TYPE_CHECKING:
+    from bot.domain.errors import Fault
+    from bot.domain.playbook.compiled import CompiledPlaybook
+
+playbooks = typer.Typer(
+    cls=Commands, help="Check playbooks and draw them.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Override a playbook's setting; may be repeated."),
+]
+
+
+class GraphFormat(StrEnum):
+    mermaid = "mermaid"
+
+
+@playbooks.command()
+def check(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="[PATHS]...", help="Files or folders; default: the packaged ones.")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Name every fault with file, line and column; exit 1 if there is one."""
+    from bot.settings import packaged_playbooks
+
+    sound, faults, warnings = 0, 0, 0
+    for path in paths or [packaged_playbooks()]:
+        for compiled, wrong, doubtful in _checked(path, pairs(overrides)):
+            sound += compiled is not None
+            faults += len(wrong)
+            warnings += len(doubtful)
+            for fault in wrong:
+                typer.echo(str(fault))
+            for fault in doubtful:
+                typer.echo(f"{fault} (warning)")
+    typer.echo(f"{_counted(sound, 'sound playbook')}, {_counted(faults, 'fault')}, {_counted(warnings, 'warning')}")
+    if faults:
+        raise typer.Exit(1)
+
+
+@playbooks.command()
+def graph(
+    name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
+    format: Annotated[GraphFormat, typer.Option(help="How to draw it.")] = GraphFormat.mermaid,  # noqa: A002 - the option's name
+    folder: Annotated[
+        Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Draw the written states of a playbook, as mermaid text."""
+    from bot.adapters.yaml_playbooks import load_playbook
+    from bot.domain.playbook.graph import mermaid
+
+    as_file = Path(name)
+    found = load_playbook(as_file) if as_file.suffix == ".yaml" else _named(name, folder)
+    typer.echo(mermaid(found.playbook), nl=False)
+
+
+def pairs(overrides: list[str] | None) -> dict[str, str]:
+    parted = [text.partition("=") for text in overrides or ()]
+    wrong = next((name for name, equals, value in parted if not (name and equals and value)), None)
+    if wrong is not None:
+        raise CommandError(f"--set {wrong}: write name=value; example: --set window=15s")
+    return {name: value for name, _, value in parted}
+
+
+Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ...]"]
+
+
+def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
+    from bot.adapters.yaml_playbooks import check_file, load_folder
+    from bot.domain.errors import Fault
+
+    if not path.is_dir():
+        checked = check_file(path, overrides)
+        yield checked.compiled, checked.faults, checked.warnings
+        return
+    library = load_folder(path, overrides)
+    if not library.playbooks and not library.faults:
+        yield None, (Fault(str(path), "holds no playbook (*.yaml)"),), ()
+    for compiled in library.playbooks.values():
+        yield compiled, (), ()
+    for faults in library.faults.values():
+        yield None, faults, ()
+    for warnings in library.warnings.values():
+        yield None, (), warnings
+
+
+def _named(name: str, folder: Path | None) -> CompiledPlaybook:
+    from difflib import get_close_matches
+
+    from bot.adapters.yaml_playbooks import load_folder
+    from bot.settings import packaged_playbooks
+
+    where = folder or packaged_playbooks()
+    library = load_folder(where)
+    if name in library.playbooks:
+        return library.playbooks[name]
+    broken = [str(fault) for file, faults in library.faults.items() if Path(file).stem == name for fault in faults]
+    if broken:
+        raise CommandError("\n".join(broken))
+    near = get_close_matches(name, library.playbooks, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(library.playbooks)) or 'none'}"
+    raise CommandError(f"no playbook '{name}' in {where}; {hint}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

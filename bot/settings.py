@@ -1,0 +1,498 @@
+"""Settings: the environment over one optional YAML file, as one frozen value or one error that lists every fault.
+
+Read before any socket opens. Every setting has one name in the file (`slack.channel`) and one in the environment
+(`INCIDENT_BOT_SLACK_CHANNEL`); the environment wins, and an empty variable counts as unset. Secrets are never printed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    model_validator,
+)
+from pydantic import ValidationError as Invalid
+from pydantic.fields import FieldInfo
+
+from bot.domain.approval import ApprovalRules, Policy
+from bot.domain.change.plan import Risk
+from bot.domain.errors import SettingsError
+from bot.domain.playbook.durations import seconds
+from bot.domain.playbook.vocabulary import VERBS
+
+PREFIX = "INCIDENT_BOT_"
+FILE_VARIABLE = "INCIDENT_BOT_SETTINGS"
+EXPIRES = {"low": timedelta(minutes=30), "medium": timedelta(minutes=15), "high": timedelta(minutes=15)}
+
+Location = tuple[str, ...]
+
+PLAIN_NAMES: dict[str, Location] = {
+    "REDIS_URL": ("redis_url",),
+    "SLACK_BOT_TOKEN": ("slack", "bot_token"),
+    "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
+}
+"""Names that other tools use too; the prefixed name wins over them."""
+
+# A Service named `incident-bot` makes Kubernetes put variables like INCIDENT_BOT_PORT=tcp://… into every pod.
+_SERVICE_LINK = re.compile(
+    r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)", re.ASCII
+)
+
+
+# --- kinds of values --------------------------------------------------------------------------------------------------
+
+
+def _duration(raw: object) -> object:
+    if isinstance(raw, timedelta):
+        return raw
+    if not isinstance(raw, str):
+        raise ValueError("a duration needs a unit; write 90s, 5m or 1h30m")
+    return timedelta(seconds=seconds(raw))
+
+
+def _listed(raw: object) -> object:
+    return tuple(part.strip() for part in raw.split(",") if part.strip()) if isinstance(raw, str) else raw
+
+
+def _pairs(raw: object) -> object:
+    if isinstance(raw, Mapping):
+        return {name: _text(value) for name, value in raw.items()}
+    if not isinstance(raw, str):
+        return raw
+    pairs = [part.partition("=") for part in raw.split(",") if part.strip()]
+    if any(not equals or not name.strip() or not value.strip() for name, equals, value in pairs):
+        raise ValueError("write name=value, several of them with commas between")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _web_address(raw: str) -> str:
+    """`https`, or `http` on this machine only: a token must not travel in clear."""
+    parts = urlsplit(raw)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise ValueError("is not a web address")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise ValueError("would send a token in clear; use https:// (http:// is for loopback addresses only)")
+    return raw
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _redis_address(raw: SecretStr) -> SecretStr:
+    if not raw.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("is not a Redis address")
+    return raw
+
+
+def _folder(raw: Path) -> Path:
+    if not raw.is_dir():
+        raise ValueError(f"'{raw}' is not a folder")
+    return raw
+
+
+def _named_verbs(raw: dict[str, Risk]) -> dict[str, Risk]:
+    # A floor for a verb that does not exist would protect nothing and say nothing.
+    strange = sorted(raw.keys() - VERBS.keys())
+    if strange:
+        raise ValueError(f"'{strange[0]}' is no verb; known: {', '.join(sorted(VERBS))}")
+    return raw
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0))]
+Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
+Floors = Annotated[dict[str, Risk], BeforeValidator(_pairs), AfterValidator(_named_verbs)]
+Secret = Annotated[SecretStr, Field(min_length=1)]
+Users = Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[UW][A-Z0-9]+$")], ...], BeforeValidator(_listed)]
+UserGroup = Annotated[str, StringConstraints(pattern=r"^(S[A-Z0-9]+)?$")]
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+
+
+# --- the settings -----------------------------------------------------------------------------------------------------
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Http(_Part):
+    host: str = "127.0.0.1"
+    """Loopback, so that nothing listens to the network by accident; in a container set 0.0.0.0."""
+    port: int = Field(8080, ge=0, le=65535)
+    body_limit_bytes: int = Field(2 * 1024 * 1024, ge=1024)
+
+
+class Alertmanager(_Part):
+    """How Alertmanager proves itself: a bearer token, or user and password. `open` accepts alerts from anybody."""
+
+    bearer_token: Secret | None = None
+    user: str = ""
+    password: Secret | None = None
+    open: bool = False
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        basic = bool(self.user) or self.password is not None
+        ways = sum((self.bearer_token is not None, basic, self.open))
+        names = (
+            f"{PREFIX}ALERTMANAGER_BEARER_TOKEN, or {PREFIX}ALERTMANAGER_USER with {PREFIX}ALERTMANAGER_PASSWORD, "
+            "or alertmanager.open: true to accept alerts from anybody who reaches the port"
+        )
+        if ways == 0:
+            raise ValueError(f"does not say who may send alerts; set {names}")
+        if ways > 1:
+            raise ValueError(f"has more than one way to prove a sender; keep one: {names}")
+        if basic and not (self.user and self.password):
+            raise ValueError("has only one of user and password; set both")
+        return self
+
+
+class Slack(_Part):
+    bot_token: Secret = Field(examples=["xoxb-…"])
+    signing_secret: Secret = Field(examples=["the Signing Secret on the app's Basic Information page"])
+    channel: str = Field(pattern=r"^[CG][A-Z0-9]+$", examples=["C0123456789, the channel's id, not its name"])
+    base_url: WebAddress = Field("https://slack.com/api/", examples=["https://slack.com/api/"])
+    steering_user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    steering_users: Users = Field((), examples=["U0123456789,U9876543210"])
+    """Who may answer questions, halt, resume, undo and resolve; when nobody is named, the approvers may."""
+
+
+class Kubernetes(_Part):
+    """Which cluster; named outright, because the current context of a laptop may be any."""
+
+    in_cluster: bool = False
+    kubeconfig: Path | None = Field(None, examples=["/home/me/.kube/config"])
+    context: str = ""
+    url: WebAddress | None = Field(None, examples=["https://kubernetes.example:6443"])
+    token: Secret | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = sum((self.in_cluster, self.kubeconfig is not None, self.url is not None))
+        if ways != 1:
+            raise ValueError(
+                f"must name one cluster in one way; set one of {PREFIX}KUBERNETES_IN_CLUSTER=true, "
+                f"{PREFIX}KUBERNETES_KUBECONFIG (with _CONTEXT), {PREFIX}KUBERNETES_URL (with _TOKEN)"
+            )
+        if self.context and self.kubeconfig is None:
+            raise ValueError("has a context without a kubeconfig; set kubernetes.kubeconfig")
+        if self.token is not None and self.url is None:
+            raise ValueError("has a token without a url; set kubernetes.url")
+        return self
+
+
+class Prometheus(_Part):
+    """Where readings come from when it is set; else every replica is scraped."""
+
+    url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
+    bearer_token: Secret | None = None
+
+
+class Level(_Part):
+    """Who decides about one risk level; whoever is named here replaces those named for all levels."""
+
+    needed: int = Field(1, ge=1, le=9)
+    users: Users = Field((), examples=["U0123456789,U9876543210"])
+    user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    expires: Duration | None = Field(None, examples=["15m"])
+
+
+class Approvals(_Part):
+    users: Users = Field((), examples=["U0123456789,U9876543210"])
+    user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    low: Level = Level()
+    medium: Level = Level()
+    high: Level = Level()
+    single_operator: bool = False
+    """For the demo and small teams: who asked for a high-risk change may approve it alone. Every card says so."""
+    risk_floors: Floors = Field({}, examples=["scale=medium,rollback=high"])
+    grant_valid: Duration = Field(timedelta(minutes=10), examples=["10m"])
+
+    def who(self, level: Level) -> tuple[tuple[str, ...], str]:
+        named = level.users or level.user_group
+        return (level.users, level.user_group) if named else (self.users, self.user_group)
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> Self:
+        problems: list[str] = []
+        levels = {"low": self.low, "medium": self.medium, "high": self.high}
+        orphans = [name for name, level in levels.items() if not any(self.who(level))]
+        if orphans:
+            problems.append(
+                f"name nobody who may approve {', '.join(orphans)} risk; "
+                f"set {PREFIX}APPROVALS_USER_GROUP=S0123456789 or {PREFIX}APPROVALS_USERS=U0123456789"
+            )
+        for name, level in levels.items():
+            users, group = self.who(level)
+            if users and not group and len(set(users)) < level.needed:
+                problems.append(f"need {level.needed} people for {name} risk and name {len(set(users))}")
+            if self.single_operator and level.needed > 1:
+                problems.append(f"say single_operator and need {level.needed} people for {name} risk; keep one of both")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+
+class Breaker(_Part):
+    disruptive_changes: int = Field(3, ge=1)
+    per: Duration = Field(timedelta(hours=1), examples=["1h"])
+
+
+class Log(_Part):
+    format: Literal["json", "console"] = "json"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+def packaged_playbooks() -> Path:
+    """The playbooks that came with the bot: inside the wheel, or beside the package in a checkout."""
+    inside = Path(__file__).parent / "_playbooks"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "playbooks"
+
+
+class Settings(_Part):
+    cluster: str = ""
+    """The value of the alerts' `cluster` label that means this cluster."""
+    redis_url: Annotated[Secret, AfterValidator(_redis_address)] = Field(examples=["redis://localhost:6379/0"])
+    redis_tag: str = Field("bot", pattern=r"^[A-Za-z0-9_.-]+$", examples=["bot"])
+    redis_replicas: int = Field(0, ge=0, le=9)
+    """Redis replicas that must confirm a claim before its call."""
+    http: Http
+    alertmanager: Alertmanager
+    slack: Slack
+    kubernetes: Kubernetes
+    prometheus: Prometheus
+    playbooks: Annotated[Path, AfterValidator(_folder)] = Field(
+        default_factory=packaged_playbooks, validate_default=True
+    )
+    overrides: Pairs = Field({}, alias="set", examples=["window=15s,calm_for=20s"])
+    """Playbook settings by name; each playbook takes those that it declares."""
+    approvals: Approvals
+    breaker: Breaker
+    retention_days: int = Field(90, ge=1)
+    reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
+    log: Log
+
+    @property
+    def approval_rules(self) -> ApprovalRules:
+        approvals = self.approvals
+        return ApprovalRules(
+            low=self._policy("low", approvals.low),
+            medium=self._policy("medium", approvals.medium),
+            high=self._policy("high", approvals.high),
+            risk_floors=approvals.risk_floors,
+            grant_valid_seconds=approvals.grant_valid.total_seconds(),
+        )
+
+    def _policy(self, risk: Risk, level: Level) -> Policy:
+        users, user_group = self.approvals.who(level)
+        return Policy(
+            needed=level.needed,
+            users=users,
+            user_group=user_group,
+            expires_seconds=(level.expires or EXPIRES[risk]).total_seconds(),
+            # Who asks may approve what is easily taken back; a high risk takes a second pair of eyes.
+            own_work_counts=risk != "high" or self.approvals.single_operator,
+            single_operator=self.approvals.single_operator,
+        )
+
+    @property
+    def steering(self) -> tuple[tuple[str, ...], str]:
+        """Users and user group who may steer; the approvers when none are named."""
+        named = self.slack.steering_users or self.slack.steering_user_group
+        if named:
+            return self.slack.steering_users, self.slack.steering_user_group
+        levels = (self.approvals.low, self.approvals.medium, self.approvals.high)
+        users = {user for level in levels for user in self.approvals.who(level)[0]}
+        return tuple(sorted(users)), next((group for level in levels if (group := self.approvals.who(level)[1])), "")
+
+
+# --- reading them -----------------------------------------------------------------------------------------------------
+
+
+def load_settings(environ: Mapping[str, str], file: Path | None = None, *, overrides: Sequence[str] = ()) -> Settings:
+    """Raise `SettingsError` with every fault. `overrides` are `name=value` texts of the command line; they win."""
+    gathered = _Gathered()
+    path = file or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+    if path is not None:
+        gathered.read_file(path)
+    gathered.read_environment(environ)
+    gathered.read_overrides(overrides)
+    try:
+        settings = Settings.model_validate(gathered.values)
+    except Invalid as invalid:
+        raise SettingsError([*gathered.problems, *gathered.explain(invalid)]) from None
+    if gathered.problems:
+        raise SettingsError(gathered.problems)
+    return settings
+
+
+def leaves(model: type[BaseModel], path: Location = ()) -> Iterator[tuple[Location, FieldInfo]]:
+    """Every single setting with its place in the file."""
+    for name, info in model.model_fields.items():
+        here = (*path, info.alias or name)
+        nested = _nested(info)
+        if nested is None:
+            yield here, info
+        else:
+            yield from leaves(nested, here)
+
+
+def _nested(info: FieldInfo) -> type[_Part] | None:
+    kind = info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, _Part) else None
+
+
+LEAVES = dict(leaves(Settings))
+VARIABLES = {PREFIX + "_".join(path).upper(): path for path in LEAVES}
+
+
+@dataclass
+class _Gathered:
+    """Raw values by place, with where each was found, and what is wrong already."""
+
+    values: dict[str, Any] = field(
+        default_factory=lambda: {name: {} for name, info in Settings.model_fields.items() if _nested(info)}
+    )
+    sources: dict[Location, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def put(self, path: Location, value: Any, source: str) -> None:
+        inner = self.values
+        for name in path[:-1]:
+            deeper = inner.setdefault(name, {})
+            if not isinstance(deeper, dict):
+                return  # the file holds something else there, and that is reported by itself
+            inner = deeper
+        inner[path[-1]] = value
+        self.sources[path] = source
+
+    def read_environment(self, environ: Mapping[str, str]) -> None:
+        for variable, path in (PLAIN_NAMES | VARIABLES).items():
+            value = environ.get(variable, "").strip()
+            if value:
+                self.put(path, value, variable)
+        for name in sorted(environ):
+            rest = name.removeprefix(PREFIX)
+            if rest == name or name in VARIABLES or name == FILE_VARIABLE or _SERVICE_LINK.fullmatch(rest):
+                continue
+            self.problems.append(f"{name} is no setting{_did_you_mean(name, VARIABLES)}")
+
+    def read_overrides(self, overrides: Sequence[str]) -> None:
+        if not overrides:
+            return
+        try:
+            known = _pairs(self.values.get("set", {}))
+            added = _pairs(",".join(overrides))
+        except ValueError as wrong:
+            self.problems.append(f"--set: {wrong}; example: --set window=15s")
+            return
+        if isinstance(known, dict) and isinstance(added, dict):
+            self.put(("set",), known | added, "--set")
+
+    def read_file(self, path: Path) -> None:
+        from ruamel.yaml import YAML
+        from ruamel.yaml.constructor import DuplicateKeyError
+        from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+        # Only `problem` is shown: an error's snippet and the message about a duplicate hold values, perhaps secret.
+        try:
+            text = path.read_text(encoding="utf-8")
+            root = YAML(typ="safe", pure=True).compose(text)
+            content = YAML(typ="safe", pure=True).load(text)
+        except (OSError, UnicodeDecodeError) as unreadable:
+            reason = unreadable.strerror if isinstance(unreadable, OSError) else "it is not UTF-8"
+            self.problems.append(f"{path} cannot be read: {reason}; correct {FILE_VARIABLE}")
+        except MarkedYAMLError as wrong:
+            mark = wrong.problem_mark
+            where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+            what = "a key is written twice" if isinstance(wrong, DuplicateKeyError) else wrong.problem
+            self.problems.append(f"{where}: not YAML: {what}")
+        except YAMLError as wrong:
+            self.problems.append(f"{path}: not YAML: {type(wrong).__name__}")
+        else:
+            if isinstance(content, dict):
+                self._take(content, dict(_positions(root, str(path))))
+            elif content is not None:
+                self.problems.append(f"{path}: must hold settings by name; example: 'slack: {{channel: C0123456789}}'")
+
+    def _take(self, content: dict[str, Any], positions: Mapping[Location, str]) -> None:
+        self.values |= {name: value for name, value in content.items() if value is not None}
+        self.sources |= {path: f"{where} ({'.'.join(path)})" for path, where in positions.items()}
+
+    def explain(self, invalid: Invalid) -> Iterator[str]:
+        for error in invalid.errors(include_url=False, include_input=False, include_context=False):
+            path = tuple(str(part) for part in error["loc"] if not isinstance(part, int))
+            for line in _plain(error["msg"]).splitlines():
+                yield self._fault(path, error["type"], line)
+
+    def _fault(self, path: Location, kind: str, what: str) -> str:
+        known = path in LEAVES
+        where = self._where(path)
+        if kind == "missing" and known:
+            return f"{where} is not set; example: {_example(path)}"
+        if kind == "extra_forbidden":
+            siblings = {leaf[len(path) - 1] for leaf in LEAVES if leaf[: len(path) - 1] == path[:-1]}
+            return f"{where} is no setting{_did_you_mean(path[-1], siblings)}"
+        example = _example(path) if known else ""
+        return f"{where}: {what}" + (f"; example: {example}" if example else "")
+
+    def _where(self, path: Location) -> str:
+        """Where the value came from; a part of a value that is one setting is found at the setting."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.sources:
+                return self.sources[path[:end]]
+        if path not in LEAVES:
+            return ".".join(path)
+        plain = next((name for name, place in PLAIN_NAMES.items() if place == path), "")
+        return f"{plain or PREFIX + '_'.join(path).upper()} ({'.'.join(path)} in the file)"
+
+
+def _positions(node: Any, file: str, path: Location = ()) -> Iterator[tuple[Location, str]]:
+    if getattr(node, "id", "") != "mapping" or len(path) > 8:  # an alias may hold itself
+        return
+    for key, value in node.value:
+        here = (*path, str(key.value))
+        yield here, f"{file}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
+        yield from _positions(value, file, here)
+
+
+def _plain(message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    return "is not of the right form" if message.startswith("String should match pattern") else message
+
+
+def _example(path: Location) -> str:
+    info = LEAVES[path]
+    if info.examples:
+        return str(info.examples[0])
+    choices = get_args(info.annotation) if isinstance(info.default, str) else ()
+    return " or ".join(map(str, choices)) if choices else str(info.default if info.default is not None else "")
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

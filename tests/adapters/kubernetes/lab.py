@@ -1,0 +1,120 @@
+"""What the contract tests of reader and writer work with: grant, send, arrange faults, wait for a condition."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.reader import KubernetesReader
+from bot.adapters.kubernetes.writer import KubernetesWriter
+from bot.domain.approval import Approved, Authority, JudgedPress, Policy, Press, Request, grant
+from bot.domain.change.context import PlanContext
+from bot.domain.change.plan import Call, Plan, Wait
+from bot.domain.change.planning import plan_change
+from bot.domain.change.progress import Progress, progress
+from bot.domain.change.rotation import rotation_of
+from bot.domain.change.world import Obj, ReplicaLoad, World
+from bot.domain.target import Target
+from bot.flow.ports import Sent
+
+TARGET = Target(cluster="sandbox", namespace="serving", name="llm")
+CONTEXT = PlanContext(incident_id="INC-42", request_number=1)
+LLM = "/apis/apps/v1/namespaces/serving/deployments/llm"
+PODS = "/api/v1/namespaces/serving/pods"
+LONGEST_SECONDS = 30.0
+LOOK_SECONDS = 0.05
+IDLE = ReplicaLoad(0.0, 0.0, arrivals_in_window=0.0, window_seconds=60.0)
+
+
+def granted(plan: Plan) -> Approved:
+    policy = Policy(users=("ana",), expires_seconds=900.0, own_work_counts=True)
+    request = Request(
+        request_id="R1", state="s", visit=1, plan=plan, digest=plan.digest, policy=policy, why="test", asked_at=0.0
+    )
+    press = Press(press_id="p", action="approve", about="R1", digest=plan.digest, user="ana", channel="C")
+    judged = JudgedPress(press=press, authority=Authority(allowed=True, reason="listed", read_at=0.0), at=1.0)
+    return grant(request, (judged,))
+
+
+@dataclass(frozen=True)
+class Lab:
+    url: str
+    client: KubernetesClient
+    reader: KubernetesReader
+    cluster: KubernetesCluster
+    writer: KubernetesWriter
+    door: httpx.AsyncClient
+    """Another user agent, for what somebody else does."""
+
+    async def world(self) -> World:
+        """As the flow sees it: with the load of each replica, which is idle here."""
+        seen = await self.cluster.world(TARGET, incident_id=CONTEXT.incident_id)
+        return replace(seen, load={pod["metadata"]["name"]: IDLE for pod in seen.pods})
+
+    def serving(self, world: World) -> tuple[str, ...]:
+        rotation = rotation_of(world)
+        return rotation.in_rotation if rotation else ()
+
+    async def plan(self, verb: str, context: PlanContext = CONTEXT, **arguments: Any) -> Plan:
+        result = plan_change(verb, arguments, await self.world(), context)
+        assert result.plan is not None, f"{result.outcome}: {result.reason}"
+        return result.plan
+
+    async def send(self, plan: Plan, call: Call | None = None, call_id: str = "INC-42/R1/0") -> Sent:
+        return await self.writer.send(granted(plan), call or plan.calls[0], call_id=call_id)
+
+    async def carry_out(self, plan: Plan) -> None:
+        """Every step in order, as the flow does."""
+        approved = granted(plan)
+        for number, step in enumerate(plan.steps):
+            if isinstance(step, Wait):
+                await self.until_done(step)
+            else:
+                sent = await self.writer.send(approved, step, call_id=f"INC-42/R1/{number}")
+                assert sent.result == "done", f"{step.title}: {sent}"
+
+    async def until_done(self, wait: Wait) -> Progress:
+        said = Progress("pending", "never looked")
+        ends = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < ends:
+            said = progress(wait, await self.world())
+            assert said.state != "failed", f"{wait.title}: {said.text}"
+            if said.state == "done":
+                return said
+            await asyncio.sleep(LOOK_SECONDS)  # between two looks; what ends the wait is the condition
+        raise AssertionError(f"not within {LONGEST_SECONDS} s: {wait.title}; last: {said.text}")
+
+    async def until_seen(self, description: str, condition: Callable[[World], bool]) -> World:
+        ends = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < ends:
+            world = await self.world()
+            if condition(world):
+                return world
+            await asyncio.sleep(LOOK_SECONDS)  # between two looks; what ends the wait is the condition
+        raise AssertionError(f"not within {LONGEST_SECONDS} s: {description}")
+
+    async def get(self, path: str) -> Obj:
+        answer = await self.door.get(path)
+        answer.raise_for_status()
+        return dict(answer.json())
+
+    async def somebody_patches(self, path: str, patch: Obj) -> None:
+        answer = await self.door.patch(path, json=patch, headers={"Content-Type": "application/merge-patch+json"})
+        answer.raise_for_status()
+
+    async def fault(self, match: str, kind: str, **fields: Any) -> None:
+        answer = await self.door.post("/__sandbox__/faults", json=[{"match": match, "kind": kind, **fields}])
+        answer.raise_for_status()
+
+    async def mutations(self) -> list[Obj]:
+        """What the bot itself changed."""
+        answer = await self.door.get("/__sandbox__/mutations")
+        seen: list[Obj] = answer.json()
+        return [one for one in seen if one["userAgent"].startswith("incident-bot") and not one["dryRun"]]

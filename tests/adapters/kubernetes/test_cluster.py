@@ -1,0 +1,212 @@
+"""Reading: the world with what could not be read, an alert's workload, dry runs that change nothing, permissions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bot.adapters.kubernetes import permissions
+from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
+from bot.domain.alert import Alert
+from bot.domain.change.planning import VERBS
+from bot.domain.errors import ClusterError
+from bot.domain.target import Target
+from tests.adapters.kubernetes.lab import PODS, TARGET, Lab
+from tests.builders import alert
+from tests.processes import start
+
+CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
+
+
+async def test_the_world_holds_the_objects_as_the_server_gave_them(lab: Lab) -> None:
+    world = await lab.world()
+    assert world.workload is not None
+    assert world.workload["metadata"]["name"] == "llm"
+    assert (len(world.pods), len(world.nodes), len(world.all_pods)) == (4, 3, 4)
+    assert (len(world.services), len(world.pdbs), world.unreadable) == (1, 1, {})
+
+
+async def test_what_cannot_be_read_is_named_with_its_reason(lab: Lab) -> None:
+    await lab.fault("list nodes", "403")
+    world = await lab.world()
+    assert world.nodes == ()
+    assert world.unreadable["nodes"].startswith("403")
+
+
+async def test_without_the_workload_there_is_no_world(lab: Lab) -> None:
+    await lab.fault("get deployments", "403")
+    with pytest.raises(ClusterError, match="403"):
+        await lab.world()
+
+
+async def test_a_workload_that_does_not_exist_is_none(lab: Lab) -> None:
+    gone = Target(cluster="sandbox", namespace="serving", name="gone")
+    world = await lab.cluster.world(gone, incident_id="INC-42")
+    assert (world.workload, world.pods) == (None, ())
+
+
+async def test_a_server_that_does_not_answer_is_said_so(unused_tcp_port: int) -> None:
+    async with KubernetesClient(Connection(url=f"http://127.0.0.1:{unused_tcp_port}")) as nowhere:
+        cluster = KubernetesCluster(nowhere, name="sandbox")
+        with pytest.raises(ClusterError, match="cannot be reached"):
+            await cluster.world(TARGET, incident_id="INC-42")
+        with pytest.raises(ClusterError, match="cannot be reached"):
+            await cluster.resolve(alert())
+
+
+def labelled(labels: dict[str, str]) -> Alert:
+    firing = alert()
+    return firing.model_copy(update={"labels": firing.labels | labels})
+
+
+async def pod_name(lab: Lab) -> str:
+    return str((await lab.world()).pods[0]["metadata"]["name"])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({"deployment": "llm"}, id="deployment"),
+        pytest.param({"deployment": "", "pod": "<pod>"}, id="pod"),
+        pytest.param({"deployment": "", "exported_pod": "<pod>", "pod": "kube-state-metrics-0"}, id="exported-pod"),
+        pytest.param({"deployment": "", "service": "llm"}, id="service"),
+        pytest.param({"deployment": "", "job": "llm"}, id="job"),
+        pytest.param({"cluster": "sandbox"}, id="our-own-cluster"),
+    ],
+)
+async def test_an_alert_leads_to_its_workload(lab: Lab, labels: dict[str, str]) -> None:
+    given = {key: await pod_name(lab) if value == "<pod>" else value for key, value in labels.items()}
+    assert await lab.cluster.resolve(labelled(given)) == TARGET
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({"cluster": "elsewhere"}, id="another-cluster"),
+        pytest.param({"deployment": "gone"}, id="no-such-workload"),
+        pytest.param({"deployment": "../../../nodes"}, id="not-a-name"),
+        pytest.param({"namespace": ""}, id="no-namespace"),
+        pytest.param({"deployment": "", "service": "gone", "pod": "gone"}, id="nothing-leads-anywhere"),
+    ],
+)
+async def test_an_alert_that_leads_nowhere_gives_none(lab: Lab, labels: dict[str, str]) -> None:
+    assert await lab.cluster.resolve(labelled(labels)) is None
+
+
+async def test_an_alert_about_our_own_spare_is_about_its_workload(lab: Lab) -> None:
+    plan = await lab.plan("canary", edits=CAP)
+    await lab.carry_out(plan)
+    assert await lab.cluster.resolve(alert(deployment=plan.calls[0].target.name)) == TARGET
+
+
+async def test_a_rehearsal_changes_nothing(lab: Lab) -> None:
+    plans = [
+        await lab.plan("set_flags", edits=CAP),
+        await lab.plan("scale", by=1),
+        await lab.plan("canary", edits=CAP),
+        await lab.plan("isolate_replica", replica=await pod_name(lab)),
+        await lab.plan("replace_replica", replica=await pod_name(lab)),
+    ]
+    before = [pod["metadata"]["resourceVersion"] for pod in (await lab.world()).pods]
+    for plan in plans:
+        assert await lab.cluster.rehearse(plan.calls[0]) == ""
+    assert [pod["metadata"]["resourceVersion"] for pod in (await lab.world()).pods] == before
+    assert await lab.mutations() == []
+
+
+async def test_the_rehearsal_of_a_delete_deletes_nothing(lab: Lab) -> None:
+    await lab.carry_out(await lab.plan("canary", edits=CAP))
+    assert await lab.cluster.rehearse((await lab.plan("remove_canary")).calls[0]) == ""
+    assert (await lab.world()).canary is not None
+
+
+async def test_a_rehearsal_says_what_the_server_has_against_it(lab: Lab) -> None:
+    plan = await lab.plan("scale", by=1)
+    call = plan.calls[0]
+    wrong = [*call.body[:-1], {**call.body[-1], "value": -1}]
+    assert "must be greater than or equal to 0" in await lab.cluster.rehearse(call.model_copy(update={"body": wrong}))
+
+
+async def test_a_budget_that_is_used_up_is_no_reason_against_an_eviction(lab: Lab) -> None:
+    plan = await lab.plan("replace_replica", replica=await pod_name(lab))
+    budget = "/apis/policy/v1/namespaces/serving/poddisruptionbudgets/llm"
+    await lab.somebody_patches(budget, {"spec": {"minAvailable": 4}})
+    await lab.until_seen("the budget is used up", lambda w: w.pdbs[0]["status"].get("disruptionsAllowed") == 0)
+    assert await lab.cluster.rehearse(plan.calls[0]) == ""
+
+
+async def test_every_write_that_a_rehearsal_sends_is_marked_as_a_dry_run(lab: Lab) -> None:
+    undo = (await lab.plan("canary", edits=CAP)).calls[0].undo[0]
+    pod = (await lab.world()).pods[0]["metadata"]
+    target = undo.target.model_copy(update={"kind": "Pod", "name": pod["name"], "uid": pod["uid"]})
+    assert await lab.cluster.rehearse(undo.model_copy(update={"target": target})) == ""
+    assert (await lab.get(f"{PODS}/{pod['name']}"))["metadata"].get("deletionTimestamp") is None
+
+
+async def test_permissions_are_asked_of_the_server() -> None:
+    with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--deny", "create:pods/eviction") as running:
+        async with KubernetesClient(Connection(url=running.url)) as client:
+            checked = await permissions.check(client, permissions.needed(VERBS), namespace="serving")
+    refused = [str(one.permission) for one in checked if not one.is_allowed]
+    assert refused == ["create pods/eviction"]
+
+
+def test_every_verb_says_what_it_needs() -> None:
+    assert permissions.CHANGING.keys() == VERBS.keys()
+
+
+async def test_a_token_is_sent_and_a_wrong_one_is_said_so() -> None:
+    with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--token", "secret") as running:
+        async with KubernetesClient(Connection(url=running.url, token="secret")) as right:
+            world = await KubernetesCluster(right, name="sandbox").world(TARGET, incident_id="INC-42")
+            assert world.workload is not None
+        async with KubernetesClient(Connection(url=running.url, token="wrong")) as wrong:
+            with pytest.raises(ClusterError, match="401"):
+                await KubernetesCluster(wrong, name="sandbox").world(TARGET, incident_id="INC-42")
+
+
+def kubeconfig(folder: Path, url: str) -> str:
+    """A file with two clusters, of which the context names the second."""
+    elsewhere = {"name": "elsewhere", "cluster": {"server": "http://127.0.0.1:1"}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "elsewhere",
+        "clusters": [elsewhere, {"name": "here", "cluster": {"server": url}}],
+        "users": [{"name": "bot", "user": {"token": "secret"}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "bot"}} for name in ("elsewhere", "here")],
+    }
+    path = folder / "config"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return str(path)
+
+
+async def test_a_kubeconfig_leads_to_the_cluster_of_its_context(tmp_path: Path) -> None:
+    with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--token", "secret") as running:
+        where = Connection(kubeconfig=kubeconfig(tmp_path, running.url), context="here")
+        async with KubernetesClient(where) as client:
+            world = await KubernetesCluster(client, name="sandbox").world(TARGET, incident_id="INC-42")
+    assert world.workload is not None
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param(Connection(kubeconfig="/no/such/kubeconfig"), id="no-such-file"),
+        pytest.param(Connection(), id="not-in-a-pod"),
+    ],
+)
+async def test_without_a_way_to_the_cluster_the_reason_is_said(where: Connection) -> None:
+    async with KubernetesClient(where) as client:
+        with pytest.raises(ClusterError, match="no way to the cluster"):
+            await KubernetesCluster(client, name="sandbox").world(TARGET, incident_id="INC-42")
+
+
+async def test_logs_that_do_not_exist_are_none(lab: Lab) -> None:
+    logs = KubernetesPodLogs(lab.reader)
+    assert await logs.read("serving", "gone") is None
+    assert await logs.read("serving", await pod_name(lab), previous=True) is None

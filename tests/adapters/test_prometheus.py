@@ -1,0 +1,260 @@
+"""The history from Prometheus: the same samples, and therefore the same verdicts, as from scraping by ourselves."""
+
+import json
+import shutil
+import socket
+import subprocess
+import tarfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
+
+from bot.adapters.prometheus import PrometheusHistory, raw_query
+from bot.adapters.vllm import metrics as vllm_metrics
+from bot.domain.errors import SourceError
+from bot.domain.playbook.language import MetricSignal, QuantileSignal, RatioSignal
+from bot.domain.sampling import SampledSpec, metrics_of, read_window
+from bot.domain.scrape import Scrape
+from bot.domain.target import Target
+from bot.domain.window import Window
+from bot.flow.ports import ReadContext
+from bot.flow.read_signals import Replica
+from tests.adapters.vllm.captures import ARCHIVE, Capture
+
+REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1", role="target", in_rotation=True)
+CONTEXT = ReadContext(
+    target=Target(cluster="c", namespace="serving", name="llm"),
+    incident_id="INC-1",
+    opened_at=0.0,
+    picked={},
+    settings={},
+)
+
+
+class Replicas:
+    def __init__(self, *replicas: Replica) -> None:
+        self._replicas = replicas
+
+    async def replicas(self, target: Target, *, incident_id: str) -> Sequence[Replica]:
+        return self._replicas
+
+
+# --- a stand-in that answers what it is told --------------------------------------------------------------------------
+
+
+@dataclass
+class Answer:
+    body: bytes = b""
+    status: int = 200
+    port: int = 0
+    asked: str = ""
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Answer]:
+    answer = Answer()
+
+    async def query(request: web.Request) -> web.Response:
+        answer.asked = str((await request.post())["query"])
+        return web.Response(body=answer.body, status=answer.status, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_post("/prom/api/v1/query", query)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    answer.port = runner.addresses[0][1]
+    yield answer
+    await runner.cleanup()
+
+
+def series(name: str, *values: tuple[float, float], pod: str = "llm-0", job: str = "vllm", **labels: str) -> Any:
+    metric = {"__name__": name, "pod": pod, "job": job, "instance": "10.0.0.1:8000", "namespace": "serving", **labels}
+    return {"metric": metric, "values": [[at, str(value)] for at, value in values]}
+
+
+def found(*result: Any) -> bytes:
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
+
+
+async def between(server: Answer, *replicas: Replica, end: float = 100.0) -> Sequence[Scrape]:
+    async with httpx.AsyncClient() as client:
+        url = f"http://127.0.0.1:{server.port}/prom/"
+        history = PrometheusHistory(client, url, replicas=Replicas(*(replicas or (REPLICA,))), engine=vllm_metrics)
+        return await history.between(CONTEXT, frozenset({"num_requests_running"}), end - 60, end)
+
+
+@pytest.mark.fast
+async def test_series_of_one_moment_become_one_scrape(server: Answer) -> None:
+    server.body = found(
+        series("vllm:num_requests_running", (80, 3), (95, 4), engine="0"),
+        series("vllm:num_requests_running", (80, 1), (95, 2), engine="1"),
+        series("process_start_time_seconds", (80, 7), (95, 7)),
+        series("process_start_time_seconds", (80, 9), (95, 9), job="sidecar"),
+    )
+    scrapes = await between(server)
+    assert [scrape.at for scrape in scrapes] == [80, 95]
+    assert scrapes[1].ranks == {"0": {"num_requests_running": 4.0}, "1": {"num_requests_running": 2.0}}
+    assert (scrapes[1].started_at, scrapes[1].uid, scrapes[1].in_rotation) == (7, "u0", True)
+
+
+@pytest.mark.fast
+async def test_a_pod_that_two_jobs_scrape_is_counted_once(server: Answer) -> None:
+    server.body = found(
+        series("vllm:num_requests_running", (80, 3), (95, 4), job="pods"),
+        series("vllm:num_requests_running", (81, 3), job="services"),
+    )
+    assert [scrape.at for scrape in await between(server)] == [80, 95]
+
+
+@pytest.mark.fast
+async def test_a_replica_that_prometheus_does_not_know_is_unreadable_and_not_idle(server: Answer) -> None:
+    server.body = found()
+    (scrape,) = await between(server)
+    assert (scrape.replica, scrape.error) == ("llm-0", "Prometheus has no fresh sample of it")
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        pytest.param(400, b'{"status":"error","error":"too many samples"}', "too many samples", id="refused"),
+        pytest.param(502, b"<html>bad gateway</html>", "HTTP 502", id="proxy"),
+        pytest.param(200, b"hello", "answered no JSON", id="not-json"),
+        pytest.param(200, b'{"status":"success"}', "not in the form", id="another-form"),
+    ],
+)
+async def test_an_answer_that_is_none_is_an_error_with_its_reason(
+    server: Answer, status: int, body: bytes, reason: str
+) -> None:
+    server.status, server.body = status, body
+    with pytest.raises(SourceError, match=reason):
+        await between(server)
+
+
+@pytest.mark.fast
+async def test_a_prometheus_that_is_away_is_an_error() -> None:
+    with pytest.raises(SourceError):
+        await between(Answer(port=1))
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", ['a"} or vector(1) #', "a|.*", "A", "", "a\n", "x" * 300])
+async def test_a_name_that_kubernetes_cannot_have_given_is_never_put_into_a_query(server: Answer, name: str) -> None:
+    with pytest.raises(SourceError, match="is no name"):
+        raw_query("up", name, ["llm-0"], 60)
+    with pytest.raises(SourceError, match="is no name"):
+        await between(server, Replica(name=name, uid="u", address="10.0.0.1"))
+    assert server.asked == ""
+
+
+@pytest.mark.fast
+def test_names_are_matched_literally() -> None:
+    query = raw_query("(?:vllm:x)", "serving", ["a.b", "c"], 1.5)
+    assert query == '{__name__=~"(?:vllm:x)",namespace="serving",pod=~"a\\\\.b|c"}[1500ms]'
+
+
+# --- a real Prometheus ------------------------------------------------------------------------------------------------
+
+
+def as_openmetrics(capture: Path) -> str:
+    """The captured scrapes as one backfill file: every sample of the bot's metrics with its time."""
+    lines: dict[str, list[str]] = {}
+    for entry in map(json.loads, (capture / "scrapes/index.jsonl").read_text().splitlines()):
+        if "file" not in entry:
+            continue
+        for family in text_string_to_metric_families((capture / "scrapes" / entry["file"]).read_text()):
+            for sample in family.samples:
+                labels = {**sample.labels, "pod": "llm-0", "namespace": "serving", "job": "vllm", "instance": "i"}
+                shown = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+                line = f"{sample.name}{{{shown}}} {sample.value} {entry['t']:.3f}"
+                lines.setdefault(sample.name, []).append(line)
+    families = [f"# TYPE {name} unknown\n" + "\n".join(found) for name, found in lines.items()]
+    return "\n".join(families) + "\n# EOF\n"
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("captures")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return next(folder.rglob("A_thrash_then_lower_max_num_seqs"))
+
+
+@pytest.fixture(scope="module")
+def prometheus(captured: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real Prometheus whose storage holds the capture; gives its URL."""
+    for program in ("prometheus", "promtool"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not on PATH")
+    folder = tmp_path_factory.mktemp("prometheus")
+    (folder / "in.om").write_text(as_openmetrics(captured))
+    backfill = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "in.om"), str(folder / "data")]
+    subprocess.run(backfill, check=True, capture_output=True)
+    (folder / "prometheus.yml").write_text("")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [
+            "prometheus",
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            "--storage.tsdb.retention.time=100y",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        _wait_until_ready(process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _wait_until_ready(process: "subprocess.Popen[str]") -> None:
+    """Until it says so itself; the suite's own timeout is the deadline."""
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if "ready to receive web requests" in line:
+            return
+    raise AssertionError(f"Prometheus ended before it was ready: {''.join(said)}")
+
+
+@pytest.mark.needs_server("prometheus")
+@pytest.mark.parametrize("phase", ["healthy", "thrash", "capped"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        MetricSignal(metric="kv_cache_usage_perc"),
+        MetricSignal(metric="arrivals", take="increase", across="sum"),
+        MetricSignal(metric="usable_tokens", take="last", across="min"),
+        RatioSignal(ratio=("num_preemptions", "request_success")),
+        QuantileSignal(quantile=0.9, histogram="time_to_first_token_seconds"),
+    ],
+    ids=lambda spec: spec.__class__.__name__ + getattr(spec, "metric", ""),
+)
+async def test_a_real_prometheus_leads_to_the_same_verdict_as_our_own_scrapes(
+    prometheus: str, captured: Path, phase: str, spec: SampledSpec
+) -> None:
+    capture = Capture(captured)
+    # Milliseconds are what Prometheus keeps.
+    window = Window(round(capture.phase(phase).start, 3), round(capture.phase(phase).end, 3))
+    async with httpx.AsyncClient() as client:
+        history = PrometheusHistory(client, prometheus, replicas=Replicas(REPLICA), engine=vllm_metrics)
+        scrapes = await history.between(CONTEXT, metrics_of(spec), window.start, window.end)
+    from_prometheus = read_window("it", spec, scrapes, window=window, picked={})
+    direct = read_window("it", spec, capture.scrapes, window=window, picked={})
+    assert from_prometheus.value == pytest.approx(direct.value)
+    assert from_prometheus.is_known

@@ -1,0 +1,305 @@
+"""The check of playbook files: each kind of mistake, with the exact place that it points at and what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.adapters.yaml_playbooks import check_file, check_text, from_bundle, load_folder, load_playbook, load_text
+from bot.domain.errors import PlaybookError
+
+pytestmark = pytest.mark.fast
+
+FOLDER = Path(__file__).parent.parent / "domain" / "playbook"
+SMALL = (FOLDER / "small.yaml").read_text(encoding="utf-8")
+SHIPPED = Path(__file__).parents[2] / "playbooks"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One edit of small.yaml, and the fault that it must give."""
+
+    name: str
+    text: str
+    fault: str
+
+
+def read_mistakes(corpus: str) -> list[Mistake]:
+    blocks = [block.splitlines() for block in re.split(r"\n{2,}", corpus) if not block.startswith("#")]
+    return [_mistake(name.strip(), lines) for name, *lines in blocks]
+
+
+def _mistake(name: str, lines: list[str]) -> Mistake:
+    said = {sign: [line[2:] for line in lines if line.startswith(sign)] for sign in "-+@!"}
+    old, new = "\n".join(said["-"]), "\n".join(said["+"])
+    if not said["+"]:
+        old += "\n"
+    assert SMALL.count(old) == 1, f"{name}: {old!r} must stand once in small.yaml"
+    before, _, after = SMALL.replace(old, new).partition("«")
+    line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    at = said["@"][0] if said["@"] else f"{line}:{column}"
+    return Mistake(name, before + after, f"p.yaml:{at}: {said['!'][0]}")
+
+
+MISTAKES = read_mistakes((Path(__file__).parent / "playbook_mistakes.txt").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_is_told_with_its_place_and_a_hint(mistake: Mistake) -> None:
+    assert [str(fault) for fault in check_text(mistake.text, {}, file="p.yaml").faults] == [mistake.fault]
+
+
+def test_the_small_playbook_is_sound() -> None:
+    checked = check_text(SMALL, {})
+    assert (checked.faults, checked.warnings) == ((), ())
+
+
+def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> None:
+    text = (
+        SMALL.replace("take: p90}", "take: p95}")
+        .replace("{otherwise: over}", "{otherwise: ovr}")
+        .replace("change: set_flags", "change: set_flag")
+        .replace("calm: thrash < 0.01", "calm: trash < 0.01")
+        .replace("    taken: over\n", "")
+    )
+    faults = [str(fault) for fault in check_text(text, {}, file="p.yaml").faults]
+    assert faults == [
+        "p.yaml:10:69: 'p95' is not possible here Did you mean 'p99'?",
+        "p.yaml:24:21: unknown state 'ovr' Did you mean 'over'?",
+        "p.yaml:33:13: unknown verb 'set_flag' Did you mean 'set_flags'?",
+        "p.yaml:41:19: unknown name 'trash' Did you mean 'thrash'?",
+        "p.yaml:46:3: 'taken' is missing",
+    ]
+
+
+BEFORE = """
+language: 1
+playbook: order
+title: Order
+opens_on: ['a="b"']
+signals:
+  usage: {metric: kv_cache_usage_perc}
+  each: {metric: kv_cache_usage_perc, across: each}
+  of_it: {metric: num_requests_running, of: picked.late}
+start: first
+states:
+  first:
+    read: [usage]
+    go:
+      - {when: 'usage > MENTION', to: second}
+      - {otherwise: second}
+  second:
+    ask: Well?
+    read: [LISTED]
+    choices: {go_on: {label: Go on, to: third}}
+  third:
+    read: [usage, each]
+    baseline: true
+    pick: {late: worst(each)}
+    go: [{otherwise: over}]
+  over: {end: fixed}
+"""
+
+
+@pytest.mark.parametrize(
+    ("mention", "listed", "says"),
+    [
+        ("1", "usage", []),
+        ("results.third.usage", "usage", ["p.yaml:15:25: nothing before 'first' makes 'results.third'"]),
+        ("baseline.usage", "usage", ["p.yaml:15:25: nothing before 'first' makes 'baseline.usage'"]),
+        (
+            '1 && answers.second == "go_on" && picked.late != target.name',
+            "usage",
+            [
+                "p.yaml:15:30: nothing before 'first' makes 'answers.second'",
+                "p.yaml:15:59: nothing before 'first' makes 'picked.late'",
+            ],
+        ),
+        ("1", "of_it", ["p.yaml:19:12: 'of_it' is of 'picked.late', which nothing before 'second' picks"]),
+    ],
+)
+def test_a_state_may_only_use_what_comes_before_it(mention: str, listed: str, says: list[str]) -> None:
+    text = BEFORE.replace("MENTION", mention).replace("LISTED", listed)
+    assert [str(fault) for fault in check_text(text, {}, file="p.yaml").faults] == says
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("    failed: question\n", "", "a high-risk change does not say what follows when it fails Write 'failed'."),
+        (
+            "    still: thrash > settings.ratio\n",
+            "",
+            "a change without a reason that must still hold Write 'still': the reason, read again before the call.",
+        ),
+        (", idle: bad_one < 1", "", "no state reads 'bad_one'"),
+        ("for: settings.window", "for: 5m", None),
+        ("opens_on: [", "opens_on: [] #", "no alert opens this playbook Write 'opens_on'."),
+        ("thrash > settings.ratio && usage > 0.9", "thrash > 1", None),
+    ],
+)  # fmt: skip
+def test_what_is_probably_not_meant_is_a_warning(old: str, new: str, says: str | None) -> None:
+    checked = check_text(SMALL.replace(old, new), {}, file="p.yaml")
+    assert checked.faults == ()
+    assert [f"{fault.what} {fault.hint}".strip() for fault in checked.warnings] == ([says] if says else [])
+
+
+def test_a_setting_that_nothing_uses_is_a_warning() -> None:
+    checked = check_text(SMALL.replace("signals:", "  spare: {default: 1}\nsignals:", 1), {})
+    assert [str(fault) for fault in checked.warnings] == ["playbook:9:3: nothing uses the setting 'spare'"]
+
+
+def test_an_override_is_checked_like_a_default() -> None:
+    with pytest.raises(PlaybookError, match=r"0\.001 is below the least allowed"):
+        load_text(SMALL, {"ratio": "0.001"})
+    with pytest.raises(PlaybookError, match=r"no setting 'windw' to override Did you mean 'window'\?"):
+        load_text(SMALL, {"windw": "12s"})
+
+
+# --- files and folders -----------------------------------------------------------------------------------------------
+
+
+def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "b.yaml").write_text("playbook: [", encoding="utf-8")
+    (tmp_path / "c.yaml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "d.test.yaml").write_text("no playbook", encoding="utf-8")
+    library = load_folder(tmp_path, {"window": "12s"})
+    assert list(library.playbooks) == ["small"]
+    assert library.playbooks["small"].settings["window"] == 12
+    assert [Path(file).name for file in library.faults] == ["b.yaml", "c.yaml"]
+    assert "'small' is also in" in library.faults[str(tmp_path / "c.yaml")][0].what
+
+
+def test_an_override_that_no_playbook_knows_is_a_fault_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(SMALL, encoding="utf-8")
+    library = load_folder(tmp_path, {"windw": "12s"})
+    assert [fault.what for fault in library.faults[str(tmp_path)]] == ["no playbook has a setting 'windw'"]
+
+
+def test_the_highest_priority_opens_first(tmp_path: Path) -> None:
+    for name, priority in (("low", 10), ("high", 90), ("middle", 50)):
+        text = SMALL.replace("playbook: small", f"playbook: {name}\npriority: {priority}")
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    library = load_folder(tmp_path)
+    assert [playbook.name for playbook in library.match({"alertname": "KV", "severity": "page"})] == [
+        "high",
+        "middle",
+        "low",
+    ]
+    assert library.match({"alertname": "Other"}) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xff\xfe", "is not UTF-8 at byte 0"),
+        (b"#" * (256 * 1024 + 1), "the file is bigger than 256 KiB"),
+        (b"", "a playbook is a mapping of keys"),
+        (b"- a", "a playbook is a mapping of keys"),
+        (b"a: " + b"[" * 40, "this is nested too deep"),
+        (b"\x00", "special characters are not allowed"),
+        (b"a: &a [x]\nb: [*a, *a]", "anchors and aliases are refused"),
+    ],
+)
+def test_what_is_no_playbook_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_bytes(content)
+    checked = check_file(path, {})
+    assert checked.compiled is None
+    assert says in str(checked.faults[0])
+
+
+def test_a_file_that_is_not_there_is_a_fault() -> None:
+    with pytest.raises(PlaybookError, match=r"nowhere\.yaml: cannot be read: No such file"):
+        load_playbook(Path("nowhere.yaml"))
+
+
+def test_a_run_goes_on_with_a_playbook_that_a_newer_check_would_refuse() -> None:
+    begun = load_text(SMALL).bundle()
+    stricter = SMALL.replace("    held: over", "    held: over\n    not_held: cap")
+    assert check_text(stricter, {}).compiled is None
+    assert from_bundle({**begun, "source": stricter}).successors("calm") == ("over", "cap", "question")
+
+
+# --- fuzz ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.text(max_size=200))
+def test_no_text_crashes_the_loader(text: str) -> None:
+    assert check_text(text, {}).faults
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=40)
+def test_no_bytes_crash_the_loader(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "p.yaml"
+    path.write_bytes(content)
+    assert check_file(path, {}).faults
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        "",
+        " ",
+        "\n",
+        ":",
+        "- ",
+        "{",
+        "}",
+        "[",
+        "]",
+        "'",
+        '"',
+        "#",
+        "${",
+        "1",
+        "-1",
+        "null",
+        "true",
+        "look",
+        "settings.",
+        "≥",
+    ]
+)
+
+
+@given(st.integers(0, len(SMALL)), st.integers(0, 40), FRAGMENTS)
+@settings(max_examples=80, deadline=None)
+def test_no_slip_of_the_pen_crashes_the_loader(start: int, length: int, instead: str) -> None:
+    checked = check_text(SMALL[:start] + instead + SMALL[start + length :], {}, file="p.yaml")
+    assert (checked.compiled is None) == bool(checked.faults)
+    for fault in checked.faults:
+        file, line, column = fault.where.rsplit(":", 2)
+        assert (file, int(line) >= 1, int(column) >= 1) == ("p.yaml", True, True)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3),
+    max_leaves=8,
+)
+LINES = [line for line in SMALL.splitlines() if ": " in line]
+
+
+@given(st.sampled_from(LINES), JSON)
+@settings(max_examples=80, deadline=None)
+def test_no_value_in_the_wrong_place_crashes_the_loader(line: str, value: object) -> None:
+    wrong = line.split(": ", 1)[0] + ": " + json.dumps(value)
+    checked = check_text(SMALL.replace(line, wrong, 1), {})
+    assert (checked.compiled is None) == bool(checked.faults)
+
+
+# --- what is shipped -------------------------------------------------------------------------------------------------
+
+
+def test_every_shipped_playbook_is_sound_and_without_a_warning() -> None:
+    library = load_folder(SHIPPED)
+    assert library.playbooks
+    assert (library.faults, library.warnings) == ({}, {})

@@ -1,0 +1,129 @@
+"""The windows that a playbook judges by, over scrapes of real servers: the numbers that its thresholds come from."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from bot.domain.playbook.language import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, StallSignal
+from bot.domain.sampling import SampledSpec, points, read_window
+from bot.domain.signal import Reading
+from bot.domain.window import Window
+from tests.adapters.vllm.captures import Capture
+
+pytestmark = pytest.mark.fast
+
+A = "A_thrash_then_lower_max_num_seqs"
+B = "B_thrash_8MiB_kv_auto"
+C = "C_same_8MiB_kv_fp8"
+E = "E_queue_limit_503"
+PHASES = [(A, "healthy"), (A, "thrash"), (A, "capped"), (B, "thrash"), (C, "thrash"), (E, "shed")]
+Captures = Callable[[str], Capture]
+
+
+def read(capture: Capture, phase: str, spec: SampledSpec) -> Reading:
+    return read_window("it", spec, capture.scrapes, window=capture.phase(phase), picked={})
+
+
+def rise(capture: Capture, phase: str, metric: str) -> object:
+    return read(capture, phase, MetricSignal(metric=metric, take="increase", across="sum")).value
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "preemptions", "finished"),
+    [
+        (A, "healthy", 0, 120),
+        (A, "thrash", 1423, 507),
+        (A, "capped", 0, 362),
+        (B, "thrash", 889, 300),
+        (C, "thrash", 193, 93),
+        (E, "shed", 1, 22),
+    ],
+)
+def test_preemptions_per_finished_request_are_counted_exactly(
+    capture: Captures, name: str, phase: str, preemptions: int, finished: int
+) -> None:
+    assert rise(capture(name), phase, "num_preemptions") == preemptions
+    assert rise(capture(name), phase, "request_success") == finished
+    ratio = read(capture(name), phase, RatioSignal(ratio=("num_preemptions", "request_success")))
+    assert ratio.value == preemptions / finished
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "p90", "average"),
+    [(A, "healthy", 0.43, 0.24), (A, "thrash", 0.99, 0.79), (A, "capped", 0.60, 0.43), (E, "shed", 0.85, 0.48)],
+)
+def test_the_p90_of_the_usage_tells_a_thrash_from_a_busy_server_where_the_average_cannot(
+    capture: Captures, name: str, phase: str, p90: float, average: float
+) -> None:
+    usage = MetricSignal(metric="kv_cache_usage_perc")
+    assert read(capture(name), phase, usage).value == pytest.approx(p90, abs=0.005)
+    of_average = usage.model_copy(update={"take": "avg"})
+    assert read(capture(name), phase, of_average).value == pytest.approx(average, abs=0.005)
+
+
+def test_a_restart_in_the_window_neither_loses_what_was_counted_nor_counts_backwards(capture: Captures) -> None:
+    a = capture(A)
+    both = Window(a.phase("thrash").start, a.phase("capped").end)
+    spec = MetricSignal(metric="request_success", take="increase", across="sum")
+    whole = read_window("it", spec, a.scrapes, window=both, picked={})
+    # What the new process finished before the second phase's first scrape belongs to the whole.
+    assert 507 + 362 <= float(str(whole.value)) <= 507 + 362 + 5
+
+
+def test_while_the_server_is_down_nothing_is_known_and_nothing_is_zero(capture: Captures) -> None:
+    a = capture(A)
+    down = next(scrape for scrape in a.scrapes if scrape.error)
+    spec = MetricSignal(metric="kv_cache_usage_perc", over="1s", take="last")
+    reading = read_window("it", spec, a.scrapes, window=Window(down.at - 1, down.at), picked={})
+    assert reading.value is None
+    assert down.error in reading.unknown
+
+
+def test_arrivals_are_what_finished_and_what_came_to_run_or_wait(capture: Captures) -> None:
+    thrash = capture(A)
+    # A closed loop of 48 clients: 44 joined the 4 whose requests already ran, and each that ends brings another.
+    assert rise(thrash, "thrash", "arrivals") == 510
+    assert rise(capture(A), "healthy", "arrivals") == 120
+
+
+def test_the_mean_final_length_gives_the_cap_that_cured_the_thrash(capture: Captures) -> None:
+    prompt = read(capture(A), "thrash", MeanSignal(mean="request_prompt_tokens")).value
+    generated = read(capture(A), "thrash", MeanSignal(mean="request_generation_tokens")).value
+    tokens = read(capture(A), "thrash", MetricSignal(metric="usable_tokens", take="last", across="min")).value
+    assert tokens == 4064
+    assert isinstance(prompt, float)
+    assert isinstance(generated, float)
+    assert int(0.9 * 4064 / (prompt + generated)) == 6
+
+
+def test_time_to_first_token_shows_what_the_clients_felt(capture: Captures) -> None:
+    ttft = QuantileSignal(quantile=0.5, histogram="time_to_first_token_seconds")
+    assert read(capture(A), "healthy", ttft).value == pytest.approx(0.014, abs=0.001)
+    assert read(capture(A), "capped", ttft).value == pytest.approx(7.0, abs=0.1)
+
+
+@pytest.mark.parametrize(("name", "phase"), PHASES)
+def test_no_captured_phase_is_a_full_stall(capture: Captures, name: str, phase: str) -> None:
+    assert read(capture(name), phase, StallSignal(stall="engine")).value is False
+
+
+def test_the_moment_in_which_nothing_finished_and_the_counter_stood_still_is_a_stall(capture: Captures) -> None:
+    b = capture(B)
+    # Scrapes 12 and 13: running 45 to 9, waiting 3 to 39, nothing finished, no preemption counted.
+    at = [scrape.at for scrape in b.scrapes]
+    moment = Window(at[12], at[13])
+    reading = read_window("it", StallSignal(stall="engine"), b.scrapes, window=moment, picked={})
+    assert reading.value is True
+    preempted = MetricSignal(metric="num_preemptions", take="increase")
+    assert read_window("it", preempted, b.scrapes, window=moment, picked={}).value == 0
+
+
+def test_a_chart_has_at_most_120_points_and_a_hole_where_the_server_was_down(capture: Captures) -> None:
+    a = capture(A)
+    chart = points(a.scrapes, "kv_cache_usage_perc")
+    assert 60 < len(chart) < 120
+    assert max(value for _, value in chart) > 0.95
+    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(chart)]
+    assert max(gaps) > 10
+    assert all(value >= 0 for _, value in points(a.scrapes, "num_preemptions"))

@@ -1,0 +1,147 @@
+"""Every name that vLLM and those who serve it have given a metric comes out as one name, counted once."""
+
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bot.adapters.vllm.metrics import parse, scrape_of, series_pattern
+from bot.domain.metric import COUNTERS, GAUGES, HISTOGRAMS
+from bot.domain.scrape import Scrape
+from bot.flow.read_signals import Replica
+
+pytestmark = pytest.mark.fast
+
+REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1", role="spare", in_rotation=False)
+
+
+def page(*lines: str) -> Scrape:
+    found = scrape_of(parse("\n".join(lines) + "\n"), REPLICA, 5.0)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "metric"),
+    [
+        pytest.param('vllm:gpu_cache_usage_perc{model_name="m"} 0.5', "kv_cache_usage_perc", id="v0-usage"),
+        pytest.param('vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.5', "kv_cache_usage_perc", id="v1-usage"),
+        pytest.param('vllm:num_preemptions_total{model_name="m"} 0.5', "num_preemptions", id="counter"),
+        pytest.param('vllm:gpu_prefix_cache_hits_total{engine="0"} 0.5', "prefix_cache_hits", id="v1-0.8-prefix-cache"),
+        pytest.param('ray_vllm_num_requests_running{ReplicaId="x"} 0.5', "num_requests_running", id="ray"),
+        pytest.param("ray_vllm:num_requests_running 0.5", "num_requests_running", id="older-ray"),
+        pytest.param('kserve_vllm:num_requests_waiting{model_name="a/b"} 0.5', "num_requests_waiting", id="kserve"),
+        pytest.param("vllm_num_requests_waiting 0.5", "num_requests_waiting", id="colon-relabelled"),
+    ],
+)
+def test_each_versions_name_becomes_the_one_name(line: str, metric: str) -> None:
+    assert page(line).ranks == {"0": {metric: 0.5}}
+
+
+def test_a_deprecated_twin_on_the_same_page_is_not_counted_twice() -> None:
+    both = page(
+        'vllm:kv_cache_usage_perc{engine="0"} 0.4',
+        'vllm:gpu_cache_usage_perc{engine="0"} 0.4',
+        'vllm:prefix_cache_hits_total{engine="0"} 7.0',
+        'vllm:gpu_prefix_cache_hits_total{engine="0"} 7.0',
+        'vllm:time_per_output_token_seconds_count{engine="0"} 3.0',
+        'vllm:inter_token_latency_seconds_count{engine="0"} 3.0',
+    )
+    assert both.ranks["0"] == {"kv_cache_usage_perc": 0.4, "prefix_cache_hits": 7.0}
+    assert both.histograms["0"]["inter_token_latency_seconds"].count == 3.0
+
+
+def test_the_old_latency_histogram_becomes_the_new_one() -> None:
+    old = page(
+        'vllm:time_per_output_token_seconds_bucket{le="0.01"} 2.0',
+        'vllm:time_per_output_token_seconds_bucket{le="+Inf"} 3.0',
+        "vllm:time_per_output_token_seconds_sum 0.5",
+        "vllm:time_per_output_token_seconds_count 3.0",
+    )
+    found = old.histograms["0"]["inter_token_latency_seconds"]
+    assert (found.buckets, found.sum, found.count) == ({"0.01": 2.0, "+Inf": 3.0}, 0.5, 3.0)
+
+
+def test_finished_requests_are_summed_over_reasons_and_the_bad_ones_are_kept_apart() -> None:
+    found = page(
+        'vllm:request_success_total{finished_reason="stop"} 5.0',
+        'vllm:request_success_total{finished_reason="length"} 3.0',
+        'vllm:request_success_total{finished_reason="abort"} 2.0',
+        'vllm:request_success_total{finished_reason="error"} 1.0',
+    ).ranks["0"]
+    assert found == {"request_success": 11.0, "request_success_abort": 2.0, "request_success_error": 1.0}
+
+
+def test_engine_ranks_are_kept_apart() -> None:
+    found = page('vllm:num_requests_running{engine="0"} 3.0', 'vllm:num_requests_running{engine="1"} 4.0')
+    assert found.ranks == {"0": {"num_requests_running": 3.0}, "1": {"num_requests_running": 4.0}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param('vllm:num_preemptions_created{engine="0"} 1.795e+09', id="created"),
+        pytest.param('vllm:num_requests_running{server="http://a:8000"} 4.0', id="router-look-alike"),
+        pytest.param('vllm:num_requests_waiting_by_reason{reason="capacity"} 4.0', id="part-of-another"),
+        pytest.param("vllm:healthy_pods_total 4.0", id="router"),
+        pytest.param('vllm:iteration_tokens_total_bucket{le="1.0"} 4.0', id="histogram-named-total"),
+        pytest.param("process_start_time_seconds 1.0", id="no-engine"),
+        pytest.param("", id="empty"),
+    ],
+)
+def test_what_is_no_metric_of_the_engine_is_not_taken_for_one(line: str) -> None:
+    assert scrape_of(parse(line + "\n"), REPLICA, 5.0) is None
+
+
+def test_absent_is_absent_and_not_zero() -> None:
+    found = page('vllm:num_requests_running{engine="0"} 3.0')
+    assert "num_preemptions" not in found.ranks["0"]
+    assert found.started_at is None
+    assert found.histograms == {}
+
+
+def test_the_scrape_carries_who_it_is_of() -> None:
+    found = page("vllm:num_requests_running 1.0", "process_start_time_seconds 77.0")
+    assert (found.replica, found.uid, found.at, found.started_at) == ("llm-0", "u0", 5.0, 77.0)
+    assert (found.role, found.in_rotation) == ("spare", False)
+
+
+def test_the_real_page_of_0_32_is_read_whole(captures: Path) -> None:
+    text = (captures / "A_thrash_then_lower_max_num_seqs/scrapes/0060.prom").read_text()
+    found = scrape_of(parse(text), REPLICA, 5.0)
+    assert found is not None
+    assert (GAUGES | COUNTERS) - found.ranks["0"].keys() == set()
+    assert HISTOGRAMS - found.histograms["0"].keys() == set()
+    assert found.ranks["0"]["num_preemptions"] == 975
+    assert found.ranks["0"]["request_success"] == 468
+    assert (found.ranks["0"]["num_gpu_blocks"], found.ranks["0"]["block_size"]) == (128, 32)
+    assert found.histograms["0"]["request_generation_tokens"].sum == 240333
+    assert found.started_at == 1795216064.5
+    assert found.config["cache_dtype"] == "auto"
+
+
+def test_cutting_the_page_down_first_loses_nothing(captures: Path) -> None:
+    text = (captures / "A_thrash_then_lower_max_num_seqs/scrapes/0060.prom").read_text()
+    every = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    wanted = {(sample.name, tuple(sorted(sample.labels.items())), sample.value) for sample in every}
+    cut = {(sample.name, tuple(sorted(sample.labels.items())), sample.value) for sample in parse(text)}
+    assert cut < wanted
+    whole = scrape_of(parse(text), REPLICA, 5.0)
+    from_all = scrape_of(every, REPLICA, 5.0)  # type: ignore[arg-type]  # the library's sample has the same fields
+    assert whole == from_all
+
+
+def test_a_public_page_of_0_6_is_read(captures: Path) -> None:
+    text = (captures / "v0_public_scrape/0.6.x_idle_llama31_8b.prom").read_text()
+    found = scrape_of(parse(text), REPLICA, 5.0)
+    assert found is not None
+    assert found.ranks["0"]["kv_cache_usage_perc"] == 0.0
+    assert found.ranks["0"]["num_gpu_blocks"] == 2375
+    assert "request_success" not in found.ranks["0"]
+
+
+def test_the_pattern_for_a_metrics_store_asks_for_what_a_derived_metric_needs() -> None:
+    pattern = series_pattern(frozenset({"arrivals", "usable_tokens"}))
+    for name in ("request_success", "num_requests_running", "num_requests_waiting", "cache_config_info"):
+        assert name in pattern
+    assert "num_preemptions" not in pattern

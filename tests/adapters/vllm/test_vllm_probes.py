@@ -1,0 +1,270 @@
+"""Probes over pods and their logs: what was read is told, what was not is unknown, and an old crash is no news."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.adapters.vllm.engine_flags import default_max_num_seqs, version_of_tag
+from bot.adapters.vllm.probes import vllm_probes
+from bot.domain.change.world import Obj, World
+from bot.domain.errors import ClusterError
+from bot.domain.playbook.language import ProbeSignal
+from bot.domain.scrape import Scrape
+from bot.domain.signal import PROBES, Reading
+from bot.domain.target import Target
+from bot.flow.ports import ReadContext
+from bot.flow.read_signals import Question
+
+pytestmark = pytest.mark.fast
+
+OPENED = 1_790_000_000.0
+OOM = "INFO: Application startup complete.\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+class Logs:
+    """Pod name to its log; a previous container's log is under `name/previous`. `None` cannot be read."""
+
+    def __init__(self, logs: Mapping[str, str | None]) -> None:
+        self._logs = logs
+        self.read_of: list[str] = []
+
+    async def read(
+        self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
+    ) -> str | None:
+        name = f"{pod}/previous" if previous else pod
+        self.read_of.append(name)
+        if name in self._logs and self._logs[name] is None:
+            raise ClusterError("the kubelet did not answer")
+        return self._logs.get(name)
+
+
+class Pages:
+    source = "pages"
+
+    def __init__(self, *scrapes: Scrape) -> None:
+        self._scrapes = scrapes
+
+    async def sample(self, context: ReadContext) -> None:
+        return
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        return self._scrapes
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(OPENED + seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def pod(name: str, *args: str, template: str = "t1", image: str = "vllm/vllm-openai:v0.32.0", **status: Any) -> Obj:
+    labels = {"app": "llm", "pod-template-hash": template}
+    owner = {"kind": "ReplicaSet", "uid": "rs", "controller": True}
+    container = {"name": "vllm", "image": image, "command": ["vllm", "serve", "m"], "args": list(args)}
+    return {
+        "metadata": {"name": name, "namespace": "serving", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"nodeName": "n1", "containers": [container]},
+        "status": {"phase": "Running", "startTime": at(-86400), "containerStatuses": [status]},
+    }
+
+
+def restarted(name: str, *, seconds: float, reason: str = "Error", code: int = 1, count: int = 1) -> Obj:
+    ended = {"reason": reason, "exitCode": code, "finishedAt": at(seconds)}
+    return pod(name, restartCount=count, state={"running": {}}, lastState={"terminated": ended})
+
+
+async def ask(
+    probe: str,
+    *pods: Obj,
+    logs: Logs | None = None,
+    pages: Pages | None = None,
+    gpu: str = "",
+    unreadable: dict[str, str] | None = None,
+) -> Reading:
+    owner = {"kind": "Deployment", "uid": "d", "controller": True}
+    node = {"metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": gpu} if gpu else {}}}
+    world = World(
+        at=OPENED,
+        workload={"metadata": {"name": "llm", "uid": "d"}, "spec": {}},
+        replica_sets=({"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}},),
+        pods=pods,
+        nodes=(node,),
+        unreadable=unreadable or {},
+    )
+
+    async def read_world() -> World:
+        return world
+
+    target = Target(namespace="serving", name="llm")
+    context = ReadContext(target=target, incident_id="INC-1", opened_at=OPENED, picked={}, settings={})
+    question = Question("it", ProbeSignal(probe=probe), context, OPENED, read_world)
+    probes = vllm_probes(logs=logs or Logs({}), history=pages or Pages(), now=lambda: OPENED)
+    reading = await probes[probe](question)
+    assert set(reading.fields) | set(reading.unknown_parts) <= set(PROBES[probe])
+    return reading
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_restart_no_log_is_read() -> None:
+    logs = Logs({})
+    reading = await ask("restarts", pod("a", restartCount=0, state={"running": {}}), logs=logs)
+    assert reading.fields == {"count": 0.0, "crashed": False, "oom": False, "last_reason": ""}
+    assert logs.read_of == []
+
+
+async def test_a_crash_with_a_cuda_oom_line_ran_out_of_memory() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=Logs({"a/previous": OOM}))
+    assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, True, True)
+    assert "serving: torch.OutOfMemoryError" in str(reading.fields["last_reason"])
+    assert "CUDA out of memory" in reading.detail
+
+
+async def test_a_container_killed_for_host_memory_ran_out_of_memory_too() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60, reason="OOMKilled", code=137))
+    assert reading.fields["oom"] is True
+
+
+async def test_a_crash_for_another_reason_is_no_oom() -> None:
+    logs = Logs({"a/previous": "RuntimeError: Worker proc W-1 died unexpectedly"})
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=logs)
+    assert (reading.fields["crashed"], reading.fields["oom"]) == (True, False)
+
+
+async def test_a_crash_whose_log_cannot_be_read_may_have_been_an_oom() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=Logs({"a/previous": None}))
+    assert reading.fields["crashed"] is True
+    assert reading.unknown_parts == {"oom": "the log of the container that ended cannot be read"}
+
+
+async def test_a_crash_of_last_night_is_not_this_incidents() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-6 * 3600))
+    assert (reading.fields["count"], reading.fields["crashed"]) == (0.0, False)
+
+
+async def test_a_container_that_was_asked_to_stop_did_not_crash() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60, code=143))
+    assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, False, False)
+
+
+async def test_of_a_young_pod_every_restart_is_of_now_and_of_an_old_one_only_the_last() -> None:
+    young = restarted("a", seconds=-60, count=4)
+    young["status"]["startTime"] = at(-300)
+    reading = await ask("restarts", young, restarted("b", seconds=-60, count=9))
+    assert reading.fields["count"] == 4.0 + 1.0
+
+
+async def test_pods_that_cannot_be_listed_have_not_zero_restarts() -> None:
+    assert (await ask("restarts", unreadable={"pods": "403"})).unknown == "pods: 403"
+
+
+# --- start log --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_start_log_tells_what_the_engine_began_with(captures: Path) -> None:
+    log = (captures / "startup_cases/kv_dtype_fp8_16M/server.log").read_text()
+    reading = await ask("startup_log", pod("a"), logs=Logs({"a": log}))
+    assert reading.fields == {"oom_class": "none", "kv_tokens": 16384.0, "version": "0.32.0"}
+    assert "backend" in reading.unknown_parts
+
+
+async def test_the_container_before_says_why_it_ended() -> None:
+    logs = Logs({"a": "INFO: starting", "a/previous": OOM})
+    reading = await ask("startup_log", restarted("a", seconds=-60), logs=logs)
+    assert reading.fields["oom_class"] == "serving"
+    old = await ask("startup_log", restarted("a", seconds=-86400), logs=logs)
+    assert old.fields["oom_class"] == "none"
+
+
+async def test_without_any_log_nothing_is_said() -> None:
+    reading = await ask("startup_log", pod("a"), logs=Logs({"a": None}))
+    assert reading.unknown == "no log of any of its pods can be read"
+
+
+# --- flags ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_flag_in_the_arguments_is_in_effect() -> None:
+    reading = await ask("engine_flags", pod("a", "--max-num-seqs=64", "--shutdown-timeout", "20"))
+    assert reading.fields == {
+        "max_num_seqs": 64.0,
+        "version": "0.32.0",
+        "kv_cache_dtype": "auto",
+        "shutdown_timeout": 20.0,
+    }
+    assert "max_num_seqs 64 (its arguments)" in reading.detail
+
+
+async def test_flags_hidden_in_a_shell_string_are_read_from_the_start_log(captures: Path) -> None:
+    hidden = pod("a", image="registry/own:latest")
+    hidden["spec"]["containers"][0] |= {"command": ["sh", "-c", "vllm serve m --max-num-seqs 16"], "args": []}
+    log = (captures / "startup_cases/kv_dtype_fp8_16M/server.log").read_text()
+    found = (await ask("engine_flags", hidden, logs=Logs({"a": log}))).fields
+    assert (found["max_num_seqs"], found["kv_cache_dtype"], found["version"]) == (16.0, "fp8", "0.32.0")
+    without = await ask("engine_flags", hidden, logs=Logs({}))
+    assert not without.is_known
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "seqs"),
+    [
+        ("0.32.0", "NVIDIA-H100-80GB-HBM3", 1024),
+        ("0.32.0", "NVIDIA-A100-SXM4-80GB", 256),
+        ("0.32", "NVIDIA-L40S", 256),
+        ("0.8.5", "NVIDIA-H100-80GB-HBM3", 256),
+        ("0.32.0", "SomethingNew-9000", None),
+        ("0.32.0", "", None),
+        (None, "NVIDIA-H100-80GB-HBM3", None),
+    ],
+)
+async def test_an_absent_cap_means_the_versions_default_on_that_gpu(
+    version: str | None, gpu: str, seqs: int | None
+) -> None:
+    assert default_max_num_seqs(version, gpu) == seqs
+    image = f"vllm/vllm-openai:v{version}" if version else "own/image"
+    reading = await ask("engine_flags", pod("a", image=image), gpu=gpu)
+    assert reading.fields.get("max_num_seqs") == seqs
+
+
+async def test_replicas_that_differ_make_a_flag_unknown() -> None:
+    pods = (pod("a", "--max-num-seqs=64"), pod("b", "--max-num-seqs=6", template="t2"))
+    reading = await ask("engine_flags", *pods)
+    assert reading.unknown_parts["max_num_seqs"] == "the replicas differ: 6.0, 64.0"
+    assert reading.fields["kv_cache_dtype"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("vllm/vllm-openai:v0.32.0", "0.32.0"),
+        ("registry:5000/x/vllm:0.11.2-cu128@sha256:aa", "0.11.2"),
+        ("vllm/vllm-openai:latest", None),
+        ("vllm/vllm-openai", None),
+    ],
+)
+def test_the_version_is_read_from_an_images_tag(image: str, version: str | None) -> None:
+    assert version_of_tag(image) == version
+
+
+# --- KV pool ----------------------------------------------------------------------------------------------------------
+
+
+def page(replica: str, blocks: float, at: float = OPENED) -> Scrape:
+    return Scrape(replica=replica, at=at, ranks={"0": {"num_gpu_blocks": blocks, "block_size": 32.0}})
+
+
+async def test_the_pool_is_that_of_the_smallest_replica_without_its_null_block() -> None:
+    reading = await ask("kv_budget", pages=Pages(page("a", 256), page("b", 128)))
+    assert reading.fields == {"tokens": 4064.0, "block_size": 32.0, "blocks": 128.0}
+    assert reading.detail == "the smallest of pools that differ"
+
+
+async def test_a_pool_that_no_page_tells_is_unknown() -> None:
+    refused = Scrape(replica="a", at=OPENED, error="connection refused")
+    assert (await ask("kv_budget", pages=Pages(refused))).unknown == "a: connection refused"
+    silent = Scrape(replica="a", at=OPENED, ranks={"0": {"num_requests_running": 1.0}})
+    assert "cache_config_info" in (await ask("kv_budget", pages=Pages(silent))).unknown

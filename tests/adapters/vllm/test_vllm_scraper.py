@@ -1,0 +1,82 @@
+"""The scraper over real sockets: what answers becomes values, what does not becomes a reason."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from aiohttp import web
+
+from bot.adapters.vllm.scraper import VllmScraper
+from bot.flow.read_signals import Replica
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture
+async def pages() -> AsyncIterator[dict[str, str]]:
+    """A fake replica: `page` is what it answers (`hangs`: nothing until the test is over), `port` where it listens."""
+    said: dict[str, str] = {}
+    over = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        text = said["page"]
+        if text == "hangs":
+            await over.wait()
+        if text == "503":
+            raise web.HTTPServiceUnavailable
+        return web.Response(text=text)
+
+    app = web.Application()
+    app.router.add_get("/metrics", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    said["port"] = str(runner.addresses[0][1])
+    yield said
+    over.set()
+    await runner.cleanup()
+
+
+async def scrape(pages: dict[str, str], *, deadline: float = 2.0) -> tuple[str, dict[str, dict[str, float]]]:
+    replica = Replica(name="llm-0", uid="u0", address="127.0.0.1", port=int(pages["port"]), role="spare")
+    async with httpx.AsyncClient() as client:
+        (found,) = await VllmScraper(client, lambda: 7.0, deadline=deadline).scrape([replica])
+    assert (found.replica, found.uid, found.role, found.at) == ("llm-0", "u0", "spare", 7.0)
+    return found.error, found.ranks
+
+
+async def test_a_page_becomes_values(pages: dict[str, str], captures: Path) -> None:
+    pages["page"] = (captures / "A_thrash_then_lower_max_num_seqs/scrapes/0060.prom").read_text()
+    error, ranks = await scrape(pages)
+    assert error == ""
+    assert ranks["0"]["num_preemptions"] == 975
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        pytest.param("hangs", "did not answer within 0.2 s", id="hangs"),
+        pytest.param("503", "/metrics answered HTTP 503", id="error"),
+        pytest.param("<html>", "no vLLM metrics", id="html"),
+        pytest.param("process_start_time_seconds 1.0\n", "no vLLM metrics", id="log-stats-disabled"),
+        pytest.param("vllm:num_requests_running{ 1.0\n", "not in the text format", id="broken"),
+    ],
+)
+async def test_what_gives_no_values_gives_a_reason(pages: dict[str, str], page: str, reason: str) -> None:
+    pages["page"] = page
+    error, ranks = await scrape(pages, deadline=0.2)
+    assert reason in error
+    assert ranks == {}
+
+
+async def test_a_refused_connection_does_not_hide_the_others(pages: dict[str, str]) -> None:
+    pages["page"] = "vllm:num_requests_running 4.0\n"
+    gone = Replica(name="gone", uid="u1", address="127.0.0.1", port=1)
+    there = Replica(name="there", uid="u2", address="127.0.0.1", port=int(pages["port"]))
+    async with httpx.AsyncClient() as client:
+        first, second = await VllmScraper(client, lambda: 7.0).scrape([gone, there])
+    assert first.error.startswith("/metrics: ")
+    assert second.ranks == {"0": {"num_requests_running": 4.0}}

@@ -1,0 +1,188 @@
+"""The commands: quick to start, exact about faults, and without a traceback where the bot knows what is wrong."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bot.adapters.redis.connection import Connection
+from bot.cli import app
+from bot.domain.timeline import GENESIS, Entry, chain
+from bot.sandbox import valkey
+from tests.test_settings import ENOUGH
+
+PLAYBOOK = """\
+language: 1
+playbook: tiny
+title: A tiny playbook
+opens_on: ['alertname="A"']
+settings:
+  window: {default: 5m}
+signals:
+  waiting: {metric: num_requests_waiting, over: settings.window}
+start: look
+states:
+  look:
+    read: [waiting]
+    go:
+      - {when: waiting > 1, to: ask}
+      - {otherwise: over}
+    unknown: ask
+  ask:
+    ask: What now?
+    choices: {leave: {label: Leave it, to: over}}
+    expired: over
+  over: {end: fixed}
+"""
+
+
+def incident_bot(*args: str | Path, **environ: str) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args], env={**dict.fromkeys(ENOUGH, ""), **environ})
+
+
+def written(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.fast
+def test_version_is_that_of_the_package() -> None:
+    assert incident_bot("--version").stdout == f"incident-bot {version('incident-bot')}\n"
+
+
+def test_starting_imports_nothing_that_a_command_may_not_need() -> None:
+    code = "import sys, bot.cli; print(' '.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"pydantic", "redis", "kubernetes", "slack_sdk", "slack_bolt", "uvicorn", "starlette", "httpx", "docket"}
+    assert heavy & set(loaded) == set()
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("command", [("serve",), ("doctor",), ("export", "INC-1")])
+def test_missing_settings_are_listed_without_a_traceback(command: tuple[str, ...]) -> None:
+    result = incident_bot(*command)
+    assert result.exit_code == 1
+    assert "REDIS_URL (redis_url in the file) is not set" in result.stderr
+    assert "SLACK_BOT_TOKEN" in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.fast
+def test_the_packaged_playbooks_are_sound() -> None:
+    result = incident_bot("playbook", "check")
+    assert result.exit_code == 0, result.stdout
+    assert " 0 faults" in result.stdout
+
+
+@pytest.mark.fast
+def test_a_sound_playbook_is_counted(tmp_path: Path) -> None:
+    result = incident_bot("playbook", "check", written(tmp_path, PLAYBOOK))
+    assert (result.exit_code, result.stdout) == (0, "1 sound playbook, 0 faults, 0 warnings\n")
+
+
+@pytest.mark.fast
+def test_every_fault_of_every_file_has_its_place_and_a_hint(tmp_path: Path) -> None:
+    one = written(tmp_path, PLAYBOOK.replace("to: ask}", "to: aks}"), "one.yaml")
+    two = written(tmp_path, PLAYBOOK.replace("waiting > 1", "waitin > 1"), "two.yaml")
+    result = incident_bot("playbook", "check", one, two)
+    assert result.exit_code == 1
+    assert f"{one}:14:33: " in result.stdout
+    assert "Did you mean 'ask'?" in result.stdout
+    assert f"{two}:14:16: " in result.stdout
+    assert "Did you mean 'waiting'?" in result.stdout
+
+
+@pytest.mark.fast
+def test_a_folder_is_checked_whole(tmp_path: Path) -> None:
+    written(tmp_path, PLAYBOOK)
+    written(tmp_path, PLAYBOOK, "same-name.yaml")
+    result = incident_bot("playbook", "check", tmp_path)
+    assert result.exit_code == 1
+    assert "'tiny' is also in" in result.stdout
+
+
+@pytest.mark.fast
+def test_an_empty_folder_and_a_missing_file_are_faults(tmp_path: Path) -> None:
+    assert "holds no playbook" in incident_bot("playbook", "check", tmp_path).stdout
+    missing = incident_bot("playbook", "check", tmp_path / "none.yaml")
+    assert missing.exit_code == 1
+    assert "cannot be read" in missing.stdout
+
+
+@pytest.mark.fast
+def test_an_override_is_checked_with_the_playbook(tmp_path: Path) -> None:
+    path = written(tmp_path, PLAYBOOK)
+    assert incident_bot("playbook", "check", path, "--set", "window=15s").exit_code == 0
+    assert "not a duration" in incident_bot("playbook", "check", path, "--set", "window=15").stdout
+    assert "write name=value" in incident_bot("playbook", "check", path, "--set", "window").stderr
+
+
+@pytest.mark.fast
+def test_a_playbook_is_drawn_by_name_or_by_file(tmp_path: Path) -> None:
+    path = written(tmp_path, PLAYBOOK)
+    by_name = incident_bot("playbook", "graph", "tiny", "--playbooks", tmp_path)
+    assert by_name.stdout.startswith("flowchart TD\n")
+    assert incident_bot("playbook", "graph", path).stdout == by_name.stdout
+
+
+@pytest.mark.fast
+def test_an_unknown_playbook_is_answered_with_a_suggestion(tmp_path: Path) -> None:
+    written(tmp_path, PLAYBOOK)
+    result = incident_bot("playbook", "graph", "tinny", "--playbooks", tmp_path)
+    assert result.exit_code == 1
+    assert "did you mean 'tiny'?" in result.stderr
+
+
+@pytest.mark.fast
+def test_an_unknown_scenario_is_answered_with_the_known_ones() -> None:
+    result = incident_bot("demo", "flood")
+    assert result.exit_code == 1
+    assert "thrash" in result.stderr
+
+
+@pytest.fixture
+def stored(redis_server: valkey.Embedded, tag: str) -> dict[str, str]:
+    """An environment in whose Redis INC-1 has a timeline."""
+    entries = chain([Entry(kind="opened", at=1.8e9, text="opened by alert A on serving/llm")], head=GENESIS, length=0)
+
+    async def put() -> None:
+        connection = Connection.open(redis_server.url, tag=tag)
+        await connection.ask(
+            connection.client.rpush(connection.key("timeline", "INC-1"), *(item.model_dump_json() for item in entries))
+        )
+        await connection.close()
+
+    asyncio.run(put())
+    return ENOUGH | {"REDIS_URL": redis_server.url, "INCIDENT_BOT_REDIS_TAG": tag}
+
+
+def test_an_incident_is_exported_as_markdown(stored: dict[str, str]) -> None:
+    result = incident_bot("export", "INC-1", **stored)
+    assert result.exit_code == 0, result.output
+    assert "| Target | `serving/llm` |" in result.stdout
+
+
+def test_an_incident_is_exported_as_json_into_a_file(stored: dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "inc-1.json"
+    result = incident_bot("export", "INC-1", "--format", "json", "--out", out, **stored)
+    assert result.exit_code == 0, result.output
+    assert json.loads(out.read_text())["report"]["broken_at"] is None
+    assert "cannot be written" in incident_bot("export", "INC-1", "--out", tmp_path, **stored).stderr
+
+
+def test_an_unknown_incident_is_named(stored: dict[str, str]) -> None:
+    result = incident_bot("export", "INC-9", **stored)
+    assert result.exit_code == 1
+    assert "INC-9: not in this Redis" in result.stderr
+
+
+def test_a_redis_that_is_away_is_a_message() -> None:
+    result = incident_bot("export", "INC-1", **(ENOUGH | {"REDIS_URL": "redis://127.0.0.1:1/0"}))
+    assert result.exit_code == 1
+    assert "Redis did not answer" in result.stderr

@@ -1,0 +1,136 @@
+"""The doctor looks at every counterpart, says what to do, and one that is away hides no other."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from bot.adapters.kubernetes.doctor import judge
+from bot.adapters.kubernetes.permissions import Checked, Permission
+from bot.adapters.prometheus_doctor import reachable
+from bot.cli.doctor import examine, of_settings, rendered
+from bot.domain.finding import Finding, broken, fine, weak
+from bot.sandbox import valkey
+from bot.settings import Settings, load_settings
+from tests.processes import running
+from tests.test_settings import ENOUGH
+
+CLOSED_PORT = "http://127.0.0.1:1"
+NOWHERE = {
+    "REDIS_URL": "redis://127.0.0.1:1/0",
+    "INCIDENT_BOT_SLACK_BASE_URL": f"{CLOSED_PORT}/api/",
+    "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "",
+    "INCIDENT_BOT_KUBERNETES_URL": CLOSED_PORT,
+    "INCIDENT_BOT_PROMETHEUS_URL": CLOSED_PORT,
+}
+
+
+def about(findings: list[Finding], what: str) -> list[Finding]:
+    return [finding for finding in findings if finding.about == what]
+
+
+@pytest.mark.fast
+def test_a_finding_is_one_line_and_its_remedy_the_next() -> None:
+    findings = [fine("redis", "answers"), weak("slack", "half", "Do this."), broken("kubernetes", "away", "Do that.")]
+    assert rendered(findings) == (
+        "✔ redis       answers\n"
+        "! slack       half\n"
+        "              → Do this.\n"
+        "✖ kubernetes  away\n"
+        "              → Do that.\n"
+        "\n"
+        "✔ 1, ! 1, ✖ 1\n"
+    )
+
+
+@pytest.mark.fast
+def test_settings_that_allow_more_than_usual_are_told() -> None:
+    usual = {"INCIDENT_BOT_CLUSTER": "prod", "INCIDENT_BOT_HTTP_HOST": "0.0.0.0"}
+    open_to_all = {
+        "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "",
+        "INCIDENT_BOT_ALERTMANAGER_OPEN": "true",
+        "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
+    }
+    assert [finding.grade for finding in of_settings(load_settings(ENOUGH | usual))] == ["fine"]
+    assert [finding.grade for finding in of_settings(load_settings(ENOUGH | usual | open_to_all))] == [
+        "fine",
+        "weak",
+        "weak",
+    ]
+    assert len(of_settings(load_settings(ENOUGH))) == 3
+
+
+@pytest.mark.fast
+def test_refused_permissions_are_listed_together() -> None:
+    patch, evict = Permission("patch", "apps", "deployments"), Permission("create", "", "pods", "eviction")
+    finding = judge([Checked(patch, is_allowed=False), Checked(evict, is_allowed=False)], namespace="serving")
+    assert finding.grade == "broken"
+    assert finding.what == "may not, in namespace serving: patch deployments.apps, create pods/eviction"
+    assert judge([Checked(patch, is_allowed=True)], namespace="").grade == "fine"
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(("status", "grade"), [(200, "fine"), (401, "broken"), (503, "broken")])
+async def test_prometheus_is_asked_a_query(status: int, grade: str) -> None:
+    async def query(_request: Request) -> JSONResponse:
+        return JSONResponse({"status": "success"}, status_code=status)
+
+    prometheus = Starlette(routes=[Route("/api/v1/query", query)])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(prometheus)) as client:
+        assert (await reachable(client, "http://prometheus/")).grade == grade
+
+
+async def test_whatever_is_away_is_broken_with_a_remedy_and_hides_no_other() -> None:
+    findings = await examine(load_settings(ENOUGH | NOWHERE))
+    for counterpart in ("redis", "slack", "kubernetes", "prometheus"):
+        (finding,) = about(findings, counterpart)
+        assert finding.grade == "broken"
+        assert finding.remedy
+    assert about(findings, "playbooks")[0].grade == "fine"
+
+
+@pytest.fixture(scope="module")
+def world(redis_server: valkey.Embedded) -> Iterator[Settings]:
+    """Settings of a bot between the stand-ins of Slack and Kubernetes and a real Redis."""
+    with ExitStack() as stack:
+        slack = stack.enter_context(
+            running("bot.sandbox.slack", "--port", "0", "--bot-url", CLOSED_PORT, "--signing-secret", "s")
+        )
+        cluster = stack.enter_context(running("bot.sandbox.kubernetes", "--port", "0"))
+        yield load_settings(
+            {
+                **ENOUGH,
+                "REDIS_URL": redis_server.url,
+                "SLACK_BOT_TOKEN": "xoxb-sandbox",
+                "INCIDENT_BOT_SLACK_BASE_URL": f"{slack.url}/api/",
+                "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "",
+                "INCIDENT_BOT_KUBERNETES_URL": cluster.url,
+            }
+        )
+
+
+async def test_a_world_in_order_has_nothing_broken(world: Settings) -> None:
+    findings = await examine(world)
+    assert [finding for finding in findings if finding.grade == "broken"] == []
+    assert any("is in #inference-incidents" in finding.what for finding in about(findings, "slack"))
+    assert any("user group S0SERVING has 3 members" in finding.what for finding in about(findings, "slack"))
+    assert any("has all" in finding.what for finding in about(findings, "kubernetes"))
+
+
+async def test_a_wrong_channel_and_an_unknown_group_are_told(world: Settings) -> None:
+    slack = world.slack.model_copy(update={"channel": "C0NOWHERE", "steering_user_group": "S0NOBODY"})
+    findings = await examine(world.model_copy(update={"slack": slack}))
+    said = [finding.what for finding in about(findings, "slack") if finding.grade == "broken"]
+    assert said[0].startswith("channel C0NOWHERE: channel_not_found")
+    assert said[1].startswith("user group S0NOBODY: ")
+
+
+async def test_a_wrong_token_ends_the_look_at_slack(world: Settings) -> None:
+    slack = world.slack.model_copy(update={"bot_token": type(world.slack.bot_token)("xoxb-wrong")})
+    findings = about(await examine(world.model_copy(update={"slack": slack})), "slack")
+    assert [(finding.grade, finding.what) for finding in findings] == [("broken", "auth.test: invalid_auth")]

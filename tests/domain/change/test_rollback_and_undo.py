@@ -1,0 +1,246 @@
+"""rollback and undo: back to what ran, in full view of what that means, and never over somebody else's work."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.change.context import PlanContext
+from bot.domain.change.json_patch import applied
+from bot.domain.change.plan import Call, LedgerEntry, Plan, Wait
+from bot.domain.change.world import Obj, World
+from tests.domain.change.worlds import (
+    CONTEXT,
+    declined,
+    deployment,
+    grade,
+    planned,
+    replica_set,
+    template,
+    weighed,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+
+
+def entry(call: Call, number: int = 0, **fields: Any) -> LedgerEntry:
+    made = LedgerEntry(
+        call_id=f"INC-42/R1/{number}",
+        state="cap",
+        verb="set_flags",
+        title=call.title,
+        target=call.target,
+        differences=call.differences,
+        undo=call.undo,
+        no_undo=call.no_undo,
+        applied_at=0.0,
+    )
+    return made.model_copy(update=fields)
+
+
+def after(seen: World, plan: Plan) -> World:
+    """The world once every call of the plan on the workload has been carried out and rolled out."""
+    workload = copy.deepcopy(seen.workload or {})
+    for call in plan.calls:
+        workload = applied(call.body, workload)
+    return replace(seen, workload=workload)
+
+
+def with_ledger(*entries: LedgerEntry) -> PlanContext:
+    return replace(CONTEXT, ledger=entries)
+
+
+def test_a_rollback_writes_the_newest_different_template_back_without_its_hash() -> None:
+    seen = world()
+    plan = planned("rollback", {}, seen)
+    back = after(seen, plan).workload or {}
+    wanted = copy.deepcopy(seen.replica_sets[0]["spec"]["template"])
+    del wanted["metadata"]["labels"]["pod-template-hash"]
+    assert back["spec"]["template"] == wanted
+    assert (plan.choices, plan.risk) == ({"revision": 1}, "high")
+
+
+def test_a_rollback_lists_every_difference_with_flags_one_by_one() -> None:
+    old = template("--served-model-name=tiny-llama", "--max-num-seqs=128", image="vllm/vllm-openai:v0.31.0")
+    seen = world(replica_sets=(replica_set(1, old), replica_set(2, template())))
+    plan = planned("rollback", {}, seen)
+    assert [d.text for d in plan.calls[0].differences] == [
+        "--max-model-len 2048 → (not set)",
+        "--max-num-seqs 64 → 128",
+        "--shutdown-timeout 20 → (not set)",
+        "containers/0/image: vllm/vllm-openai:v0.32.0 → vllm/vllm-openai:v0.31.0",
+    ]
+    assert weighed(plan, "differences").startswith("4 differences")
+
+
+def test_the_undo_of_a_rollback_gives_the_identical_workload() -> None:
+    seen = world()
+    plan = planned("rollback", {}, seen)
+    assert applied(plan.calls[0].undo[0].body, after(seen, plan).workload or {}) == seen.workload
+
+
+@pytest.mark.parametrize(
+    ("revision", "outcome", "reason"),
+    [
+        pytest.param(2, "not_needed", "is what runs", id="present"),
+        pytest.param(7.0, "impossible", "no revision 7", id="unknown"),
+        pytest.param("x", "impossible", "whole number", id="a-word"),
+    ],
+)
+def test_a_revision_that_cannot_be_says_why(revision: object, outcome: str, reason: str) -> None:
+    result = declined("rollback", {"revision": revision}, world())
+    assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def test_there_is_nothing_to_go_back_to_when_all_revisions_are_the_same() -> None:
+    seen = world(replica_sets=(replica_set(1, template()), replica_set(2, template())))
+    assert "no earlier revision" in declined("rollback", {}, seen).reason
+
+
+def test_another_workloads_replica_sets_are_no_revisions_of_this_one() -> None:
+    strange = replica_set(1, template("--seed=1"), of="other-uid", of_name="other")
+    assert (
+        "no earlier revision"
+        in declined("rollback", {}, world(replica_sets=(strange, replica_set(2, template())))).reason
+    )
+
+
+def test_a_rollback_of_the_bots_own_change_says_so() -> None:
+    call = planned("set_flags", EDIT, world()).calls[0]
+    fixed = after(world(), planned("set_flags", EDIT, world())).workload or {}
+    seen = world(
+        workload=fixed,
+        replica_sets=(replica_set(2, template()), replica_set(3, fixed["spec"]["template"])),
+    )
+    plan = planned("rollback", {}, seen, with_ledger(entry(call)))
+    assert grade(plan, "own_work") == "warning"
+
+
+def test_an_undo_of_set_flags_restores_the_workload_and_waits_for_the_rollout() -> None:
+    seen = world()
+    done = planned("set_flags", EDIT, seen)
+    plan = planned("undo", {"of": "last"}, after(seen, done), with_ledger(entry(done.calls[0])))
+    assert after(after(seen, done), plan).workload == seen.workload
+    assert [s.condition for s in plan.steps if isinstance(s, Wait)] == ["rolled_out"]
+    assert (plan.calls[0].undoes, plan.calls[0].restores, plan.risk) == ("INC-42/R1/0", True, "medium")
+
+
+def test_several_changes_are_taken_back_newest_first() -> None:
+    seen = world()
+    first = planned("set_flags", EDIT, seen)
+    second = planned("set_flags", {"edits": [{"flag": "--watermark", "value": 0.05}]}, after(seen, first))
+    now = after(after(seen, first), second)
+    ledger = with_ledger(entry(first.calls[0], 0), entry(second.calls[0], 1))
+    plan = planned("undo", {"of": ["INC-42/R1/0", "INC-42/R1/1"]}, now, ledger)
+    assert [call.undoes for call in plan.calls] == ["INC-42/R1/1", "INC-42/R1/0"]
+    assert [s.condition for s in plan.steps if isinstance(s, Wait)] == ["rolled_out"]
+    assert after(now, plan).workload == seen.workload
+
+
+def test_an_older_change_cannot_be_taken_back_from_under_a_newer_one() -> None:
+    seen = world()
+    first = planned("set_flags", EDIT, seen)
+    second = planned("set_flags", {"edits": [{"flag": "--watermark", "value": 0.05}]}, after(seen, first))
+    ledger = with_ledger(entry(first.calls[0], 0), entry(second.calls[0], 1))
+    result = declined("undo", {"of": ["INC-42/R1/0"]}, after(after(seen, first), second), ledger)
+    assert "the world moved on" in result.reason
+
+
+def test_when_the_world_moved_on_both_sides_are_shown() -> None:
+    done = planned("set_flags", EDIT, world())
+    moved = world(workload=deployment(template("--max-num-seqs=32")))
+    result = declined("undo", {}, moved, with_ledger(entry(done.calls[0])))
+    assert result.outcome == "impossible"
+    assert "--max-num-seqs=32" in result.reason
+    assert "--max-num-seqs=6" in result.reason
+
+
+def test_what_is_back_already_needs_no_undo() -> None:
+    done = planned("set_flags", EDIT, world())
+    assert declined("undo", {}, world(), with_ledger(entry(done.calls[0]))).outcome == "not_needed"
+
+
+@pytest.mark.parametrize(
+    ("ledger", "of", "outcome", "reason"),
+    [
+        pytest.param((), "last", "not_needed", "nothing is left", id="empty"),
+        pytest.param((), ["INC-42/R9/0"], "impossible", "no call INC-42/R9/0", id="stranger"),
+        pytest.param(
+            (entry(planned("set_flags", EDIT, world()).calls[0], undone_by="INC-42/R2/0"),),
+            "last",
+            "not_needed",
+            "nothing is left",
+            id="undone-before",
+        ),
+        pytest.param(
+            (entry(planned("replace_replica", {"replica": "llm-2"}, world()).calls[0]),),
+            ["INC-42/R1/0"],
+            "impossible",
+            "the same template",
+            id="no-inverse",
+        ),
+    ],
+)
+def test_an_undo_of_nothing_says_why(ledger: tuple[LedgerEntry, ...], of: Any, outcome: str, reason: str) -> None:
+    result = declined("undo", {"of": of}, world(), with_ledger(*ledger))
+    assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def created(name_uid: str = "canary-uid", **annotations: str) -> Obj:
+    body = planned("canary", EDIT, world()).calls[0].body
+    metadata = {**body["metadata"], "uid": name_uid}
+    metadata["annotations"] = metadata["annotations"] | annotations
+    return {**body, "metadata": metadata}
+
+
+def test_the_undo_of_a_spare_deletes_it_by_the_uid_that_it_has_now() -> None:
+    call = planned("canary", EDIT, world()).calls[0]
+    plan = planned("undo", {}, world(canary=created()), with_ledger(entry(call, verb="canary")))
+    assert (plan.calls[0].method, plan.calls[0].target.uid) == ("delete", "canary-uid")
+    assert plan.steps[-1].model_dump()["condition"] == "gone"
+
+
+def test_a_spare_of_another_incident_is_not_deleted_by_an_undo() -> None:
+    call = planned("canary", EDIT, world()).calls[0]
+    strange = created(**{"incident-bot/incident": "INC-4"})
+    result = declined("undo", {}, world(canary=strange), with_ledger(entry(call, verb="canary")))
+    assert "not ours" in result.reason
+
+
+def test_the_undo_of_a_scale_out_ends_a_chosen_replica() -> None:
+    done = planned("scale", {"by": 1}, world())
+    now = world(workload=deployment(replicas=5))
+    plan = planned("undo", {}, now, with_ledger(entry(done.calls[0], verb="scale")))
+    assert [call.title for call in plan.calls] == ["Choose llm-1 as the replica that ends", "Scale llm back to 4"]
+
+
+def test_going_back_from_a_stuck_rollout_needs_no_free_gpu() -> None:
+    seen = world()
+    done = planned("set_flags", EDIT, seen)
+    stuck = after(seen, done)
+    assert stuck.workload is not None
+    stuck.workload["status"] |= {"updatedReplicas": 1, "availableReplicas": 4, "replicas": 5}
+    stuck = replace(stuck, nodes=())
+    plan = planned("undo", {}, stuck, with_ledger(entry(done.calls[0])))
+    assert grade(plan, "room") == "warning"
+
+
+@given(
+    now=st.integers(min_value=1, max_value=20),
+    to=st.integers(min_value=1, max_value=20),
+)
+def test_a_scale_and_its_undo_give_the_same_count(now: int, to: int) -> None:
+    if now == to:
+        return
+    seen = world(workload=deployment(replicas=now), nodes=(), unreadable={"nodes": "not asked"})
+    call = planned("scale", {"to": to}, seen).calls[-1]
+    patched = applied(call.body, seen.workload or {})
+    assert patched["spec"]["replicas"] == to
+    assert applied(call.undo[0].body, patched) == seen.workload

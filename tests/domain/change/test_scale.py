@@ -1,0 +1,153 @@
+"""scale: how many, whether they fit, who else owns the count, and which replica ends on the way down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.domain.change.json_patch import applied
+from bot.domain.change.plan import Call, Wait
+from bot.domain.change.world import Obj
+from tests.domain.change.worlds import (
+    declined,
+    deployment,
+    endpoint_slice,
+    grade,
+    load,
+    node,
+    planned,
+    pod,
+    template,
+    weighed,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+NO_DRAIN = template(lifecycle={})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "to", "risk"),
+    [
+        pytest.param({"by": 1}, 5, "low", id="one-more"),
+        pytest.param({"by": 1.0}, 5, "low", id="numbers-from-expressions-are-floats"),
+        pytest.param({"by": "1"}, 5, "low", id="numbers-may-be-text"),
+        pytest.param({"to": 6}, 6, "medium", id="two-more"),
+        pytest.param({"to": 7}, 7, "high", id="more-than-half"),
+        pytest.param({"by": -1}, 3, "medium", id="one-fewer"),
+    ],
+)
+def test_it_scales_through_the_scale_subresource(arguments: dict[str, Any], to: int, risk: str) -> None:
+    plan = planned("scale", arguments, world())
+    call = plan.calls[-1]
+    assert (call.subresource, call.stamped, plan.risk) == ("scale", False, risk)
+    assert call.body == [
+        {"op": "test", "path": "/metadata/uid", "value": "deploy-uid"},
+        {"op": "test", "path": "/spec/replicas", "value": 4},
+        {"op": "replace", "path": "/spec/replicas", "value": to},
+    ]
+    assert [d.text for d in call.differences] == [f"replicas 4 → {to}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome", "reason"),
+    [
+        pytest.param({"to": 4}, "not_needed", "has 4 replicas already", id="as-it-is"),
+        pytest.param({"by": 0}, "not_needed", "has 4 replicas already", id="by-nothing"),
+        pytest.param({"to": 0}, "impossible", "last replica", id="to-none"),
+        pytest.param({"by": -4}, "impossible", "last replica", id="by-all"),
+        pytest.param({}, "impossible", "either by or to", id="neither"),
+        pytest.param({"by": 1, "to": 5}, "impossible", "either by or to", id="both"),
+        pytest.param({"by": 1.5}, "impossible", "whole number", id="half-a-replica"),
+        pytest.param({"by": "some"}, "impossible", "whole number", id="a-word"),
+        pytest.param({"by": 1, "node": "x"}, "impossible", "does not take node", id="unknown-argument"),
+        pytest.param({"by": 9}, "impossible", "room for 8, 9 needed", id="no-room"),
+    ],
+)
+def test_a_count_that_cannot_be_or_changes_nothing_says_why(
+    arguments: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = declined("scale", arguments, world())
+    assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def scaler(name: str = "llm", *, owned_by: str = "") -> Obj:
+    owners = [{"controller": True, "kind": owned_by, "name": "llm-queue"}] if owned_by else []
+    return {
+        "metadata": {"name": "llm", "ownerReferences": owners},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": name}, "minReplicas": 2, "maxReplicas": 8},
+    }
+
+
+def test_an_autoscaler_keeps_its_replica_count() -> None:
+    result = declined("scale", {"by": 1}, world(autoscalers=(scaler(),)))
+    assert (result.outcome, result.hint) == (
+        "impossible",
+        "edit minReplicas and maxReplicas of HorizontalPodAutoscaler llm so that it keeps 5",
+    )
+
+
+def test_keda_is_named_as_the_owner_of_its_autoscaler() -> None:
+    result = declined("scale", {"by": 1}, world(autoscalers=(scaler(owned_by="ScaledObject"),)))
+    assert "maxReplicaCount of ScaledObject llm-queue" in result.hint
+
+
+def test_another_workloads_autoscaler_does_not_matter() -> None:
+    assert planned("scale", {"by": 1}, world(autoscalers=(scaler(name="other"),)))
+
+
+def test_unreadable_autoscalers_are_a_warning() -> None:
+    plan = planned("scale", {"by": 1}, world(unreadable={"autoscalers": "403"}))
+    assert grade(plan, "autoscaler") == "warning"
+
+
+def test_the_first_to_end_is_the_one_that_serves_least_and_the_plan_stays_the_same() -> None:
+    pods = (pod(1), pod(2), pod(3, is_ready=False), pod(4))
+    seen = world(pods=pods, endpoint_slices=(endpoint_slice(pods[0], pods[1], pods[3]),))
+    plan = planned("scale", {"by": -1}, seen)
+    assert plan.choices["ends"] == ["llm-3-uid"]
+    assert plan.digest == planned("scale", {"by": -1}, seen).digest
+
+
+def test_a_native_drain_only_marks_the_victim() -> None:
+    plan = planned("scale", {"by": -1}, world())
+    assert [type(step) for step in plan.steps] == [Call, Call, Wait]
+    mark = applied(plan.calls[0].body, with_annotations(pod(1)))
+    assert mark["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"] == "-1000"
+    assert mark["metadata"]["labels"]["serving"] == "active"
+
+
+def test_without_a_native_drain_the_victim_leaves_rotation_and_runs_empty_first() -> None:
+    plan = planned("scale", {"by": -1}, world(workload=deployment(NO_DRAIN)))
+    said = [step.condition if isinstance(step, Wait) else step.method for step in plan.steps]
+    assert said == ["patch", "out_of_rotation", "emptied", "patch", "scaled"]
+    assert grade(plan, "drain") == "fine"
+    victim = applied(plan.calls[0].body, with_annotations(pod(1)))
+    assert victim["metadata"]["labels"]["serving"] == "out-of-rotation"
+
+
+def test_a_scale_in_that_cuts_streams_counts_them() -> None:
+    pods = tuple(pod(number) for number in (1, 2, 3, 4))
+    seen = world(workload=deployment(NO_DRAIN), pods=pods, services=(), load={"llm-1": load(running=7)})
+    assert "cuts ~7 streams on 1 pod" in weighed(planned("scale", {"by": -1}, seen), "drain")
+
+
+def test_scaling_up_needs_no_pods_to_be_readable() -> None:
+    assert planned("scale", {"by": 1}, world(unreadable={"pods": "403"}, pods=()))
+    assert declined("scale", {"by": -1}, world(unreadable={"pods": "403"})).outcome == "unknown"
+
+
+def test_a_gpu_of_a_pod_that_is_still_ending_is_not_free() -> None:
+    ending = pod(5)
+    ending["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    pods = tuple(pod(number) for number in (1, 2, 3, 4))
+    nodes = (node(1, gpus=2), node(2, gpus=2), node(3, gpus=1))
+    assert planned("scale", {"by": 1}, world(pods=pods, all_pods=pods, nodes=nodes))
+    assert declined("scale", {"by": 1}, world(pods=pods, all_pods=(*pods, ending), nodes=nodes))
+
+
+def with_annotations(obj: Obj) -> Obj:
+    """The writer makes the map of annotations where there is none."""
+    obj["metadata"].setdefault("annotations", {})
+    return obj

@@ -1,0 +1,219 @@
+"""Settings are read once, whole or not at all; every fault is named with its place and an example."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.domain.errors import SettingsError
+from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
+
+pytestmark = pytest.mark.fast
+
+ENOUGH = {
+    "REDIS_URL": "redis://:s3cret-redis@localhost:6379/0",
+    "SLACK_BOT_TOKEN": "s3cret-xoxb",
+    "SLACK_SIGNING_SECRET": "s3cret-signing",
+    "INCIDENT_BOT_SLACK_CHANNEL": "C0INC",
+    "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "s3cret-bearer",
+    "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "true",
+    "INCIDENT_BOT_APPROVALS_USER_GROUP": "S0SERVING",
+}
+
+
+def settings(**changes: str) -> Settings:
+    return load_settings(ENOUGH | {f"INCIDENT_BOT_{name}": value for name, value in changes.items()})
+
+
+def faults(environ: dict[str, str], file: Path | None = None, *, overrides: tuple[str, ...] = ()) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(environ, file, overrides=overrides)
+    return refused.value.problems
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "settings.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_seven_variables_are_enough() -> None:
+    read = load_settings(ENOUGH)
+    assert (read.http.host, read.http.port, read.http.body_limit_bytes) == ("127.0.0.1", 8080, 2 * 1024 * 1024)
+    assert (read.redis_tag, read.redis_replicas, read.retention_days) == ("bot", 0, 90)
+    assert read.reopen_within == timedelta(minutes=15)
+    assert read.playbooks.joinpath("kv-cache-oom.yaml").is_file()
+
+
+def test_the_default_approvals_are_those_of_the_operations_manual() -> None:
+    rules = settings().approval_rules
+    assert [p.expires_seconds for p in (rules.low, rules.medium, rules.high)] == [1800, 900, 900]
+    assert [p.needed for p in (rules.low, rules.medium, rules.high)] == [1, 1, 1]
+    assert [p.own_work_counts for p in (rules.low, rules.medium, rules.high)] == [True, True, False]
+    assert rules.high.user_group == "S0SERVING"
+    assert rules.grant_valid_seconds == 600
+
+
+def test_a_single_operator_may_approve_their_own_work_and_the_policy_says_so() -> None:
+    policy = settings(APPROVALS_SINGLE_OPERATOR="true").approval_rules.high
+    assert policy.own_work_counts
+    assert policy.single_operator
+
+
+def test_a_level_may_name_its_own_people() -> None:
+    rules = settings(APPROVALS_HIGH_USERS="U0ANA, U0BEN", APPROVALS_HIGH_NEEDED="2").approval_rules
+    assert (rules.high.users, rules.high.user_group, rules.high.needed) == (("U0ANA", "U0BEN"), "", 2)
+    assert rules.low.user_group == "S0SERVING"
+
+
+def test_floors_name_verbs_and_risks() -> None:
+    assert settings(APPROVALS_RISK_FLOORS="scale=medium").approval_rules.risk_floors == {"scale": "medium"}
+
+
+def test_the_approvers_steer_when_nobody_else_is_named() -> None:
+    assert settings().steering == ((), "S0SERVING")
+    assert settings(SLACK_STEERING_USERS="U0LEA").steering == (("U0LEA",), "")
+
+
+def test_the_prefixed_name_wins_over_the_plain_one() -> None:
+    assert settings(REDIS_URL="rediss://other:6380").redis_url.get_secret_value() == "rediss://other:6380"
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert settings(HTTP_PORT=" ").http.port == 8080
+
+
+def test_a_secret_with_the_newline_of_its_file_is_the_secret() -> None:
+    token = settings(ALERTMANAGER_BEARER_TOKEN="abc\n").alertmanager.bearer_token
+    assert token is not None
+    assert token.get_secret_value() == "abc"
+
+
+def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "http: {port: 1}\nlog: {level: debug}\nset: {window: 1m, calm: 2m, ratio: 0.1, on: true}\n"
+    )
+    environ = ENOUGH | {"INCIDENT_BOT_HTTP_PORT": "2", "INCIDENT_BOT_SETTINGS": str(path)}
+    read = load_settings(environ, overrides=["calm=3m"])
+    assert (read.http.port, read.log.level) == (2, "debug")
+    assert read.overrides == {"window": "1m", "calm": "3m", "ratio": "0.1", "on": "true"}
+
+
+def test_every_setting_has_one_name_in_the_environment() -> None:
+    assert len(VARIABLES) == len(LEAVES)
+    assert set(PLAIN_NAMES.values()) <= set(LEAVES)
+
+
+def test_nothing_that_is_missing_is_kept_for_a_second_error() -> None:
+    listed = faults({})
+    for name in ("REDIS_URL", "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_CHANNEL", "ALERTMANAGER_BEARER_TOKEN"):
+        assert any(name in fault for fault in listed), name
+    assert any(fault.startswith("kubernetes: must name one cluster") for fault in listed)
+    assert any(fault.startswith("approvals: name nobody who may approve low, medium, high") for fault in listed)
+    assert len(listed) == 7
+    assert listed[0] == "REDIS_URL (redis_url in the file) is not set; example: redis://localhost:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("HTTP_PORT", "http", "INCIDENT_BOT_HTTP_PORT: Input should be a valid integer"),
+        ("HTTP_PORT", "70000", "INCIDENT_BOT_HTTP_PORT: Input should be less than or equal to 65535"),
+        ("REDIS_URL", "localhost:6379", "INCIDENT_BOT_REDIS_URL: is not a Redis address; example: redis://"),
+        ("REDIS_TAG", "{bot}", "INCIDENT_BOT_REDIS_TAG: is not of the right form; example: bot"),
+        ("SLACK_CHANNEL", "#incidents", "INCIDENT_BOT_SLACK_CHANNEL: is not of the right form; example: C0123456789"),
+        ("SLACK_BASE_URL", "http://slack.example/api/", "would send a token in clear"),
+        ("SLACK_BASE_URL", "slack.com", "INCIDENT_BOT_SLACK_BASE_URL: is not a web address; example: https://"),
+        ("APPROVALS_USER_GROUP", "@serving", "INCIDENT_BOT_APPROVALS_USER_GROUP: is not of the right form"),
+        ("APPROVALS_HIGH_EXPIRES", "15", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: '15' is not a duration"),
+        ("APPROVALS_HIGH_EXPIRES", "0s", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: Input should be greater than"),
+        ("APPROVALS_RISK_FLOORS", "scael=high", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: 'scael' is no verb"),
+        ("APPROVALS_RISK_FLOORS", "scale=huge", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: Input should be 'low'"),
+        ("APPROVALS_HIGH_USERS", "ben", "INCIDENT_BOT_APPROVALS_HIGH_USERS: is not of the right form"),
+        ("SET", "window", "INCIDENT_BOT_SET: write name=value"),
+        ("LOG_FORMAT", "xml", "INCIDENT_BOT_LOG_FORMAT: Input should be 'json' or 'console'"),
+        ("PLAYBOOKS", "/no/such/folder", "INCIDENT_BOT_PLAYBOOKS: '/no/such/folder' is not a folder"),
+        ("SLACK_CHANEL", "C0INC", "INCIDENT_BOT_SLACK_CHANEL is no setting; did you mean INCIDENT_BOT_SLACK_CHANNEL?"),
+        ("KUBERNETES_KUBECONFIG", "/k", "kubernetes: must name one cluster in one way"),
+        ("KUBERNETES_CONTEXT", "prod", "kubernetes: has a context without a kubeconfig"),
+        ("KUBERNETES_TOKEN", "t", "kubernetes: has a token without a url"),
+        ("ALERTMANAGER_OPEN", "true", "alertmanager: has more than one way to prove a sender"),
+        ("ALERTMANAGER_USER", "am", "alertmanager: has more than one way to prove a sender"),
+    ],
+)
+def test_a_fault_says_where_what_and_an_example(name: str, value: str, fault: str) -> None:
+    (only,) = faults(ENOUGH | {f"INCIDENT_BOT_{name}": value})
+    assert fault in only
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        pytest.param({"HIGH_USERS": "U0ANA", "HIGH_NEEDED": "2"}, "need 2 people for high risk and name 1", id="few"),
+        pytest.param({"LOW_NEEDED": "2", "SINGLE_OPERATOR": "true"}, "say single_operator and need 2", id="single"),
+    ],
+)
+def test_approvals_that_could_never_be_met_are_refused(changes: dict[str, str], fault: str) -> None:
+    (only,) = faults(ENOUGH | {f"INCIDENT_BOT_APPROVALS_{name}": value for name, value in changes.items()})
+    assert only.startswith(f"approvals: {fault}")
+
+
+def test_half_of_user_and_password_is_refused() -> None:
+    environ = ENOUGH | {"INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "", "INCIDENT_BOT_ALERTMANAGER_USER": "am"}
+    assert faults(environ) == ("alertmanager: has only one of user and password; set both",)
+
+
+def test_an_open_receiver_must_be_asked_for() -> None:
+    environ = ENOUGH | {"INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "", "INCIDENT_BOT_ALERTMANAGER_OPEN": "true"}
+    assert load_settings(environ).alertmanager.open
+
+
+def test_variables_that_kubernetes_makes_from_a_service_are_not_taken_for_settings() -> None:
+    address = "tcp://10.0.0.7:80"
+    read = settings(PORT=address, SERVICE_HOST="10.0.0.7", SERVICE_PORT="80", PORT_80_TCP=address, REDIS_PORT=address)
+    assert read.http.port == 8080
+
+
+def test_a_fault_in_the_file_has_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "http:\n  prt: 80\nlog:\n  level: loud\napprovals:\n  high:\n    users: [U0ANA, ben]\n")
+    listed = faults(ENOUGH, path)
+    assert listed[0].startswith(f"{path}:2:3 (http.prt) is no setting; did you mean port?")
+    assert listed[1].startswith(f"{path}:7:5 (approvals.high.users): is not of the right form")
+    assert listed[2].startswith(f"{path}:4:3 (log.level): Input should be 'debug'")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        pytest.param("http: [", ":1:8: not YAML", id="unfinished"),
+        pytest.param("- 1\n", ": must hold settings by name", id="a-list"),
+        pytest.param("slack: {bot_token: s3cret-a, bot_token: s3cret-b}", "a key is written twice", id="twice"),
+        pytest.param("slack: s3cret-x", "slack): Input should be a valid dictionary", id="no-mapping"),
+        pytest.param("http: {1: 2}", "Keys should be strings", id="number-as-key"),
+        pytest.param("http: &loop {port: *loop}", "http.port): Input should be a valid integer", id="holds-itself"),
+    ],
+)
+def test_a_file_that_is_no_settings_file_says_so_without_its_values(tmp_path: Path, text: str, fault: str) -> None:
+    (only,) = faults(ENOUGH, written(tmp_path, text))
+    assert fault in only
+    assert "s3cret" not in only
+
+
+def test_a_file_that_is_not_there_is_a_fault_beside_the_others(tmp_path: Path) -> None:
+    listed = faults({"INCIDENT_BOT_SETTINGS": str(tmp_path / "none.yaml")})
+    assert listed[0].endswith("none.yaml cannot be read: No such file or directory; correct INCIDENT_BOT_SETTINGS")
+    assert len(listed) == 8
+
+
+def test_a_wrong_override_of_the_command_line_is_a_fault() -> None:
+    assert faults(ENOUGH, overrides=("window",)) == (
+        "--set: write name=value, several of them with commas between; example: --set window=15s",
+    )
+
+
+def test_no_secret_is_ever_shown() -> None:
+    read = load_settings(ENOUGH)
+    assert "s3cret" not in repr(read)
+    assert "s3cret" not in str(read.model_dump())
+    broken = {name: value.replace("redis://", "s3cret://") for name, value in ENOUGH.items()}
+    assert "s3cret" not in str(faults(broken | {"INCIDENT_BOT_KUBERNETES_TOKEN": "s3cret-token"}))
