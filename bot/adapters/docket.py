@@ -18,20 +18,19 @@ CHECK_EVERY = timedelta(milliseconds=250)
 
 
 class DocketAlarms:
-    """The `Alarms` port. `wake` is called in this process; with several replicas, in one of them."""
+    """The `Alarms` port. With several replicas of the bot, one of them is called."""
 
-    def __init__(self, redis_url: str, *, tag: str, wake: Callable[[str], None]) -> None:
+    def __init__(self, redis_url: str, *, tag: str) -> None:
         separator = "&" if "?" in redis_url else "?"
         url = redis_url if "max_connections" in redis_url else f"{redis_url}{separator}max_connections=500"
         self._docket = Docket(name=f"{tag}-alarms", url=url, execution_ttl=timedelta(0))
-        self._wake = wake
         self._worker: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
+    async def start(self, wake: Callable[[str], None]) -> None:
         await self._docket.__aenter__()
 
         async def wake_incident(incident_id: str) -> None:
-            self._wake(incident_id)
+            wake(incident_id)
 
         self._task = wake_incident
         self._docket.register(wake_incident)

@@ -6,10 +6,20 @@ from others of the same scrape and exist on no `/metrics` page.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bot.domain.scrape import Scrape
+
+
+class Sample(NamedTuple):
+    """One value of one series, as a page or a metrics store gives it: under the engine's own name."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
 
 Shape = Literal["gauge", "counter", "histogram"]
 
@@ -45,6 +55,12 @@ HISTOGRAMS = frozenset(
         "request_generation_tokens",
     }
 )
+DERIVED: dict[str, frozenset[str]] = {
+    "free_blocks": frozenset({"num_gpu_blocks", "kv_cache_usage_perc"}),
+    "usable_tokens": frozenset({"num_gpu_blocks", "block_size"}),
+    "arrivals": frozenset({"request_success", "num_requests_running", "num_requests_waiting"}),
+}
+"""What each derived metric is computed from."""
 DERIVED_GAUGES = frozenset({"free_blocks", "usable_tokens"})
 DERIVED_COUNTERS = frozenset({"arrivals"})
 
@@ -56,6 +72,11 @@ SHAPES: dict[str, Shape] = {
     **dict.fromkeys(COUNTERS | DERIVED_COUNTERS, "counter"),
     **dict.fromkeys(HISTOGRAMS, "histogram"),
 }
+
+
+def on_the_page(metrics: frozenset[str]) -> frozenset[str]:
+    """The metrics that must be read to know these."""
+    return frozenset[str]().union(*(DERIVED.get(metric, {metric}) for metric in metrics))
 
 
 def value_of(scrape: Scrape, rank: str, metric: str) -> float | None:

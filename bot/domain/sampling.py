@@ -24,7 +24,7 @@ from bot.domain.history import (
     series,
     short_history,
 )
-from bot.domain.metric import DERIVED_COUNTERS, FRACTIONS, SHAPES, metric_fault, value_of
+from bot.domain.metric import DERIVED, DERIVED_COUNTERS, FRACTIONS, SHAPES, metric_fault, value_of
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import (
     Across,
@@ -94,30 +94,18 @@ def spec_fault(spec: SignalSpec) -> str:
 
 
 def metrics_of(spec: SampledSpec) -> frozenset[str]:
-    """The metrics that reading this spec needs, derived ones resolved to those on the page."""
-    needed = _needed(spec)
-    for derived, parts in {
-        "arrivals": {"request_success", "num_requests_running", "num_requests_waiting"},
-        "usable_tokens": {"num_gpu_blocks", "block_size"},
-        "free_blocks": {"num_gpu_blocks", "kv_cache_usage_perc"},
-    }.items():
-        if derived in needed:
-            needed = (needed - {derived}) | parts
-    return frozenset(needed)
-
-
-def _needed(spec: SampledSpec) -> set[str]:
+    """The metrics that reading this spec looks at."""
     match spec:
         case MetricSignal():
-            return {spec.metric}
+            return frozenset({spec.metric})
         case RatioSignal():
-            return {*spec.ratio, "num_requests_running", "num_requests_waiting"}
+            return frozenset({*spec.ratio, "num_requests_running"})
         case MeanSignal():
-            return {spec.mean}
+            return frozenset({spec.mean})
         case QuantileSignal():
-            return {spec.histogram}
+            return frozenset({spec.histogram})
         case StallSignal():
-            return {"request_success", "num_requests_running", "num_requests_waiting"}
+            return DERIVED["arrivals"]
 
 
 def read_window(

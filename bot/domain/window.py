@@ -89,9 +89,9 @@ def histogram_quantile(buckets: Mapping[str, float], q: float) -> float | None:
 
 
 def short(seconds: float) -> str:
-    """A duration as people write it: `12 s`, `5 m`, `1.5 h`."""
+    """A duration as people write it: `12 s`, `5 m`, `2.5 h`."""
     for size, unit in ((3600.0, "h"), (60.0, "m")):
-        if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
+        if seconds >= 2 * size:
             return f"{round(seconds / size, 1):g} {unit}"
     return f"{round(seconds):d} s"
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from bot.domain.effect import Effect
-from bot.domain.errors import BotError, PlaybookError, StaleRunError
+from bot.domain.errors import BotError, Fault, PlaybookError, StaleRunError
 from bot.domain.event import Due, Event
 from bot.domain.machine import Decision, Rules, advance, set_aside
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.run import Run
 from bot.domain.timeline import Entry, chain
-from bot.flow.ports import Playbooks, RunStore
+from bot.flow.ports import RunStore
 
 log = structlog.get_logger()
 FAILURES_BEFORE_SET_ASIDE = 3
 STALE_ATTEMPTS = 20
+
+FromBundle = Callable[[Mapping[str, str]], CompiledPlaybook]
+"""The playbook exactly as a run started with it. Raises `PlaybookError` when it no longer compiles."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class Advanced:
 
 
 class AdvanceRun:
-    def __init__(self, store: RunStore, playbooks: Playbooks, rules: Rules) -> None:
-        self._store, self._library, self._rules = store, playbooks, rules
+    def __init__(self, store: RunStore, from_bundle: FromBundle, rules: Rules) -> None:
+        self._store, self._from_bundle, self._rules = store, from_bundle, rules
         self._compiled: dict[str, CompiledPlaybook] = {}
 
     async def __call__(self, incident_id: str) -> Advanced:
@@ -69,8 +72,11 @@ class AdvanceRun:
         if run.digest not in self._compiled:
             bundle = await self._store.bundle(run.digest)
             if bundle is None:
-                raise PlaybookError(())
-            self._compiled[run.digest] = self._library.from_bundle(bundle)
+                fault = Fault(
+                    run.incident_id, f"its playbook '{run.playbook}' ({run.digest[:12]}) is not stored any more"
+                )
+                raise PlaybookError((fault,))
+            self._compiled[run.digest] = self._from_bundle(bundle)
         return self._compiled[run.digest]
 
     async def _commit(self, run: Run, events: Sequence[Event]) -> tuple[Effect, ...]:

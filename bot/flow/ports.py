@@ -170,12 +170,8 @@ class WatchLog(Protocol):
 
 
 class Playbooks(Protocol):
-    def matching(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
+    def match(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
         """Playbooks whose matchers want an alert with these labels, highest priority first."""
-        ...
-
-    def from_bundle(self, bundle: Mapping[str, str]) -> CompiledPlaybook:
-        """The playbook exactly as a run started with it. Raise `PlaybookError` when it no longer compiles."""
         ...
 
 

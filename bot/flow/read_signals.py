@@ -20,7 +20,7 @@ from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading, unknown
 from bot.domain.target import Target
 from bot.domain.window import Window
-from bot.flow.ports import Cluster, ReadContext
+from bot.flow.ports import ReadContext
 
 DEADLINE_SECONDS = 5.0
 
@@ -40,6 +40,12 @@ class Replica:
     role: Literal["target", "spare"] = "target"
     in_rotation: bool | None = None
     node: str = ""
+
+
+class Worlds(Protocol):
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        """As `Cluster.world`, the only part of the cluster that reading needs."""
+        ...
 
 
 class Replicas(Protocol):
@@ -109,17 +115,24 @@ class ReadSignals:
     """The `Signals` port."""
 
     def __init__(
-        self, *, history: History, probes: Mapping[str, Probe], cluster: Cluster, now: Callable[[], float]
+        self,
+        *,
+        history: History,
+        probes: Mapping[str, Probe],
+        cluster: Worlds,
+        now: Callable[[], float],
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._history, self._probes, self._cluster, self._now = history, probes, cluster, now
+        self._deadline = deadline_seconds
 
     async def sample(self, context: ReadContext) -> None:
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
         except (BotError, TimeoutError) as error:
             # The gap that this leaves in the history is what later readings must see.
-            log.warning("sample.failed", target=context.target.key, reason=_reason(error, self._history.source))
+            log.warning("sample.failed", target=context.target.key, reason=self._reason(error, self._history.source))
 
     async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
         sampled = {name: spec for name, spec in wanted.items() if not isinstance(spec, ProbeSignal)}
@@ -137,14 +150,14 @@ class ReadSignals:
             return {}
         spans, readings = _spans(wanted, context, at=self._now())
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
                 now = self._now()
                 metrics = frozenset[str]().union(*(metrics_of(wanted[name]) for name in spans))
                 longest = max(spans.values(), default=0.0)
                 scrapes = await self._history.between(context, metrics, now - longest, now)
         except (BotError, TimeoutError) as error:
-            reason = _reason(error, self._history.source)
+            reason = self._reason(error, self._history.source)
             return readings | {name: unknown(name, reason, at=self._now()) for name in spans}
         for name, span in spans.items():
             window = Window(now - span, now)
@@ -158,15 +171,20 @@ class ReadSignals:
             return unknown(name, f"no source for '{spec.probe}' is configured", at=self._now())
         question = Question(name, spec, context, self._now(), world.get)
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with asyncio.timeout(self._deadline):
                 return await probe(question)
         except (BotError, TimeoutError) as error:
-            return unknown(name, _reason(error, spec.probe), at=self._now(), source=spec.probe)
+            return unknown(name, self._reason(error, spec.probe), at=self._now(), source=spec.probe)
         except Exception as error:
             # One probe's own fault must not take the other readings with it, nor stop the run.
             log.exception("probe.failed", probe=spec.probe, target=context.target.key)
             reason = f"'{spec.probe}' itself failed: {type(error).__name__}"
             return unknown(name, reason, at=self._now(), source=spec.probe)
+
+    def _reason(self, error: BotError | TimeoutError, source: str) -> str:
+        if isinstance(error, TimeoutError):
+            return f"{source} did not answer within {self._deadline:g} s"
+        return f"{source}: {error}"
 
 
 class _ReadOnce:
@@ -199,9 +217,3 @@ def _spans(
         except ValueError as error:
             faulty[name] = unknown(name, str(error), at=at)
     return spans, faulty
-
-
-def _reason(error: BotError | TimeoutError, source: str) -> str:
-    if isinstance(error, TimeoutError):
-        return f"{source} did not answer within {DEADLINE_SECONDS:g} s"
-    return f"{source}: {error}"

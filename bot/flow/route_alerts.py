@@ -45,7 +45,7 @@ class RouteAlerts:
 
     async def _route(self, entry: Intake) -> None:
         alert = entry.alert
-        wanted = self._playbooks.matching(alert.labels)
+        wanted = self._playbooks.match(alert.labels)
         if not wanted:
             return await self._alerts.keep_unmatched(entry, "no playbook's opens_on matches its labels")
         target = await self._target(alert)

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import structlog
 
 from bot.domain.change.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, uid_of
 from bot.domain.change.rotation import is_in_rotation
 from bot.domain.change.world import Obj, World
-from bot.domain.errors import ClusterError
+from bot.domain.errors import BotError, ClusterError
 from bot.domain.scrape import Scrape
 from bot.domain.target import Target
-from bot.flow.ports import Cluster, ReadContext, SampleStore
-from bot.flow.read_signals import Replica, Replicas, Scraper
+from bot.flow.ports import ReadContext, SampleStore, Signals
+from bot.flow.read_signals import Replica, Replicas, Scraper, Worlds
+
+log = structlog.get_logger()
 
 CLOSEST_SECONDS = 1.0
 """Two samples closer than this say the same; quantiles would count that moment twice."""
@@ -52,10 +56,35 @@ class SampledHistory:
         return await self._store.between(context.target.key, start, end)
 
 
+class KeepSampling:
+    """Samples workloads all the time, so that an incident finds a history from before it opened."""
+
+    def __init__(
+        self, signals: Signals, contexts: Callable[[], Awaitable[Iterable[ReadContext]]], *, every_seconds: float = 5.0
+    ) -> None:
+        self._signals, self._contexts, self._every = signals, contexts, every_seconds
+
+    async def run(self) -> None:
+        """Until cancelled, a round each `every_seconds`; one that takes longer is followed by the next at once."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await self.sample_all()
+            await asyncio.sleep(max(0.0, began + self._every - loop.time()))
+
+    async def sample_all(self) -> None:
+        try:
+            contexts = await self._contexts()
+        except BotError as error:
+            log.warning("sampling.skipped", reason=str(error))
+            return
+        await asyncio.gather(*(self._signals.sample(context) for context in contexts))
+
+
 class WorldReplicas:
     """The `Replicas` port over the snapshot that planning uses too."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Worlds) -> None:
         self._cluster = cluster
 
     async def replicas(self, target: Target, *, incident_id: str) -> Sequence[Replica]:

@@ -96,5 +96,12 @@ class Wake:
         finally:
             del self._performing[incident_id, effect_id]
         self.incident(incident_id)
-        if again is not None and again <= 0:
+        if again is not None:
+            self._later(again, incident_id, effect_id)
+
+    def _later(self, seconds: float, incident_id: str, effect_id: str) -> None:
+        """Come back in time; should this process be gone by then, the effect is owed in the storage all the same."""
+        if seconds <= 0:
             self.effect(incident_id, effect_id)
+        elif not self._stopping:
+            asyncio.get_running_loop().call_later(seconds, self.effect, incident_id, effect_id)

@@ -8,7 +8,7 @@ from bot.domain.errors import ApprovalError
 from bot.domain.event import Judged, Pressed
 from bot.domain.machine import entering
 from bot.domain.machine.draft import Draft
-from bot.domain.playbook.language import AskState, DivertState
+from bot.domain.playbook.language import AskState, DivertState, EndState
 from bot.domain.run import Question
 
 
@@ -58,7 +58,8 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
 
 def ask_what_next(draft: Draft, why: str) -> None:
     """The built-in question for every outcome that the playbook leaves open."""
-    choices = {"again": f"Try '{draft.run.state}' again"}
+    is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
+    choices = {} if is_at_end else {"again": f"Try '{draft.run.state}' again"}
     choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
     if any(entry.undo for entry in draft.run.held):
         choices["undo"] = "Undo the last change"
@@ -240,7 +241,9 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     from bot.domain.machine import steering  # the two ask each other: a question may be answered with an undo
 
     answer = press.value
-    if answer == "undo":
+    if answer == "undo" and isinstance(draft.playbook.state(draft.run.state), EndState):
+        steering.take_back(draft, press.user, entering.leftovers(draft.run))
+    elif answer == "undo":
         steering.start_undo(draft, press.user)
     elif answer == "close":
         entering.close(draft, "closed_by_hand", "a person closed it")

@@ -8,7 +8,7 @@ from bot.domain.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.event import Planned, Progressed, StepSettled
 from bot.domain.machine import asking, entering, reading
 from bot.domain.machine.draft import Draft
-from bot.domain.playbook.language import ChangeState
+from bot.domain.playbook.language import ChangeState, EndState
 from bot.domain.run import ActiveChange
 
 
@@ -186,7 +186,11 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:
         draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
-        asking.ask_what_next(draft, "The undo is done.")
+        state = draft.playbook.state(draft.run.state)
+        if isinstance(state, EndState):
+            entering.end(draft, state)
+        else:
+            asking.ask_what_next(draft, "The undo is done.")
         return
     entering.go(draft, outcome, because=text)
 

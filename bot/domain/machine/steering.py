@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import ExportTimeline
 from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, Posted
 from bot.domain.machine import asking, changing, entering
@@ -158,20 +159,24 @@ def _say(draft: Draft, event_user: str, text: str) -> None:
 
 def start_undo(draft: Draft, user: str) -> None:
     """Propose the inverse of the last applied change; it goes the same way as every change: plan, request, grant."""
-    if _is_applying(draft) and not draft.run.halted_by:
-        return _say(draft, user, "A change is being applied right now; halt it first, then undo.")
     last = next((entry for entry in reversed(draft.run.held) if entry.undo), None)
     if last is None:
         return _say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
-    same = tuple(
-        e.call_id for e in draft.run.held if e.undo and e.call_id.rsplit("/", 1)[0] == last.call_id.rsplit("/", 1)[0]
-    )
+    change_id = last.call_id.rsplit("/", 1)[0]
+    return take_back(draft, user, tuple(e for e in draft.run.held if e.undo and e.call_id.startswith(f"{change_id}/")))
+
+
+def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None:
+    """Propose to undo exactly these applied calls."""
+    if _is_applying(draft) and not draft.run.halted_by:
+        return _say(draft, user, "A change is being applied right now; halt it first, then undo.")
     _withdraw_what_waits(draft, "an undo was asked for")
-    draft.set(
-        at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="", lead=draft.run.lead
+    draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
+    calls = tuple(entry.call_id for entry in entries)
+    draft.record(
+        "undo", f"undo asked for: {', '.join(entry.title for entry in entries)}", who=user, data={"of": list(calls)}
     )
-    draft.record("undo", f"undo asked for: {', '.join(same)}", who=user)
-    return entering.begin_change(draft, "undo", undo_of=same)
+    return entering.begin_change(draft, "undo", undo_of=calls)
 
 
 def _withdraw_what_waits(draft: Draft, why: str) -> None:

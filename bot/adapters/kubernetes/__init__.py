@@ -1,0 +1,1 @@
+"""Kubernetes through its official client: reading, rehearsing, and, in `writer.py` alone, changing."""

@@ -1,0 +1,30 @@
+"""The `Cluster` port: resolve an alert, read the world, rehearse a call. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.reader import KubernetesReader
+from bot.adapters.kubernetes.rehearsal import Rehearsal
+from bot.adapters.kubernetes.targets import TargetFinder
+from bot.domain.alert import Alert
+from bot.domain.change.plan import Call
+from bot.domain.change.world import World
+from bot.domain.target import Target
+
+
+class KubernetesCluster:
+    """`name` is the value of the `cluster` label of this cluster's alerts."""
+
+    def __init__(self, client: KubernetesClient, *, name: str, reader: KubernetesReader | None = None) -> None:
+        self.reader = reader or KubernetesReader(client)
+        self._targets = TargetFinder(self.reader, cluster=name)
+        self._rehearsal = Rehearsal(client, self.reader)
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        return await self._targets.resolve(alert)
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        return await self.reader.world(target, incident_id=incident_id)
+
+    async def rehearse(self, call: Call) -> str:
+        return await self._rehearsal.rehearse(call)

@@ -1,0 +1,55 @@
+"""Where objects live in the API. Names go into a path only when they are names: text from alerts never does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bot.domain.change.plan import ObjectRef
+from bot.domain.errors import ClusterError
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Resource:
+    group: str
+    version: str
+    plural: str
+    is_namespaced: bool = True
+
+    @property
+    def root(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+KINDS: dict[str, Resource] = {
+    "Deployment": Resource("apps", "v1", "deployments"),
+    "ReplicaSet": Resource("apps", "v1", "replicasets"),
+    "Pod": Resource("", "v1", "pods"),
+    "Service": Resource("", "v1", "services"),
+    "EndpointSlice": Resource("discovery.k8s.io", "v1", "endpointslices"),
+    "PodDisruptionBudget": Resource("policy", "v1", "poddisruptionbudgets"),
+    "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
+    "Node": Resource("", "v1", "nodes", is_namespaced=False),
+}
+
+
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def path_of(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """The path of one object, or of a list without a name; without a namespace, of all namespaces."""
+    resource = KINDS[kind]
+    if not all(is_name(part) for part in (namespace, name) if part):
+        raise ClusterError(f"not a Kubernetes name: {namespace!r} {name!r}")
+    parts = [resource.root]
+    if namespace and resource.is_namespaced:
+        parts.append(f"namespaces/{namespace}")
+    parts += [part for part in (resource.plural, name, subresource) if part]
+    return "/".join(parts)
+
+
+def path_of_ref(target: ObjectRef, subresource: str = "") -> str:
+    return path_of(target.kind, target.namespace, target.name, subresource)

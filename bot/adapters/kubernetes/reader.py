@@ -1,0 +1,163 @@
+"""The cluster as planning and probes see it: everything read at once, each part with its own reason when it cannot be.
+
+Only reads. Nodes and all pods of the cluster are large lists: they are kept for a moment and shared between snapshots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.paths import path_of
+from bot.domain.change.capacity import accelerators_of
+from bot.domain.change.objects import CANARY_LABEL, dig, uid_of
+from bot.domain.change.world import Obj, World
+from bot.domain.errors import ClusterError
+from bot.domain.target import Target
+
+WORLD_SECONDS = 10.0
+CLUSTER_WIDE_SECONDS = 2.0
+
+IN_NAMESPACE: Mapping[str, str] = {
+    "services": "Service",
+    "endpoint_slices": "EndpointSlice",
+    "pdbs": "PodDisruptionBudget",
+    "autoscalers": "HorizontalPodAutoscaler",
+}
+CLUSTER_WIDE: Mapping[str, str] = {"nodes": "Node", "all_pods": "Pod"}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One list of the world: what was read, or why not."""
+
+    items: tuple[Obj, ...] = ()
+    unreadable: str = ""
+
+
+class KubernetesReader:
+    def __init__(
+        self,
+        client: KubernetesClient,
+        *,
+        now: Callable[[], float] = time.time,
+        cluster_wide_seconds: float = CLUSTER_WIDE_SECONDS,
+    ) -> None:
+        self._client, self._now = client, now
+        self._keep_seconds = cluster_wide_seconds
+        self._kept: dict[str, tuple[float, _Part]] = {}
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        """Raise `ClusterError` when the workload itself cannot be read; `workload` is None when it does not exist."""
+        if target.kind != "Deployment" or not target.resolved:
+            raise ClusterError(f"{target} is not a workload that can be read: {target.kind}")
+        try:
+            async with asyncio.timeout(WORLD_SECONDS):
+                return await self._world(target, incident_id.lower())
+        except TimeoutError:
+            raise ClusterError(f"the API server did not answer within {WORLD_SECONDS:.0f} s") from None
+
+    async def _world(self, target: Target, slug: str) -> World:
+        namespace, at = target.namespace, self._now()
+        workload = await self.find("Deployment", namespace, target.name)
+        of_workload, of_canary = _selector_query(workload), {"labelSelector": f"{CANARY_LABEL}={slug}"}
+        reads: dict[str, Awaitable[_Part]] = {
+            **{name: self._listed(kind, namespace) for name, kind in IN_NAMESPACE.items()},
+            **{name: self._cluster_wide(name, kind) for name, kind in CLUSTER_WIDE.items()},
+            "replica_sets": self._listed("ReplicaSet", namespace, of_workload),
+            "pods": self._listed("Pod", namespace, of_workload),
+            "canary": self._listed("Deployment", namespace, of_canary),
+            "canary_pods": self._listed("Pod", namespace, of_canary),
+        }
+        parts = dict(zip(reads, await asyncio.gather(*reads.values()), strict=True))
+        parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"))
+        return _assembled(at, workload, parts)
+
+    async def find(self, kind: str, namespace: str, name: str) -> Obj | None:
+        """One object, None when there is none. Raise `ClusterError` on anything else."""
+        answer = await self._get(path_of(kind, namespace, name))
+        if answer.status == 404:
+            return None
+        return _object(answer)
+
+    async def listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> tuple[Obj, ...]:
+        """Raise `ClusterError` when the list cannot be read."""
+        answer = await self._get(path_of(kind, namespace), query)
+        return tuple(_object(answer).get("items") or [])
+
+    async def pods_labelled(self, labels: Mapping[str, str]) -> tuple[Obj, ...]:
+        """Pods of any namespace with these labels."""
+        wanted = ",".join(f"{key}={value}" for key, value in labels.items())
+        return await self.listed("Pod", query={"labelSelector": wanted})
+
+    async def read_text(self, path: str, query: Mapping[str, str]) -> Answer:
+        return await self._get(path, query)
+
+    async def _get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
+        try:
+            return await self._client.request("GET", path, query=query, deadline_seconds=WORLD_SECONDS)
+        except (NotSentError, NoAnswerError) as error:
+            raise ClusterError(str(error)) from error
+
+    async def _listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> _Part:
+        try:
+            answer = await self._get(path_of(kind, namespace), query)
+            # A cluster without this API has no such objects; a missing namespace has none either.
+            if answer.status == 404:
+                return _Part()
+            return _Part(tuple(_object(answer).get("items") or []))
+        except ClusterError as error:
+            return _Part(unreadable=str(error))
+
+    async def _cluster_wide(self, name: str, kind: str) -> _Part:
+        read_at, part = self._kept.get(name, (float("-inf"), _Part()))
+        if time.monotonic() - read_at < self._keep_seconds:
+            return part
+        part = await self._listed(kind)
+        if name == "all_pods":
+            part = _Part(tuple(pod for pod in part.items if accelerators_of(pod)), part.unreadable)
+        if not part.unreadable:
+            self._kept[name] = (time.monotonic(), part)
+        return part
+
+
+def _object(answer: Answer) -> Obj:
+    if not answer.is_ok or not isinstance(answer.body, dict):
+        raise ClusterError(answer.message)
+    return answer.body
+
+
+def _selector_query(workload: Obj | None) -> dict[str, str]:
+    """The workload's selector as a query; without a workload, one that no object matches."""
+    selector: Obj = dig(workload, "spec", "selector") or {"matchExpressions": []}
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    terms += [_term(expression) for expression in selector.get("matchExpressions") or []]
+    return {"labelSelector": ",".join(terms) if terms else "incident-bot/none=none"}
+
+
+def _term(expression: Mapping[str, Any]) -> str:
+    key, values = str(expression["key"]), ",".join(expression.get("values") or [])
+    texts = {
+        "In": f"{key} in ({values})",
+        "NotIn": f"{key} notin ({values})",
+        "Exists": key,
+        "DoesNotExist": f"!{key}",
+    }
+    return texts[expression["operator"]]
+
+
+def _merged(one: _Part, other: _Part) -> _Part:
+    """Each pod once: the spare's pods match both selectors in most clusters."""
+    by_uid = {uid_of(pod): pod for pod in (*one.items, *other.items)}
+    return _Part(tuple(by_uid.values()), one.unreadable or other.unreadable)
+
+
+def _assembled(at: float, workload: Obj | None, parts: Mapping[str, _Part]) -> World:
+    canary = next(iter(parts["canary"].items), None)
+    lists: dict[str, Any] = {name: part.items for name, part in parts.items() if name != "canary"}
+    unreadable = {name: part.unreadable for name, part in parts.items() if part.unreadable}
+    return World(at=at, workload=workload, canary=canary, unreadable=unreadable, **lists)

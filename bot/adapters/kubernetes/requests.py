@@ -1,0 +1,147 @@
+"""Calls as HTTP requests, and what an answer or an object says about them. Pure: nothing is sent from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bot.adapters.kubernetes.client import Answer
+from bot.adapters.kubernetes.paths import path_of, path_of_ref
+from bot.domain.change.json_patch import ABSENT, Broken, broken_tests, is_in_force, pointer
+from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, dig, is_going_away, uid_of
+from bot.domain.change.plan import Call
+from bot.domain.change.world import Obj
+from bot.flow.ports import Sent
+
+RETRY_SECONDS = 10.0
+"""A budget's 429 often comes without a Retry-After."""
+TWO_BUDGETS = "more than one PodDisruptionBudget"
+ANNOTATIONS = "/metadata/annotations"
+FIELD_MANAGER = "incident-bot"
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    method: Literal["PATCH", "POST", "DELETE"]
+    path: str
+    body: Any
+    query: Mapping[str, str]
+
+
+def http_request(call: Call, *, call_id: str, present: Obj | None) -> HttpRequest:
+    """`present` is the object as it is now; it decides how annotations are written, nothing else."""
+    target, written = call.target, {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+    match call.method:
+        case "patch":
+            body = patch_body(call, call_id=call_id, present=present or {})
+            return HttpRequest("PATCH", path_of_ref(target, call.subresource), body, written)
+        case "create":
+            path = path_of(target.kind, target.namespace)
+            return HttpRequest("POST", path, stamped(call.body, call_id), written)
+        case "delete":
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", **(call.body or {})}
+            return HttpRequest("DELETE", path_of_ref(target), options | _precondition(call), {})
+        case "evict":
+            return HttpRequest("POST", path_of_ref(target, "eviction"), eviction(call), {})
+
+
+def _precondition(call: Call) -> Obj:
+    return {"preconditions": {"uid": call.target.uid}}
+
+
+def eviction(call: Call) -> Obj:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": call.target.name, "namespace": call.target.namespace},
+        "deleteOptions": _precondition(call),
+    }
+
+
+def stamped(obj: Obj, call_id: str) -> Obj:
+    metadata = obj["metadata"]
+    return {
+        **obj,
+        "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), CALL_ANNOTATION: call_id}},
+    }
+
+
+def patch_body(call: Call, *, call_id: str, present: Obj) -> list[Obj]:
+    """The plan's operations and the stamp. Never on the pod template, which would restart replicas."""
+    operations: list[Obj] = list(call.body)
+    if not call.stamped:
+        return operations
+    stamp: Obj = {"op": "add", "path": ANNOTATIONS + pointer(CALL_ANNOTATION), "value": call_id}
+    if dig(present, "metadata", "annotations") is not None:
+        return [*operations, stamp]
+    # Without any annotations their map has to be made first. The resource version makes sure that nobody else made
+    # one meanwhile; losing that race changes nothing and is tried again.
+    version = dig(present, "metadata", "resourceVersion")
+    unchanged: Obj = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+    return [unchanged, {"op": "add", "path": ANNOTATIONS, "value": {}}, *operations, stamp]
+
+
+def misfit(call: Call, present: Obj | None) -> str:
+    """Why a patch cannot win on the object as it is now, in words; empty when its preconditions hold."""
+    if present is None:
+        return f"{call.target} does not exist any more"
+    broken = broken_tests(call.body, present)
+    return f"changed by somebody else: {said(broken)}" if broken else ""
+
+
+def said(broken: Sequence[Broken]) -> str:
+    return "; ".join(f"{b.path} is {_shown(b.present)}, expected {_shown(b.expected)}" for b in broken)
+
+
+def _shown(value: Any) -> str:
+    text = "not set" if value is ABSENT else str(value)
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def outcome(call: Call, answer: Answer) -> Sent:
+    """What an answer to a mutating request means; `unclear` only where the server itself may not know."""
+    if answer.is_ok:
+        return Sent("done", answer.headers.get("Warning", ""))
+    match answer.status:
+        case 404 if call.method in ("delete", "evict"):
+            return Sent("done", f"{call.target} was gone already")
+        case 429:
+            return Sent("failed", answer.message, retry_after_seconds=retry_after(answer))
+        case 500 if call.method == "evict" and TWO_BUDGETS in answer.message:
+            return Sent("failed", answer.message)
+        case 409 | 422:
+            return Sent("failed", f"changed by somebody else, or not valid: {answer.message}")
+        case status if status >= 500:
+            return Sent("unclear", answer.message)
+        case _:
+            return Sent("failed", answer.message)
+
+
+def retry_after(answer: Answer) -> float:
+    header = next((value for key, value in answer.headers.items() if key.lower() == "retry-after"), "")
+    return float(header) if header.isdigit() else RETRY_SECONDS
+
+
+Looked = Literal["done", "not_done", "unclear"]
+
+
+def seen_in(call: Call, present: Obj | None, *, call_id: str) -> Looked:
+    """What the object says about an earlier attempt of this call."""
+    if call.method in ("delete", "evict"):
+        is_gone = present is None or uid_of(present) != call.target.uid or is_going_away(present)
+        return "done" if is_gone else "not_done"
+    if call.method == "create":
+        return _seen_create(present, call_id)
+    if present is None or uid_of(present) != call.target.uid:
+        return "unclear"
+    has_stamp = call.stamped and annotations_of(present).get(CALL_ANNOTATION) == call_id
+    if has_stamp or is_in_force(call.body, present):
+        return "done"
+    return "not_done" if not broken_tests(call.body, present) else "unclear"
+
+
+def _seen_create(present: Obj | None, call_id: str) -> Looked:
+    if present is None:
+        return "not_done"
+    return "done" if annotations_of(present).get(CALL_ANNOTATION) == call_id else "unclear"

@@ -1,0 +1,87 @@
+"""The only code that changes a cluster: one call of an approved plan, stamped, with a precondition: it wins once.
+
+A request that certainly did not arrive failed. One that may have arrived is unclear, and is looked up before anything
+is sent again.
+"""
+
+from __future__ import annotations
+
+from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.reader import KubernetesReader
+from bot.adapters.kubernetes.requests import Looked, http_request, misfit, outcome, seen_in
+from bot.domain.approval import Approved
+from bot.domain.change.objects import annotations_of
+from bot.domain.change.plan import Call
+from bot.domain.change.world import Obj
+from bot.domain.errors import ApprovalError, ClusterError
+from bot.flow.ports import Sent
+
+ANNOTATION_RACES = 3
+"""How often a patch is sent after losing the race for an object without annotations; a loss changes nothing."""
+
+CONFLICTS = (409, 422)
+
+
+class KubernetesWriter:
+    def __init__(self, client: KubernetesClient, reader: KubernetesReader) -> None:
+        self._client, self._reader = client, reader
+
+    async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
+        """Raise `ApprovalError` when the call is not one of the approved plan's."""
+        if call not in approved.plan.calls:
+            raise ApprovalError(f"not a call of the approved plan: {call.title}")
+        if not call.target.uid and call.method != "create":
+            return Sent("failed", f"{call.target} has no uid: without it the call could hit another object")
+        if call.method == "patch":
+            return await self._patched(call, call_id)
+        answer = await self._exchange(call, call_id, None)
+        if isinstance(answer, Sent):
+            return answer
+        if answer.status == 409 and call.method == "create":
+            return await self._created_before(call, call_id, answer.message)
+        return outcome(call, answer)
+
+    async def _patched(self, call: Call, call_id: str) -> Sent:
+        """Look first: what does not fit any more is told in words, and nothing is sent."""
+        sent = Sent("failed", "not sent")
+        for _ in range(ANNOTATION_RACES):
+            try:
+                present = await self._present(call)
+            except ClusterError as error:
+                return Sent("failed", f"nothing was sent: {error}")
+            if reason := misfit(call, present):
+                return Sent("failed", reason)
+            answer = await self._exchange(call, call_id, present)
+            if isinstance(answer, Sent):
+                return answer
+            sent = outcome(call, answer)
+            if not (answer.status in CONFLICTS and call.stamped and not annotations_of(present or {})):
+                return sent
+        return sent
+
+    async def _exchange(self, call: Call, call_id: str, present: Obj | None) -> Answer | Sent:
+        """The server's answer, or what it means that there is none."""
+        request = http_request(call, call_id=call_id, present=present)
+        try:
+            return await self._client.request(request.method, request.path, query=request.query, body=request.body)
+        except NotSentError as error:
+            return Sent("failed", str(error))
+        except NoAnswerError as error:
+            return Sent("unclear", str(error))
+
+    async def _created_before(self, call: Call, call_id: str, message: str) -> Sent:
+        seen = await self.look(call, call_id=call_id)
+        if seen == "done":
+            return Sent("done", "was created by an earlier attempt of this call")
+        return Sent("failed", f"there is one already, made by somebody else: {message}")
+
+    async def look(self, call: Call, *, call_id: str) -> Looked:
+        """What an earlier attempt did, read from the object; `unclear` also when it cannot be read."""
+        try:
+            return seen_in(call, await self._present(call), call_id=call_id)
+        except ClusterError:
+            return "unclear"
+
+    async def _present(self, call: Call) -> Obj | None:
+        target = call.target
+        return await self._reader.find(target.kind, target.namespace, target.name)

@@ -1,0 +1,79 @@
+"""Logs as facts: `noun.past_tense` with ids as fields, as JSON or for a console; each fact is counted for /metrics.
+
+Secrets, tokens and raw payloads are no fields; what looks like one is masked all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections import Counter
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+SECRET_NAMES = re.compile(r"token|secret|password|authorization|api[_-]?key", re.IGNORECASE)
+SECRET_VALUES = re.compile(r"xox[abeprs]-[\w-]+|xapp-[\w-]+|Bearer\s+\S+|hf_\w{10,}|://[^/\s:]*:[^@\s]+@")
+MASK = "(masked)"
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Facts(Collector):
+    """How often each fact was logged since the start: the bot's own counters."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        self.intake = Gauge("incident_bot_intake_alerts", "Accepted alerts not yet routed.", registry=self.registry)
+        self.open = Gauge("incident_bot_open_incidents", "Open incidents.", registry=self.registry)
+
+    def count(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        self.counts[str(event.get("event", ""))] += 1
+        return event
+
+    def collect(self) -> list[CounterMetricFamily]:
+        family = CounterMetricFamily("incident_bot_facts", "Facts logged since the start.", labels=["fact"])
+        for fact, count in sorted(self.counts.items()):
+            family.add_metric([fact], count)
+        return [family]
+
+    def page(self) -> str:
+        return generate_latest(self.registry).decode()
+
+
+def masked(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, value in event.items():
+        if SECRET_NAMES.search(name) and name != "event":
+            event[name] = MASK
+        elif isinstance(value, str):
+            event[name] = SECRET_VALUES.sub(MASK, value)
+    return event
+
+
+def configure(facts: Facts, *, level: str, style: str) -> None:
+    """`style`: `json` for machines, `console` for people. Standard-library loggers join at warning and above."""
+    chosen: Any = (
+        structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer(colors=False)
+    )
+    structlog.configure(
+        processors=[
+            facts.count,
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            masked,
+            chosen,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("docket").setLevel(logging.ERROR)

@@ -1,0 +1,144 @@
+"""The history of the replicas' metrics from a Prometheus: the raw samples as they were scraped, not its own functions.
+
+The same windows are then computed from them as from direct scrapes, so both sources come to the same verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import httpx
+
+from bot.domain.errors import SourceError
+from bot.domain.metric import Sample
+from bot.domain.scrape import Scrape
+from bot.domain.window import STALE_SECONDS
+from bot.flow.ports import ReadContext
+from bot.flow.read_signals import Replica, Replicas
+
+DEADLINE_SECONDS = 4.0
+MOST_BYTES = 64 * 1024 * 1024
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""What Kubernetes allows as the name of a pod or namespace; nothing else gets into a query."""
+
+
+class EngineNames(Protocol):
+    """How the engine names its series, and what their samples say."""
+
+    def series_pattern(self, metrics: frozenset[str]) -> str:
+        """An RE2 pattern for the names of all series that these metrics need."""
+        ...
+
+    def scrape_of(self, samples: Iterable[Sample], replica: Replica, at: float) -> Scrape | None:
+        """The scrape that these samples of one moment make; None when none of them is the engine's."""
+        ...
+
+
+Pages = dict[str, dict[str, dict[float, list[Sample]]]]
+"""Pod, then scrape target, then time: the samples that one scrape brought."""
+
+
+class PrometheusHistory:
+    """The `History` port. Prometheus scrapes by itself, so `sample` has nothing to do."""
+
+    source = "Prometheus"
+
+    def __init__(self, client: httpx.AsyncClient, url: str, *, replicas: Replicas, engine: EngineNames) -> None:
+        self._client, self._url, self._replicas, self._engine = client, url.rstrip("/"), replicas, engine
+
+    async def sample(self, context: ReadContext) -> None:
+        return
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        replicas = await self._replicas.replicas(context.target, incident_id=context.incident_id)
+        if not replicas:
+            return []
+        pattern = self._engine.series_pattern(metrics)
+        query = raw_query(pattern, context.target.namespace, [replica.name for replica in replicas], end - start)
+        result = await self._ask(query, at=end)
+        pages = _by_target(result)
+        return [scrape for replica in replicas for scrape in self._scrapes(replica, pages, end)]
+
+    def _scrapes(self, replica: Replica, pages: Pages, end: float) -> list[Scrape]:
+        """The replica's scrapes, and one that says so when Prometheus has none that is fresh."""
+        best: list[Scrape] = []
+        for target in sorted(pages.get(replica.name, {})):
+            by_time = pages[replica.name][target]
+            made = [self._engine.scrape_of(samples, replica, at) for at, samples in sorted(by_time.items())]
+            found = [scrape for scrape in made if scrape is not None]
+            # Two scrape jobs may cover one pod; adding both would count everything twice.
+            best = found if len(found) > len(best) else best
+        if not best or end - best[-1].at > STALE_SECONDS:
+            reason = "Prometheus has no fresh sample of it"
+            best.append(Scrape(replica=replica.name, uid=replica.uid, at=end, role=replica.role, error=reason))
+        return best
+
+    async def _ask(self, query: str, *, at: float) -> list[dict[str, Any]]:
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                body = await self._post({"query": query, "time": f"{at:.3f}"})
+        except TimeoutError as error:
+            raise SourceError(f"did not answer within {DEADLINE_SECONDS:g} s") from error
+        except httpx.HTTPError as error:
+            raise SourceError(f"{error or type(error).__name__}") from error
+        return result_of(body)
+
+    async def _post(self, form: Mapping[str, str]) -> bytes:
+        async with self._client.stream("POST", f"{self._url}/api/v1/query", data=dict(form)) as response:
+            body = bytearray()
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    raise SourceError(f"answered more than {MOST_BYTES >> 20} MiB")
+        # A refused query is a 4xx with its reason in JSON; anything else that is not 2xx has none.
+        if response.status_code >= 300 and not body.startswith(b"{"):
+            raise SourceError(f"answered HTTP {response.status_code}")
+        return bytes(body)
+
+
+def result_of(body: bytes) -> list[dict[str, Any]]:
+    """The series of a query's answer; raise `SourceError` when it is none."""
+    try:
+        answer = json.loads(body)
+        if answer["status"] != "success":
+            raise SourceError(f"refused the query: {str(answer.get('error', ''))[:300]}")
+        return list(answer["data"]["result"])
+    except ValueError as error:
+        raise SourceError("answered no JSON") from error
+    except (KeyError, TypeError) as error:
+        raise SourceError("its answer is not in the form that Prometheus gives") from error
+
+
+def raw_query(pattern: str, namespace: str, pods: Sequence[str], seconds: float) -> str:
+    """The selector of all samples of these series. Raise `SourceError` for a name that Kubernetes cannot have given."""
+    strange = [name for name in (namespace, *pods) if not _NAME.fullmatch(name)]
+    if strange:
+        raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
+    names = "|".join(re.escape(pod) for pod in pods)
+    matchers = f'__name__=~{_quoted(pattern)},namespace="{namespace}",pod=~{_quoted(names)}'
+    return f"{{{matchers}}}[{math.ceil(seconds * 1000)}ms]"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _by_target(result: Iterable[Mapping[str, Any]]) -> Pages:
+    """The series of one scrape share its time to the millisecond."""
+    pages: Pages = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for one in result:
+        labels: dict[str, str] = one["metric"]
+        target = f"{labels.get('job', '')} {labels.get('instance', '')}"
+        for at, value in one.get("values", ()):
+            number = float(value)
+            if not math.isnan(number):
+                pages[labels.get("pod", "")][target][at].append(Sample(labels["__name__"], labels, number))
+    return pages

@@ -1,0 +1,107 @@
+"""The engine flags in effect on a pod: as written in its spec, else as its start log says, else the version's default.
+
+What none of the three says is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bot.adapters.vllm.log_lines import StartLines
+from bot.domain.change.flag_table import FlagValueError, newest_table, parse_value
+from bot.domain.change.flags_in_spec import flags_of_template
+from bot.domain.change.objects import labels_of
+from bot.domain.change.world import Obj
+
+GPU_LABEL = "nvidia.com/gpu.product"
+_MANY_SEQS = re.compile(r"H100|H200|H20\b|H800|B100|B200|B300")
+_FEWER_SEQS = re.compile(r"A100|A800|A30\b|A40\b|A10G?\b|A16|A2\b|L40S?|L4\b|T4\b|V100|RTX|Quadro|A\d000")
+_IMAGE_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)(?:[-.+][\w.+-]*)?$")
+
+
+@dataclass(frozen=True)
+class EngineFlags:
+    """Each part with where it comes from; None with the reason why it is not known."""
+
+    max_num_seqs: float | None
+    version: str | None
+    kv_cache_dtype: str | None
+    shutdown_timeout: float | None
+    sources: dict[str, str]
+
+
+def engine_flags(pod: Obj, node: Obj | None, log: StartLines) -> EngineFlags:
+    spec = flags_of_template(pod)
+    version = log.version or version_of_tag(spec.image)
+    found = _Found(spec.values if not spec.unparsable else {}, spec.unparsable, log.arguments, {})
+    defaults = _defaults(version, node)
+    dtype = found.value("--kv-cache-dtype", defaults)
+    timeout, seqs = found.value("--shutdown-timeout", defaults), found.value("--max-num-seqs", defaults)
+    return EngineFlags(
+        max_num_seqs=_number("--max-num-seqs", seqs),
+        version=version,
+        kv_cache_dtype=None if dtype is None else str(dtype),
+        shutdown_timeout=_number("--shutdown-timeout", timeout),
+        sources=found.sources | ({} if version else {"version": "neither its log nor its image's tag says it"}),
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The three places in which a flag's value is looked for, and which of them gave each."""
+
+    written: dict[str, str | bool]
+    unparsable: str
+    logged: dict[str, object] | None
+    sources: dict[str, str]
+
+    def value(self, flag: str, defaults: dict[str, object]) -> object | None:
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag in self.written:
+            self.sources[name] = "its arguments"
+            return self.written[flag]
+        if self.logged is not None and name in self.logged:
+            self.sources[name] = "its start log"
+            return self.logged[name]
+        if self.unparsable and self.logged is None:
+            self.sources[name] = f"{self.unparsable}, and its start log does not say"
+            return None
+        value = defaults.get(flag)
+        self.sources[name] = "the default" if value is not None else "not set, and the default is not known"
+        return value
+
+
+def _defaults(version: str | None, node: Obj | None) -> dict[str, object]:
+    """What an absent flag means; a flag that the version does not have counts as what the engine then does."""
+    known: dict[str, object] = {"--kv-cache-dtype": "auto"}
+    if version:
+        # Before 0.18 there is no such flag and the engine aborts on SIGTERM, as with 0.
+        known["--shutdown-timeout"] = 0
+    if seqs := default_max_num_seqs(version, labels_of(node or {}).get(GPU_LABEL, "")):
+        known["--max-num-seqs"] = seqs
+    return known
+
+
+def default_max_num_seqs(version: str | None, gpu: str) -> int | None:
+    """256 for all until 0.8; from 0.9 on 1024 on GPUs of 70 GiB and more other than the A100. None: cannot be told."""
+    if not version:
+        return None
+    major, minor = (int(part) for part in version.split(".")[:2])
+    if (major, minor) < (0, 9) or _FEWER_SEQS.search(gpu):
+        return 256
+    return 1024 if _MANY_SEQS.search(gpu) else None
+
+
+def version_of_tag(image: str) -> str | None:
+    found = _IMAGE_VERSION.search(image.split("@", maxsplit=1)[0])
+    return found[1] if found else None
+
+
+def _number(flag: str, value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(parse_value(newest_table().spec(flag), value))
+    except (FlagValueError, ValueError):
+        return None

@@ -1,0 +1,158 @@
+"""What a vLLM log says, by its exact lines: why the engine did not start or died, and what it started with.
+
+Lines are searched, not matched: newer versions put a process name before them, and 0.10 and 0.11 colour it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+OomClass = Literal[
+    "none",
+    "weights",
+    "warm_up",
+    "start_up",
+    "serving",
+    "other_tenant",
+    "no_kv_room",
+    "model_len",
+    "bad_flag",
+    "bad_config",
+    "engine_died",
+    "start_failed",
+]
+"""Why an engine ended, each with its own cure. Out of memory are the first ones after `none`, and they differ:
+
+weights, warm_up, start_up, serving: CUDA or HIP is out of memory, at that moment. other_tenant: somebody else holds the
+memory. no_kv_room, model_len: too little is left for the KV cache, so memory for it must go up, not down.
+"""
+CUDA_OOM: frozenset[OomClass] = frozenset({"weights", "warm_up", "start_up", "serving"})
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_OUT_OF_MEMORY = re.compile(
+    r"OutOfMemoryError: (?:CUDA|HIP) out of memory|(?:CUDA|HIP) out of memory\. Tried to allocate ([\d.]+ [KMG]iB)"
+)
+_SERVES = re.compile(r"Application startup complete|Engine \d+: .*Running: \d+ reqs")
+# From the most exact line to the vaguest: the last two follow upon nearly all others.
+_CLASSES: tuple[tuple[OomClass, re.Pattern[str]], ...] = (
+    ("bad_flag", re.compile(r"error: (?:unrecognized arguments: .+|argument [^:]+: (?:invalid|expected) .+)")),
+    ("bad_config", re.compile(r"ValidationError: \d+ validation errors? for \w+Config")),
+    ("other_tenant", re.compile(r"Free memory on device .*on startup is less than desired GPU memory utilization")),
+    ("weights", re.compile(r"Failed to load model - not enough GPU memory")),
+    ("warm_up", re.compile(r"CUDA out of memory occurred when warming up sampler")),
+    ("no_kv_room", re.compile(r"No available memory for the cache blocks")),
+    (
+        "model_len",
+        re.compile(
+            r"To serve at least one request with the models?'?s? max seq len \(\d+\)"
+            r"|The model's max seq len \(\d+\) is larger than the maximum number of tokens that can be stored in KV"
+        ),
+    ),
+)
+_ENGINE_DIED = re.compile(
+    r"EngineCore encountered a fatal error|EngineDeadError|EngineCore encountered an issue"
+    r"|Engine core proc \S+ died unexpectedly|Worker proc \S+ died unexpectedly|Engine loop is not running"
+)
+_TOLD_TO_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered")
+_START_FAILED = re.compile(r"EngineCore failed to start|Engine core initialization failed")
+_TELLING = re.compile(
+    r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|died unexpectedly|failed to start"
+    r"|initialization failed|unrecognized arguments|invalid choice|validation error|RuntimeError|ValueError",
+    re.IGNORECASE,
+)
+_SECRET = re.compile(
+    r"(hf_|sk-|xox[a-z]-|Bearer )[\w.-]{6,}|((?:api[_-]?key|token|password)['\"]?\s*[:=]\s*)['\"]?[^\s'\",}]+"
+)
+
+_VERSION = re.compile(r"Initializing a V[01] LLM engine \(v([\w.+]+)\)")
+_KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
+_BACKEND = re.compile(
+    r"Using (Flash Attention|Flash[Ii]nfer|XFormers|Torch SDPA|\w+) (?:attention )?backend"
+    r"(?: on V1 engine\.|\.| out of potential backends| \(selected via)"
+)
+_DATA_TYPE = re.compile(r"Using (\w+) data type to store kv cache")
+_NON_DEFAULT = re.compile(r"non-default args: (\{.*\})")
+_PLAIN_ARGUMENT = re.compile(r"'(\w+)': ('[^']*'|-?[\d.]+|True|False|None)[,}]")
+
+
+@dataclass(frozen=True)
+class StartLines:
+    """What an engine said of itself as it started; None where the line is not in the log (any more)."""
+
+    version: str | None = None
+    kv_tokens: float | None = None
+    backend: str | None = None
+    kv_data_type: str | None = None
+    arguments: dict[str, object] | None = None
+    """The arguments that differ from the defaults; None when the line was not found."""
+
+
+@dataclass(frozen=True)
+class LastWords:
+    why: OomClass
+    line: str = ""
+    """The line that decided."""
+    telling: tuple[str, ...] = field(default=())
+    """At most 50 lines about memory, devices and death, redacted."""
+
+
+def plain(text: str) -> str:
+    return ANSI.sub("", text)
+
+
+def start_lines(log: str) -> StartLines:
+    log = plain(log)
+    version, tokens, backend = _VERSION.search(log), _KV_TOKENS.search(log), _BACKEND.search(log)
+    data_type = _DATA_TYPE.search(log)
+    return StartLines(
+        version=version[1] if version else None,
+        kv_tokens=float(tokens[1].replace(",", "")) if tokens else None,
+        backend=backend[1] if backend else None,
+        kv_data_type=data_type[1] if data_type else None,
+        arguments=_arguments(log),
+    )
+
+
+def _arguments(log: str) -> dict[str, object] | None:
+    found = _NON_DEFAULT.search(log)
+    if found is None:
+        return None
+    try:
+        written = ast.literal_eval(found[1])
+    except (ValueError, SyntaxError):
+        # Some values print as objects; the plain ones beside them can still be read.
+        return {name: ast.literal_eval(value) for name, value in _PLAIN_ARGUMENT.findall(found[1])}
+    return dict(written) if isinstance(written, dict) else None
+
+
+def last_words(log: str) -> LastWords:
+    """Why the engine of this log ended, by the most exact line in it; `none` when no line says that it did."""
+    log = plain(log)
+    telling = tuple(redacted(line) for line in log.splitlines() if _TELLING.search(line) and " INFO " not in line)[-50:]
+    for why, pattern in _CLASSES:
+        if found := pattern.search(log):
+            return LastWords(why, redacted(_line_of(log, found)), telling)
+    if found := _OUT_OF_MEMORY.search(log):
+        serves = _SERVES.search(log, 0, found.start())
+        return LastWords("serving" if serves else "start_up", redacted(_line_of(log, found)), telling)
+    if found := _START_FAILED.search(log):
+        return LastWords("start_failed", _line_of(log, found), telling)
+    # An engine that was told to stop leaves the same errors behind as one that died.
+    told_to_stop = _TOLD_TO_STOP.search(log)
+    if found := _ENGINE_DIED.search(log, 0, told_to_stop.start() if told_to_stop else len(log)):
+        return LastWords("engine_died", _line_of(log, found), telling)
+    return LastWords("none", telling=telling)
+
+
+def _line_of(log: str, found: re.Match[str]) -> str:
+    start = log.rfind("\n", 0, found.start()) + 1
+    end = log.find("\n", found.start())
+    return log[start : end if end >= 0 else len(log)][:400]
+
+
+def redacted(line: str) -> str:
+    """A log line without what looks like a secret, at most 400 characters."""
+    return _SECRET.sub(lambda found: (found[2] or found[1] or "") + "…", line)[:400]

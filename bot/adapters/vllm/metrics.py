@@ -1,0 +1,155 @@
+"""From vLLM's `/metrics` text to a scrape: one name for each metric, versions 0.5 to 0.33, V0 and V1, Ray and KServe.
+
+What the page does not say is absent. A deprecated twin of a metric never adds to it, and neither does a router's copy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bot.domain.metric import COUNTERS, FRACTIONS, GAUGES, HISTOGRAMS, Sample, on_the_page
+from bot.domain.scrape import Histogram, Scrape
+from bot.flow.read_signals import Replica
+
+PREFIX = r"(?:ray_|kserve_)?vllm[:_]"
+ALIASES = {
+    # V0 and V1 to 0.11 measured in GPU words; both names are on the page of 0.9 to 0.10.
+    "gpu_cache_usage_perc": "kv_cache_usage_perc",
+    "gpu_prefix_cache_hits": "prefix_cache_hits",
+    "gpu_prefix_cache_queries": "prefix_cache_queries",
+    # Renamed in 0.12, hidden at once, removed in 0.15.
+    "time_per_output_token_seconds": "inter_token_latency_seconds",
+}
+CONFIG = "cache_config_info"
+CONFIG_LABELS = ("block_size", "num_gpu_blocks", "cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
+"""The labels worth keeping: there are 45 by now, and they change with every release."""
+START = "process_start_time_seconds"
+
+T = TypeVar("T")
+SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
+
+
+def series_pattern(metrics: frozenset[str]) -> str:
+    """A regular expression (RE2 too) for the series names of these metrics, and of what is always needed with them."""
+    bases = {CONFIG} | {_page_name(metric) for metric in on_the_page(metrics)}
+    bases |= {old for old, new in ALIASES.items() if new in bases}
+    return f"(?:{PREFIX}(?:{'|'.join(sorted(bases))})(?:_total|_bucket|_sum|_count)?|{START})"
+
+
+def _page_name(metric: str) -> str:
+    """Where the page has it: some metrics are labels of another."""
+    if metric in ("num_gpu_blocks", "block_size"):
+        return CONFIG
+    return "request_success" if metric.startswith("request_success") else metric
+
+
+_WANTED_LINE = re.compile(rf"^{series_pattern(GAUGES | COUNTERS | HISTOGRAMS)}[{{ ].*$", re.MULTILINE)
+
+
+def parse(text: str) -> list[Sample]:
+    """The samples that the bot reads. The page is cut down to their lines first: parsing is then many times as fast."""
+    lines = "\n".join(_WANTED_LINE.findall(text)) + "\n"
+    return [
+        Sample(sample.name, sample.labels, sample.value)
+        for family in text_string_to_metric_families(lines)
+        for sample in family.samples
+    ]
+
+
+def scrape_of(samples: Iterable[Sample], replica: Replica, at: float) -> Scrape | None:
+    """What the samples say about one replica at one moment; None when none of them is vLLM's."""
+    found = _Found()
+    started_at: float | None = None
+    for sample in samples:
+        if sample.name == START:
+            started_at = sample.value
+        else:
+            found.take(sample)
+    if not found.values and not found.histograms:
+        return None
+    return Scrape(
+        replica=replica.name,
+        uid=replica.uid,
+        at=at,
+        started_at=started_at,
+        role=replica.role,
+        in_rotation=replica.in_rotation,
+        ranks=_resolved(found.values),
+        histograms=_resolved(found.histograms_as_values()),
+        config=found.config,
+    )
+
+
+class _Found:
+    """Samples sorted by engine rank and by the name on the page, before old names give way to new ones."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[str, float]] = defaultdict(dict)
+        self.histograms: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+        self.config: dict[str, str] = {}
+
+    def take(self, sample: Sample) -> None:
+        # The production-stack router republishes its servers' gauges under the same names.
+        if "server" in sample.labels:
+            return
+        rank = sample.labels.get("engine", "0")
+        name = re.sub(f"^{PREFIX}", "", sample.name)
+        if name == CONFIG:
+            self._take_config(sample.labels, rank)
+            return
+        base, suffix = _split(name)
+        resolved = ALIASES.get(base, base)
+        if resolved in HISTOGRAMS:
+            key = f"le={sample.labels['le']}" if suffix == "bucket" and "le" in sample.labels else suffix
+            parts = self.histograms[rank][base]
+            parts[key] = parts.get(key, 0.0) + sample.value
+        elif resolved in GAUGES | COUNTERS:
+            self._add(rank, base, sample.value)
+            reason = sample.labels.get("finished_reason", "")
+            if f"{base}_{reason}" in COUNTERS:
+                self._add(rank, f"{base}_{reason}", sample.value)
+
+    def _add(self, rank: str, name: str, value: float) -> None:
+        known = self.values[rank].get(name)
+        shared = ALIASES.get(name, name) in FRACTIONS
+        self.values[rank][name] = value if known is None else max(known, value) if shared else known + value
+
+    def _take_config(self, labels: Mapping[str, str], rank: str) -> None:
+        kept = {name: labels[name] for name in CONFIG_LABELS if labels.get(name, "None") != "None"}
+        self.config = self.config or kept
+        for name in ("num_gpu_blocks", "block_size"):
+            if kept.get(name, "").isdigit():
+                self.values[rank][name] = float(kept[name])
+
+    def histograms_as_values(self) -> dict[str, dict[str, Histogram]]:
+        return {
+            rank: {base: _histogram(parts) for base, parts in by_base.items()}
+            for rank, by_base in self.histograms.items()
+        }
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The name without the ending of its kind of series; `_created` is a time, no value, and stays unknown."""
+    found = SUFFIX.search(name)
+    return (name[: found.start()], found[1]) if found else (name, "")
+
+
+def _histogram(parts: Mapping[str, float]) -> Histogram:
+    buckets = {key.removeprefix("le="): value for key, value in parts.items() if key.startswith("le=")}
+    return Histogram(buckets=buckets, sum=parts.get("sum", 0.0), count=parts.get("count", 0.0))
+
+
+def _resolved(found: Mapping[str, Mapping[str, T]]) -> dict[str, dict[str, T]]:
+    """Old names become new ones where those are absent; where both are on the page they say the same thing twice."""
+    return {
+        rank: {
+            **{ALIASES[name]: value for name, value in by_name.items() if name in ALIASES},
+            **{name: value for name, value in by_name.items() if name not in ALIASES},
+        }
+        for rank, by_name in found.items()
+    }

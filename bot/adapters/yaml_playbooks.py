@@ -1,0 +1,201 @@
+"""Playbooks from YAML files (1.2: `on` and `no` are texts). Faults are told with file, line and column, all at once.
+
+Anchors, aliases, tags and repeated keys are refused: what a file says must be readable where it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from bot.domain.errors import Fault, PlaybookError
+from bot.domain.playbook.check import Checked, Position, Source, check, recompile
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.library import Library
+from bot.domain.playbook.mistakes import Path
+
+BIGGEST_BYTES = 256 * 1024
+DEEPEST = 30
+_NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
+
+
+def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) -> CompiledPlaybook:
+    """Raise `PlaybookError` with all faults of the file."""
+    return _sound(check_file(path, overrides or {}))
+
+
+def load_text(text: str, overrides: Mapping[str, str] | None = None, *, file: str = "playbook") -> CompiledPlaybook:
+    return _sound(check_text(text, overrides or {}, file=file))
+
+
+def from_bundle(bundle: Mapping[str, str]) -> CompiledPlaybook:
+    """The playbook that a run began with, with the settings of that time; newer rules of the check do not stop it."""
+    source = _read_source(bundle["source"], bundle["file"])
+    return recompile(source, json.loads(bundle["settings"]))
+
+
+def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) -> Library:
+    """Every `*.yaml` of the folder but `*.test.yaml`; an override counts for each playbook that has such a setting."""
+    overrides = overrides or {}
+    playbooks: dict[str, CompiledPlaybook] = {}
+    faults: dict[str, tuple[Fault, ...]] = {}
+    warnings: dict[str, tuple[Fault, ...]] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        if path.name.endswith(".test.yaml"):
+            continue
+        checked = check_file(path, overrides, only_known_overrides=True)
+        found = checked.compiled
+        if found is not None and found.name in playbooks:
+            faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
+        elif found is not None:
+            playbooks[found.name] = found
+        else:
+            faults[str(path)] = checked.faults
+        if checked.warnings:
+            warnings[str(path)] = checked.warnings
+    known = {name for playbook in playbooks.values() for name in playbook.settings}
+    unknown = tuple(
+        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in known
+    )
+    if unknown:
+        faults[str(folder)] = unknown
+    return Library(playbooks, faults, warnings)
+
+
+def check_file(path: FilePath, overrides: Mapping[str, str], *, only_known_overrides: bool = False) -> Checked:
+    try:
+        with path.open("rb") as file:
+            content = file.read(BIGGEST_BYTES + 1)
+        if len(content) > BIGGEST_BYTES:
+            return Checked(None, (Fault(str(path), f"the file is bigger than {BIGGEST_BYTES // 1024} KiB"),))
+        text = content.decode("utf-8")
+    except OSError as error:
+        return Checked(None, (Fault(str(path), f"cannot be read: {error.strerror}"),))
+    except UnicodeDecodeError as error:
+        return Checked(None, (Fault(str(path), f"is not UTF-8 at byte {error.start}"),))
+    return check_text(text, overrides, file=str(path), only_known_overrides=only_known_overrides)
+
+
+def check_text(
+    text: str, overrides: Mapping[str, str], *, file: str = "playbook", only_known_overrides: bool = False
+) -> Checked:
+    try:
+        source = _read_source(text, file)
+    except PlaybookError as error:
+        return Checked(None, error.faults)
+    return check(source, overrides, only_known_overrides=only_known_overrides)
+
+
+def _sound(checked: Checked) -> CompiledPlaybook:
+    if checked.compiled is None:
+        raise PlaybookError(checked.faults)
+    return checked.compiled
+
+
+def _read_source(text: str, file: str) -> Source:
+    """The data with the position of everything in it; raise `PlaybookError` for what is no plain YAML."""
+    try:
+        faults = list(_strange_things(text, file))
+        if faults:
+            raise PlaybookError(tuple(faults))
+        root = _yaml().compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise PlaybookError((Fault(where, _one_line(error.problem or error.context or "is not YAML")),)) from error
+    except YAMLError as error:
+        raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
+    if not isinstance(root, MappingNode):
+        raise PlaybookError((Fault(f"{file}:1:1", "a playbook is a mapping of keys", "Begin with 'language: 1'."),))
+    reader = _NodeReader(text, file)
+    data = reader.read(root, ())
+    if reader.faults:
+        raise PlaybookError(tuple(reader.faults))
+    return Source(file, text, data, reader.values, reader.keys)
+
+
+def _yaml() -> YAML:
+    return YAML(typ="safe", pure=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _strange_things(text: str, file: str) -> Iterator[Fault]:
+    """What is refused before any of it is built, so that a small file cannot grow into a big one."""
+    depth = documents = 0
+    for event in _yaml().parse(text):
+        kind = type(event).__name__
+        where = f"{file}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        documents += kind == "DocumentStartEvent"
+        if depth > DEEPEST or documents > 1:
+            yield Fault(where, "a file holds one playbook" if documents > 1 else "this is nested too deep")
+            return
+        if getattr(event, "anchor", None) is not None:
+            yield Fault(where, "anchors and aliases are refused", "Write the value out, or make it a setting.")
+        elif getattr(event, "ctag", None) is not None and event.tag is not None:
+            yield Fault(where, f"the tag '{event.tag}' is refused", "Write a plain value.")
+
+
+class _NodeReader:
+    """Turns composed nodes into plain data, and remembers where each key and value stands."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self._lines, self._file = text.splitlines(), file
+        self.values: dict[Path, Position] = {}
+        self.keys: dict[Path, Position] = {}
+        self.faults: list[Fault] = []
+
+    def read(self, node: Node, path: Path) -> Any:
+        self.values[path] = self._position(node)
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
+        assert isinstance(node, ScalarNode)
+        return _scalar(node)
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key, where = key_node.value, self._position(key_node)
+            if not isinstance(key_node, ScalarNode):
+                self.faults.append(Fault(where.of(self._file), "a key must be a word"))
+            elif key in data:
+                self.faults.append(Fault(where.of(self._file), f"'{key}' is written twice"))
+            else:
+                self.keys[*path, key] = where
+                data[key] = self.read(value_node, (*path, key))
+        return data
+
+    def _position(self, node: Node) -> Position:
+        line, column = node.start_mark.line, node.start_mark.column
+        text_column = None
+        if isinstance(node, ScalarNode) and line < len(self._lines):
+            begins = column + (node.style in ("'", '"'))
+            # Folded and escaped texts do not stand in the file as they are: only their beginning can be pointed at.
+            if node.value and self._lines[line][begins : begins + len(node.value)] == node.value:
+                text_column = begins + 1
+        return Position(line + 1, column + 1, text_column)
+
+
+def _scalar(node: ScalarNode) -> Any:
+    text: str = node.value
+    if node.tag == "tag:yaml.org,2002:bool":
+        return text.lower() == "true"
+    if node.tag == "tag:yaml.org,2002:null":
+        return None
+    if node.tag in _NUMBER_TAGS and re.fullmatch(r"[-+]?\d{1,15}", text):
+        return int(text)
+    if node.tag in _NUMBER_TAGS and re.fullmatch(r"[-+]?(\d{1,15}\.?\d{0,15}|\.\d{1,15})([eE][-+]?\d{1,2})?", text):
+        return float(text)
+    return text

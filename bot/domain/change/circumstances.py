@@ -1,0 +1,122 @@
+"""What a person should weigh before a change: who owns the object, room, disruption budgets, streams that would be cut.
+
+The names of circumstances are stable, so that a later plan can be compared grade by grade with the approved one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bot.domain.change.capacity import capacity_for
+from bot.domain.change.context import impossible
+from bot.domain.change.disruption import Budget
+from bot.domain.change.drain import DrainMode
+from bot.domain.change.flags_in_spec import FlagEdit
+from bot.domain.change.objects import name_of
+from bot.domain.change.owner import autoscaler_of, owner_of, patch_text
+from bot.domain.change.plan import Circumstance
+from bot.domain.change.rollout import Strategy
+from bot.domain.change.rotation import pods_of_workload
+from bot.domain.change.world import Obj, World
+
+CAPS = ("--max-num-seqs", "--max-num-active-seqs")
+
+
+def refuse_if_owned(workload: Obj, spec: dict[str, Any]) -> Circumstance:
+    """Raise when somebody would revert the edit; the hint is what they have to be given."""
+    owner = owner_of(workload)
+    if owner is not None:
+        raise impossible(f"{owner.text} owns it and would revert the edit", patch_text(workload, spec, owner))
+    return Circumstance(name="owner", grade="fine", text="applied by hand: nobody reverts it")
+
+
+def refuse_if_autoscaled(world: World, wanted: int) -> Circumstance:
+    if "autoscalers" in world.unreadable:
+        text = f"whether an autoscaler owns the replica count could not be read: {world.unreadable['autoscalers']}"
+        return Circumstance(name="autoscaler", grade="warning", text=text)
+    owner = autoscaler_of(world)
+    if owner is not None:
+        raise impossible(
+            f"{owner.text} owns the replica count and would revert it", f"{owner.how} so that it keeps {wanted}"
+        )
+    return Circumstance(name="autoscaler", grade="fine", text="no autoscaler owns the replica count")
+
+
+def room_for(world: World, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:
+    """Room for `pods` more of this template; raise when it is needed and known not to be there."""
+    room = capacity_for(world, template)
+    if isinstance(room, str):
+        return Circumstance(name="room", grade="warning", text=f"room for the {what} is not known: {room}")
+    if room.replicas_that_fit < pods:
+        free = f"{room.free_total} free accelerators on schedulable nodes, room for {room.replicas_that_fit}"
+        if not is_needed:
+            return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
+        raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free an accelerator or add a node")
+    best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
+    return Circumstance(name="room", grade="fine", text=f"room for {room.replicas_that_fit} more (free: {best})")
+
+
+def streams_of(world: World, pods: Iterable[Obj]) -> float | None:
+    """Requests that run on these pods now; None when one of them did not say."""
+    total = 0.0
+    for pod in pods:
+        load = world.load.get(name_of(pod))
+        if load is None or load.running is None:
+            return None
+        total += load.running
+    return total
+
+
+def drain_circumstance(world: World, drain: DrainMode, pods: Iterable[Obj], *, is_empty: bool = False) -> Circumstance:
+    """What ending these pods does to the requests they serve."""
+    pods = list(pods)
+    if is_empty:
+        return Circumstance(name="drain", grade="fine", text="nothing runs there any more")
+    streams = streams_of(world, pods)
+    now = "an unknown number of streams run" if streams is None else f"{streams:.0f} streams run"
+    where = f"on {len(pods)} pod{'' if len(pods) == 1 else 's'}"
+    if not drain.cuts_streams:
+        text = f"native drain: {drain.text}; {now} {where}, those that need longer are cut"
+        return Circumstance(name="drain", grade="fine", text=text)
+    cut = "an unknown number of" if streams is None else f"~{streams:.0f}"
+    return Circumstance(name="drain", grade="warning", text=f"cuts {cut} streams {where}: {drain.text}")
+
+
+def budget_circumstance(budget: Budget) -> Circumstance:
+    """Raise when the budget never lets it happen; when not now, the call is tried again later."""
+    if budget.verdict == "never":
+        raise impossible(budget.text, "the budget's owner has to widen it; the bot never edits one")
+    grades = {"allowed": "fine", "not_now": "warning", "unknown": "warning"}
+    text = budget.text if budget.verdict != "not_now" else f"{budget.text}: it will be tried again"
+    return Circumstance.model_validate({"name": "disruption_budget", "grade": grades[budget.verdict], "text": text})
+
+
+def rolling_budget_note(world: World, strategy: Strategy) -> Circumstance:
+    """A rolling update does not ask disruption budgets; maxUnavailable is what keeps capacity."""
+    names = ", ".join(name_of(pdb) for pdb in world.pdbs) or "none"
+    text = f"rolling updates do not ask disruption budgets ({names}); at most {strategy.max_unavailable} replicas less"
+    return Circumstance(name="disruption_budget", grade="fine", text=text)
+
+
+def others_carry_on(world: World, leaving: Obj) -> Circumstance:
+    """What the replicas that stay have to take over."""
+    rest = [pod for pod in pods_of_workload(world) if name_of(pod) != name_of(leaving)]
+    share = f"{len(rest)} of {len(rest) + 1} replicas stay"
+    waiting = [load.waiting for pod in rest if (load := world.load.get(name_of(pod))) and load.waiting is not None]
+    if not waiting:
+        return Circumstance(name="others", grade="note", text=f"{share}; how busy they are is not known")
+    text = f"{share}; {sum(waiting):.0f} requests wait on them now"
+    return Circumstance(name="others", grade="note", text=text)
+
+
+def binding_note(world: World, edits: Iterable[FlagEdit]) -> tuple[Circumstance, ...]:
+    """A cap above what runs now restarts every replica for nothing. Running counts swing, so it is only a note."""
+    cap = next((edit.value for edit in edits if edit.flag in CAPS), None)
+    running = [load.running for load in world.load.values() if load.running is not None]
+    if cap is None or isinstance(cap, str) or not running:
+        return ()
+    if cap < max(running):
+        return (Circumstance(name="binds", grade="note", text=f"it binds: up to {max(running):.0f} run at once now"),)
+    text = f"it may not bind: at most {max(running):.0f} run at once now"
+    return (Circumstance(name="binds", grade="note", text=text),)

@@ -1,0 +1,67 @@
+"""What planning knows besides the cluster, and how a verb declines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bot.domain.change.plan import LedgerEntry
+from bot.domain.change.world import World
+from bot.domain.errors import BotError
+
+DEFAULT_STARTUP_SECONDS = 1200.0
+"""70B models load for 5 to 15 minutes; a shorter wait calls good replicas dead."""
+DEFAULT_DRAIN_SECONDS = 600.0
+QUIET_SECONDS = 30.0
+"""No new arrivals for this long before a replica counts as left alone."""
+MARGIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    incident_id: str
+    request_number: int = 0
+    now: float = 0.0
+    ledger: tuple[LedgerEntry, ...] = ()
+    picked: Mapping[str, str] = field(default_factory=dict)
+    startup_seconds: float = DEFAULT_STARTUP_SECONDS
+    drain_seconds: float = DEFAULT_DRAIN_SECONDS
+    quiet_seconds: float = QUIET_SECONDS
+
+    @property
+    def slug(self) -> str:
+        """The incident id as a part of Kubernetes names and label values."""
+        return self.incident_id.lower()
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that a verb plans from."""
+
+    world: World
+    context: PlanContext
+    arguments: Mapping[str, Any]
+
+
+class NoPlanError(BotError):
+    """The verb declines: the run goes on with this outcome, and people read the reason and the hint."""
+
+    def __init__(self, outcome: Literal["not_needed", "impossible", "unknown"], reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.outcome, self.reason, self.hint = outcome, reason, hint
+
+
+def impossible(reason: str, hint: str = "") -> NoPlanError:
+    return NoPlanError("impossible", reason, hint)
+
+
+def not_needed(reason: str) -> NoPlanError:
+    return NoPlanError("not_needed", reason)
+
+
+def require_readable(world: World, *sources: str) -> None:
+    """Raise `NoPlanError` (unknown) when something that the decision rests on could not be read."""
+    missing = [f"{name.replace('_', ' ')}: {world.unreadable[name]}" for name in sources if name in world.unreadable]
+    if missing:
+        raise NoPlanError("unknown", "could not be read: " + "; ".join(missing))

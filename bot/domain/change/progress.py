@@ -1,0 +1,184 @@
+"""Whether a wait has been seen, in plain words: done, pending, or failed for a reason that waiting will not cure.
+
+A rollout is judged by its pods (unschedulable, image, crashes), not by time alone. What cannot be read is pending, and
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.domain.change.objects import condition, dig, is_going_away, is_ready, name_of, uid_of
+from bot.domain.change.plan import Wait
+from bot.domain.change.pod_state import first_broken, pod_state
+from bot.domain.change.rollout import (
+    current_replica_set,
+    pods_of_revision,
+    replicas_of,
+    rollout_state,
+    template_digest,
+)
+from bot.domain.change.rotation import is_in_rotation, pods_of_canary, pods_of_workload
+from bot.domain.change.world import Obj, World
+
+COVERED = 0.8
+"""Samples never reach from edge to edge of a window; this much of it has to be covered."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    state: Literal["done", "pending", "failed"]
+    text: str
+
+
+def progress(wait: Wait, world: World) -> Progress:
+    check, sources = CHECKS[wait.condition]
+    missing = [f"{name.replace('_', ' ')} ({world.unreadable[name]})" for name in sources if name in world.unreadable]
+    if missing:
+        return Progress("pending", f"cannot be read now: {', '.join(missing)}")
+    return check(wait, world)
+
+
+def _rolled_out(wait: Wait, world: World) -> Progress:
+    workload = world.workload
+    if workload is None or uid_of(workload) != wait.about.uid:
+        return Progress("failed", f"{wait.about} was deleted")
+    if template_digest(dig(workload, "spec", "template")) != wait.parameters["template"]:
+        return Progress("failed", "somebody else changed the template while it rolled out")
+    state, newest = rollout_state(workload), current_replica_set(world)
+    if not state.is_observed or newest is None:
+        return Progress("pending", "the Deployment controller has not seen the change yet")
+    new, old = pods_of_revision(world, newest)
+    if broken := first_broken(new, world.at):
+        return Progress("failed", broken)
+    if _deadline_exceeded(workload):
+        return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
+    text = _rollout_text(state.wanted, new, old, world.at)
+    return Progress("done" if state.is_complete and not old else "pending", text)
+
+
+def _rollout_text(wanted: int, new: Sequence[Obj], old: Sequence[Obj], at: float) -> str:
+    ready = sum(map(is_ready, new))
+    starting = [state.text for pod in new if (state := pod_state(pod, at)).state == "starting"]
+    parts = [f"{ready} of {wanted} replicas run the new template"]
+    if starting:
+        parts.append(f"{len(starting)} starting" if len(starting) > 1 else starting[0])
+    ending = sum(map(is_going_away, old))
+    if ending:
+        parts.append(f"{ending} old one{'s' if ending > 1 else ''} finishing")
+    return ", ".join(parts)
+
+
+def _deadline_exceeded(workload: Obj) -> bool:
+    said = condition(workload, "Progressing")
+    return said.get("status") == "False" and said.get("reason") == "ProgressDeadlineExceeded"
+
+
+def _canary_ready(wait: Wait, world: World) -> Progress:
+    canary = world.canary
+    if canary is None or is_going_away(canary):
+        return Progress("failed", f"{wait.about} does not exist any more")
+    pods = [pod for pod in pods_of_canary(world) if not is_going_away(pod)]
+    if broken := first_broken(pods, world.at):
+        return Progress("failed", broken)
+    if _deadline_exceeded(canary):
+        return Progress("failed", f"no progress: {condition(canary, 'Progressing').get('message', '')}")
+    if rollout_state(canary).is_complete and any(map(is_ready, pods)):
+        return Progress("done", f"the spare {name_of(pods[0])} is Ready")
+    return Progress("pending", pod_state(pods[0], world.at).text if pods else "the spare's pod is not there yet")
+
+
+def _scaled(wait: Wait, world: World) -> Progress:
+    workload, wanted = world.workload, int(wait.parameters["replicas"])
+    if workload is None or uid_of(workload) != wait.about.uid:
+        return Progress("failed", f"{wait.about} was deleted")
+    if replicas_of(workload) != wanted:
+        return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
+    pods = pods_of_workload(world)
+    if broken := first_broken(pods, world.at):
+        return Progress("failed", broken)
+    ready, ending = sum(map(is_ready, pods)), sum(map(is_going_away, pods))
+    text = f"{ready} of {wanted} replicas Ready" + (f", {ending} ending" if ending else "")
+    return Progress("done" if rollout_state(workload).is_complete and len(pods) == wanted else "pending", text)
+
+
+def _out_of_rotation(wait: Wait, world: World) -> Progress:
+    pod = _pod(wait, world)
+    if pod is None:
+        return Progress("failed", f"{wait.about.name} is gone")
+    if is_in_rotation(pod, world.endpoint_slices):
+        return Progress("pending", f"an EndpointSlice still lists {name_of(pod)}")
+    return Progress("done", f"{name_of(pod)} is out of rotation")
+
+
+def _in_rotation(wait: Wait, world: World) -> Progress:
+    pod = _pod(wait, world)
+    if pod is None or is_going_away(pod):
+        return Progress("failed", f"{wait.about.name} is gone")
+    if is_in_rotation(pod, world.endpoint_slices):
+        return Progress("done", f"{name_of(pod)} is in rotation")
+    return Progress("pending", f"no EndpointSlice lists {name_of(pod)} as ready yet")
+
+
+def _emptied(wait: Wait, world: World) -> Progress:
+    """Nothing runs, nothing waits, and nothing arrives any more: kept connections may go on sending for a while."""
+    pod = _pod(wait, world)
+    if pod is None:
+        return Progress("failed", f"{wait.about.name} is gone")
+    load = world.load.get(name_of(pod))
+    if load is None or load.running is None or load.waiting is None:
+        return Progress("pending", f"how many requests run on {name_of(pod)} is not known")
+    left = load.running + load.waiting
+    if left > 0:
+        return Progress("pending", f"{left:.0f} requests left on {name_of(pod)}")
+    if load.arrivals_in_window is None or load.window_seconds < COVERED * float(wait.parameters["quiet_seconds"]):
+        return Progress("pending", f"{name_of(pod)} is idle; watching whether requests still arrive")
+    if load.arrivals_in_window > 0:
+        arrived = f"{load.arrivals_in_window:.0f} in the last {load.window_seconds:.0f} s"
+        return Progress("pending", f"requests still arrive at {name_of(pod)}: {arrived}")
+    return Progress("done", f"{name_of(pod)} is empty, nothing arrived for {load.window_seconds:.0f} s")
+
+
+def _replaced(wait: Wait, world: World) -> Progress:
+    workload = world.workload
+    if workload is None:
+        return Progress("failed", "the workload was deleted")
+    wanted, pods = int(wait.parameters["replicas"]), pods_of_workload(world)
+    if replicas_of(workload) < wanted:
+        return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
+    if _pod(wait, world) is not None:
+        return Progress("pending", f"{wait.about.name} is ending")
+    if broken := first_broken(pods, world.at):
+        return Progress("failed", broken)
+    ready = sum(map(is_ready, pods))
+    text = f"{ready} of {wanted} replicas Ready, {wait.about.name} is gone"
+    return Progress("done" if ready >= wanted else "pending", text)
+
+
+def _gone(wait: Wait, world: World) -> Progress:
+    if world.canary is not None and wait.about.uid in ("", uid_of(world.canary)):
+        return Progress("pending", f"{wait.about.name} is being deleted")
+    left = len(pods_of_canary(world))
+    if left:
+        return Progress("pending", f"{left} pod{'s' if left > 1 else ''} of {wait.about.name} finishing")
+    return Progress("done", f"{wait.about.name} is gone")
+
+
+def _pod(wait: Wait, world: World) -> Obj | None:
+    return next((pod for pod in world.pods if uid_of(pod) == wait.parameters["uid"]), None)
+
+
+Check = Callable[[Wait, World], Progress]
+CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
+    "rolled_out": (_rolled_out, ("replica_sets", "pods")),
+    "canary_ready": (_canary_ready, ("canary", "pods")),
+    "scaled": (_scaled, ("replica_sets", "pods")),
+    "out_of_rotation": (_out_of_rotation, ("pods", "endpoint_slices")),
+    "in_rotation": (_in_rotation, ("pods", "endpoint_slices")),
+    "emptied": (_emptied, ("pods",)),
+    "replaced": (_replaced, ("replica_sets", "pods")),
+    "gone": (_gone, ("canary", "pods")),
+}
+"""Each condition with its check and what it reads of the world."""

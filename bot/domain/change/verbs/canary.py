@@ -1,0 +1,185 @@
+"""canary and remove_canary: one spare replica with edited flags beside the workload, in the same rotation.
+
+The spare is a Deployment of its own. Its selector is a label that no other pod has, so that the two Deployments never
+claim each other's ReplicaSets; its pods keep the workload's labels, so that the same Services send them traffic.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from bot.domain.change.calls import TAKES_BACK, Wording, delete_call, patch_call
+from bot.domain.change.circumstances import drain_circumstance, room_for
+from bot.domain.change.context import MARGIN_SECONDS, PlanContext, Situation, impossible, not_needed, require_readable
+from bot.domain.change.differences import changed
+from bot.domain.change.drain import drain_mode
+from bot.domain.change.edited_template import EditedTemplate, edited_template
+from bot.domain.change.json_patch import edit_of, pointer
+from bot.domain.change.objects import (
+    CANARY_LABEL,
+    CANARY_OF_ANNOTATION,
+    INCIDENT_ANNOTATION,
+    annotations_of,
+    dig,
+    is_going_away,
+    labels_of,
+    name_of,
+    namespace_of,
+    ref_of,
+)
+from bot.domain.change.plan import Call, Difference, ObjectRef, Plan, Step, Wait
+from bot.domain.change.risks import FLOORS
+from bot.domain.change.rollout import same_template
+from bot.domain.change.rotation import OUT_VALUE, RotationKey, is_in_rotation, pods_of_canary, rotation_key
+from bot.domain.change.verbs.replicas import emptied_steps
+from bot.domain.change.verbs.rolling import deployment_of
+from bot.domain.change.world import Obj, World
+
+LONGEST_NAME = 52
+"""Leaves room for the ReplicaSet's and the pod's suffix within the 63 characters of a host name."""
+
+
+def plan_canary(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = deployment_of(world)
+    require_readable(world, "canary")
+    edited = edited_template(workload, situation.arguments)
+    body = canary_object(workload, edited.template, context)
+    if world.canary is not None:
+        raise _there_already(world.canary, body)
+    call = create_call(body, edited)
+    return Plan(
+        verb="canary",
+        title=f"Start one spare replica of {name_of(workload)} with {edited.summary}",
+        choices={"edits": edited.choices, "name": name_of(body)},
+        steps=(call, canary_ready(call.target, context)),
+        circumstances=(room_for(world, edited.template, 1, "spare"), *edited.notes),
+        risk=FLOORS["canary"],
+        expected="none: nothing that runs is touched; the spare takes its share of new requests once it is Ready",
+        undo_text="the spare is removed",
+    )
+
+
+def canary_name(workload: Obj, context: PlanContext) -> str:
+    suffix = f"-incident-bot-canary-{context.slug}"
+    return name_of(workload)[: LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+
+
+def canary_object(workload: Obj, template: Obj, context: PlanContext) -> Obj:
+    template = copy.deepcopy(template)
+    mark = {CANARY_LABEL: context.slug}
+    metadata: dict[str, Any] = template.setdefault("metadata", {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **mark}
+    spec: dict[str, Any] = {
+        "replicas": 1,
+        "revisionHistoryLimit": 1,
+        "selector": {"matchLabels": dict(mark)},
+        "template": template,
+    }
+    if deadline := dig(workload, "spec", "progressDeadlineSeconds"):
+        spec["progressDeadlineSeconds"] = deadline
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": canary_name(workload, context),
+            "namespace": namespace_of(workload),
+            "labels": {**mark, "app.kubernetes.io/managed-by": "incident-bot"},
+            "annotations": {
+                INCIDENT_ANNOTATION: context.incident_id,
+                CANARY_OF_ANNOTATION: name_of(workload),
+            },
+        },
+        "spec": spec,
+    }
+
+
+def _there_already(canary: Obj, body: Obj) -> Exception:
+    if is_going_away(canary):
+        return impossible(f"the spare {name_of(canary)} is still going away", "plan again in a moment")
+    if same_template(dig(canary, "spec", "template"), dig(body, "spec", "template")):
+        return not_needed(f"the spare {name_of(canary)} runs these flags already")
+    return impossible(f"a spare with other flags runs already: {name_of(canary)}", "remove it first")
+
+
+def create_call(body: Obj, edited: EditedTemplate) -> Call:
+    target = ObjectRef(kind="Deployment", namespace=namespace_of(body), name=name_of(body))
+    undo = delete_call(target, title=f"Remove the spare {target.name}", no_undo=TAKES_BACK)
+    one = Difference(path="", after=target.name, text=f"one more replica: {target.name}")
+    return Call(
+        method="create",
+        target=target,
+        body=body,
+        differences=(one, *edited.differences),
+        title=f"Create the spare {target.name}",
+        undo=(undo,),
+    )
+
+
+def canary_ready(target: ObjectRef, context: PlanContext) -> Wait:
+    return Wait(
+        condition="canary_ready",
+        about=target,
+        within_seconds=context.startup_seconds + MARGIN_SECONDS,
+        title=f"The spare {target.name} is Ready",
+    )
+
+
+def plan_remove_canary(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    require_readable(world, "canary")
+    canary = world.canary
+    if canary is None:
+        raise not_needed("there is no spare")
+    if is_going_away(canary):
+        raise not_needed(f"the spare {name_of(canary)} is going away already")
+    if annotations_of(canary).get(INCIDENT_ANNOTATION) != context.incident_id:
+        raise impossible(f"{name_of(canary)} does not carry this incident's id: it is not ours to remove")
+    drain = drain_mode(world, dig(canary, "spec", "template"))
+    first = _out_first(world, context) if drain.cuts_streams else ()
+    target = ref_of(canary, "Deployment")
+    delete = delete_call(
+        target,
+        title=f"Remove the spare {target.name}",
+        no_undo="a spare is started again with its own change",
+    ).model_copy(update={"differences": (Difference(path="", before=target.name, text=f"{target.name} ends"),)})
+    return Plan(
+        verb="remove_canary",
+        title=f"Remove the spare {target.name}",
+        choices={"uid": target.uid},
+        steps=(*first, delete, gone(target, context)),
+        circumstances=(drain_circumstance(world, drain, pods_of_canary(world), is_empty=bool(first)),),
+        risk=FLOORS["remove_canary"],
+        expected="none: the workload's own replicas are not touched",
+        undo_text="none: a spare is started again with its own change",
+    )
+
+
+def _out_first(world: World, context: PlanContext) -> tuple[Step, ...]:
+    """Where the engine does not drain by itself, the spare leaves rotation and runs empty before it ends."""
+    steps: list[Step] = []
+    for pod in pods_of_canary(world):
+        key = rotation_key(world, labels_of(pod))
+        if isinstance(key, RotationKey) and is_in_rotation(pod, world.endpoint_slices):
+            steps += [_out_call(pod, key), *emptied_steps(pod, context)]
+    return tuple(steps)
+
+
+def _out_call(pod: Obj, key: RotationKey) -> Call:
+    edit = edit_of(pod, pointer("metadata", "labels", key.key), OUT_VALUE)
+    wording = Wording(
+        title=f"Take the spare's {name_of(pod)} out of rotation",
+        undo_title=f"Put {name_of(pod)} back into rotation",
+        differences=(changed(f"{name_of(pod)}: label {key.key}", edit.path, key.value, OUT_VALUE),),
+    )
+    return patch_call(pod, "Pod", [edit], wording).model_copy(update={"restores": True})
+
+
+def gone(target: ObjectRef, context: PlanContext) -> Wait:
+    return Wait(
+        condition="gone",
+        about=target,
+        within_seconds=context.drain_seconds + MARGIN_SECONDS,
+        title=f"{target.name} and its pods are gone",
+    )

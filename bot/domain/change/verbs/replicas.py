@@ -1,0 +1,270 @@
+"""isolate, replace and return one replica: out of rotation by a label, evicted under its budget, back by that label.
+
+The pod itself carries what it needs to come back (incident id, the label as it was), so that a crash of the bot between
+two calls leaves nothing that cannot be put right.
+"""
+
+from __future__ import annotations
+
+from bot.domain.change.calls import Wording, patch_call
+from bot.domain.change.circumstances import (
+    budget_circumstance,
+    drain_circumstance,
+    others_carry_on,
+    room_for,
+    streams_of,
+)
+from bot.domain.change.context import MARGIN_SECONDS, PlanContext, Situation, impossible, not_needed, require_readable
+from bot.domain.change.differences import changed
+from bot.domain.change.disruption import budget_for
+from bot.domain.change.drain import drain_mode
+from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of, pointer
+from bot.domain.change.objects import (
+    DELETION_COST_ANNOTATION,
+    INCIDENT_ANNOTATION,
+    ROTATION_ANNOTATION,
+    annotations_of,
+    dig,
+    is_going_away,
+    is_ready,
+    labels_of,
+    name_of,
+    ref_of,
+    uid_of,
+)
+from bot.domain.change.plan import Call, Circumstance, Difference, Plan, Step, Wait
+from bot.domain.change.risks import FLOORS
+from bot.domain.change.rollout import replicas_of
+from bot.domain.change.rotation import (
+    OUT_VALUE,
+    RotationKey,
+    is_in_rotation,
+    pod_named,
+    pods_of_workload,
+    rotation_key,
+)
+from bot.domain.change.verbs.rolling import deployment_of
+from bot.domain.change.world import Obj, World
+
+OUT_SECONDS = 120.0
+"""A label change reaches every proxy within seconds; longer means that something else keeps the pod in rotation."""
+DELETION_COST = "-1000"
+
+
+def plan_isolate(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    require_readable(world, "pods", "replica_sets", "services", "endpoint_slices")
+    pod = _replica(situation)
+    if ROTATION_ANNOTATION in annotations_of(pod) and not is_in_rotation(pod, world.endpoint_slices):
+        raise not_needed(f"{name_of(pod)} is out of rotation already")
+    if not others_in_rotation(world, pod):
+        raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
+    call = isolate_call(world, pod, context)
+    return Plan(
+        verb="isolate_replica",
+        title=f"Take {name_of(pod)} out of rotation and let it run empty",
+        choices={"replica": name_of(pod), "uid": uid_of(pod)},
+        steps=(call, *emptied_steps(pod, context)),
+        circumstances=(others_carry_on(world, pod),),
+        risk=FLOORS["isolate_replica"],
+        expected="none: its running requests finish, new ones go to the other replicas",
+        undo_text="the label is put back and it serves again",
+    )
+
+
+def _replica(situation: Situation) -> Obj:
+    name = str(situation.arguments.get("replica") or "")
+    if not name:
+        raise impossible("no replica given", "write: with: {replica: '${picked.replica}'}")
+    pod = pod_named(situation.world, name)
+    if pod is None:
+        raise impossible(f"replica {name} does not exist any more")
+    if is_going_away(pod):
+        raise impossible(f"replica {name} is ending already")
+    return pod
+
+
+def others_in_rotation(world: World, pod: Obj) -> list[Obj]:
+    rest = [other for other in pods_of_workload(world) if uid_of(other) != uid_of(pod)]
+    return [other for other in rest if is_ready(other) and is_in_rotation(other, world.endpoint_slices)]
+
+
+def isolate_call(world: World, pod: Obj, context: PlanContext) -> Call:
+    """Raise `NoPlanError` when no label takes the pod out without orphaning it."""
+    key = rotation_key(world, labels_of(pod))
+    if isinstance(key, str):
+        raise impossible(f"{name_of(pod)} cannot be taken out of rotation: {key}")
+    wording = Wording(
+        title=f"Take {name_of(pod)} out of rotation",
+        undo_title=f"Put {name_of(pod)} back into rotation",
+        differences=(_label_difference(pod, key),),
+    )
+    return patch_call(pod, "Pod", [_label_edit(pod, key), *_notes(pod, context, key)], wording)
+
+
+def _label_edit(pod: Obj, key: RotationKey) -> FieldEdit:
+    return edit_of(pod, pointer("metadata", "labels", key.key), OUT_VALUE)
+
+
+def _label_difference(pod: Obj, key: RotationKey) -> Difference:
+    path = pointer("metadata", "labels", key.key)
+    return changed(f"{name_of(pod)}: label {key.key}", path, key.value, OUT_VALUE)
+
+
+def _notes(pod: Obj, context: PlanContext, key: RotationKey) -> list[FieldEdit]:
+    wanted = {INCIDENT_ANNOTATION: context.incident_id, ROTATION_ANNOTATION: f"{key.key}={key.value}"}
+    return [annotation_edit(pod, name, value) for name, value in wanted.items()]
+
+
+def annotation_edit(obj: Obj, name: str, value: str) -> FieldEdit:
+    return FieldEdit(pointer("metadata", "annotations", name), annotations_of(obj).get(name, ABSENT), value)
+
+
+def victim_call(world: World, pod: Obj, context: PlanContext, *, out: bool) -> Call:
+    """Mark the pod as the one to end in a scale-in, and take it out of rotation where that is needed."""
+    edits = [annotation_edit(pod, DELETION_COST_ANNOTATION, DELETION_COST)]
+    before = annotations_of(pod).get(DELETION_COST_ANNOTATION)
+    differences = [changed(f"{name_of(pod)}: pod-deletion-cost", edits[0].path, before, DELETION_COST)]
+    key = rotation_key(world, labels_of(pod)) if out else None
+    if isinstance(key, RotationKey) and ROTATION_ANNOTATION not in annotations_of(pod):
+        edits += [_label_edit(pod, key), *_notes(pod, context, key)]
+        differences.append(_label_difference(pod, key))
+    else:
+        edits.append(annotation_edit(pod, INCIDENT_ANNOTATION, context.incident_id))
+    wording = Wording(
+        title=f"Choose {name_of(pod)} as the replica that ends",
+        undo_title=f"Keep {name_of(pod)} after all",
+        differences=tuple(differences),
+    )
+    return patch_call(pod, "Pod", [edit for edit in edits if edit.before != edit.after], wording)
+
+
+def emptied_steps(pod: Obj, context: PlanContext) -> tuple[Step, ...]:
+    about, parameters = ref_of(pod, "Pod"), {"uid": uid_of(pod)}
+    return (
+        Wait(
+            condition="out_of_rotation",
+            about=about,
+            parameters=parameters,
+            within_seconds=OUT_SECONDS,
+            title=f"No EndpointSlice lists {name_of(pod)} any more",
+        ),
+        Wait(
+            condition="emptied",
+            about=about,
+            parameters={**parameters, "quiet_seconds": context.quiet_seconds},
+            within_seconds=context.drain_seconds,
+            title=f"{name_of(pod)} has finished its requests and gets no new ones",
+        ),
+    )
+
+
+def plan_replace(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = deployment_of(world)
+    require_readable(world, "pods", "replica_sets", "endpoint_slices")
+    pod = _replica(situation)
+    serves = is_in_rotation(pod, world.endpoint_slices)
+    if serves and not others_in_rotation(world, pod):
+        raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
+    budget = budget_circumstance(budget_for(pod, world))
+    drain = drain_mode(world)
+    is_empty = streams_of(world, [pod]) == 0 and not serves
+    cuts = drain.cuts_streams and not is_empty
+    about = ref_of(pod, "Pod")
+    evict = Call(
+        method="evict",
+        target=about,
+        title=f"Evict {name_of(pod)}",
+        differences=(Difference(path="", before=name_of(pod), text=f"{name_of(pod)} ends and is replaced"),),
+        no_undo="its replacement runs the same template; there is nothing to put back",
+        stamped=False,
+    )
+    return Plan(
+        verb="replace_replica",
+        title=f"Replace {name_of(pod)}",
+        choices={"replica": name_of(pod), "uid": uid_of(pod)},
+        steps=(evict, replaced(workload, pod, context)),
+        circumstances=(
+            budget,
+            drain_circumstance(world, drain, [pod], is_empty=is_empty),
+            others_carry_on(world, pod),
+            _room_without(world, pod),
+        ),
+        risk=FLOORS["replace_busy_replica" if cuts else "replace_replica"],
+        expected="one replica fewer until the new one is Ready",
+        undo_text="none: the replacement runs the same template",
+    )
+
+
+def replaced(workload: Obj, pod: Obj, context: PlanContext) -> Wait:
+    grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 30)
+    return Wait(
+        condition="replaced",
+        about=ref_of(pod, "Pod"),
+        parameters={"uid": uid_of(pod), "replicas": replicas_of(workload)},
+        within_seconds=context.startup_seconds + grace + MARGIN_SECONDS,
+        title=f"{name_of(pod)} is gone and its replacement is Ready",
+    )
+
+
+def _room_without(world: World, leaving: Obj) -> Circumstance:
+    """Room for the replacement once this pod has let go of its accelerators."""
+    rest = tuple(pod for pod in world.all_pods if uid_of(pod) != uid_of(leaving))
+    freed = World(at=world.at, workload=world.workload, nodes=world.nodes, all_pods=rest, unreadable=world.unreadable)
+    return room_for(freed, {"spec": dig(world.workload, "spec", "template", "spec") or {}}, 1, "replacement")
+
+
+def plan_return(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    require_readable(world, "pods", "endpoint_slices")
+    name = str(situation.arguments.get("replica") or "")
+    pod = pod_named(world, name)
+    if pod is None or is_going_away(pod):
+        raise not_needed(f"replica {name} does not exist any more; there is nothing to return")
+    noted = annotations_of(pod).get(ROTATION_ANNOTATION, "")
+    if not noted:
+        if is_in_rotation(pod, world.endpoint_slices):
+            raise not_needed(f"{name_of(pod)} is in rotation")
+        raise impossible(
+            f"{name_of(pod)} was not taken out of rotation by the bot",
+            "it is not Ready" if not is_ready(pod) else "look at its labels and the Service's selector",
+        )
+    call = return_call(pod, noted)
+    return Plan(
+        verb="return_replica",
+        title=f"Put {name_of(pod)} back into rotation",
+        choices={"replica": name_of(pod), "uid": uid_of(pod)},
+        steps=(call, in_rotation(pod, context)),
+        risk=FLOORS["return_replica"],
+        expected="none",
+        undo_text="take it out of rotation again",
+    )
+
+
+def return_call(pod: Obj, noted: str) -> Call:
+    """The label as the pod's own note says it was, and the notes taken off."""
+    key, _, value = noted.partition("=")
+    label = edit_of(pod, pointer("metadata", "labels", key), value)
+    notes = [
+        FieldEdit(pointer("metadata", "annotations", name), annotations_of(pod)[name], ABSENT)
+        for name in (INCIDENT_ANNOTATION, ROTATION_ANNOTATION)
+        if name in annotations_of(pod)
+    ]
+    before = label.before if isinstance(label.before, str) else None
+    wording = Wording(
+        title=f"Put {name_of(pod)} back into rotation",
+        undo_title=f"Take {name_of(pod)} out of rotation again",
+        differences=(changed(f"{name_of(pod)}: label {key}", label.path, before, value),),
+    )
+    return patch_call(pod, "Pod", [label, *notes], wording).model_copy(update={"restores": True})
+
+
+def in_rotation(pod: Obj, context: PlanContext) -> Wait:
+    return Wait(
+        condition="in_rotation",
+        about=ref_of(pod, "Pod"),
+        parameters={"uid": uid_of(pod)},
+        within_seconds=OUT_SECONDS + context.quiet_seconds,
+        title=f"An EndpointSlice lists {name_of(pod)} as ready",
+    )

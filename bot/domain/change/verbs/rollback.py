@@ -1,0 +1,116 @@
+"""rollback: write an earlier revision's template back, as `kubectl rollout undo` does; every difference is listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.domain.change.calls import Wording, patch_call
+from bot.domain.change.circumstances import refuse_if_owned
+from bot.domain.change.context import PlanContext, Situation, impossible, not_needed, require_readable
+from bot.domain.change.flag_table import text_of
+from bot.domain.change.json_patch import edit_of
+from bot.domain.change.objects import dig, name_of
+from bot.domain.change.plan import Circumstance, Difference, Plan
+from bot.domain.change.risks import FLOORS
+from bot.domain.change.rollout import (
+    TEMPLATE,
+    bare,
+    capacity_keeping_edits,
+    current_replica_set,
+    replica_sets_of,
+    revision_of,
+    same_template,
+    template_differences,
+)
+from bot.domain.change.verbs.rolling import (
+    deployment_of,
+    expected_downtime,
+    refuse_if_not_rollable,
+    rolled_out,
+    rollout_circumstances,
+    strategy_difference,
+)
+from bot.domain.change.world import Obj, World
+
+
+def plan_rollback(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = deployment_of(world)
+    require_readable(world, "replica_sets", "pods")
+    refuse_if_not_rollable(workload)
+    earlier = _revision_wanted(world, situation.arguments.get("revision"))
+    revision, present = revision_of(earlier), dig(workload, "spec", "template") or {}
+    template = bare(dig(earlier, "spec", "template"))
+    differences = template_differences(present, template)
+    owner = refuse_if_owned(workload, {"template": template})
+    strategy_edits = capacity_keeping_edits(workload)
+    wording = Wording(
+        title=f"Write revision {revision} of {name_of(workload)} back",
+        undo_title=f"Write the template of before the rollback of {name_of(workload)} back",
+        differences=(*differences, *map(strategy_difference, strategy_edits)),
+    )
+    call = patch_call(workload, "Deployment", [edit_of(workload, TEMPLATE, template), *strategy_edits], wording)
+    return Plan(
+        verb="rollback",
+        title=f"Roll {name_of(workload)} back to revision {revision}",
+        choices={"revision": revision},
+        steps=(call, rolled_out(workload, template, context)),
+        circumstances=(
+            owner,
+            *rollout_circumstances(world, template),
+            _differences(differences),
+            *_own_work(context, differences),
+        ),
+        risk=FLOORS["rollback"],
+        expected=expected_downtime(world, workload),
+        undo_text="the present template is written back, which is another rolling restart",
+    )
+
+
+def _revision_wanted(world: World, wanted: Any) -> Obj:
+    """The ReplicaSet to go back to: of the given revision, else the newest that differs from what runs."""
+    present = dig(world.workload, "spec", "template")
+    if wanted not in (None, "", 0):
+        number = _revision(wanted)
+        found = next((rs for rs in replica_sets_of(world) if revision_of(rs) == number), None)
+        if found is None:
+            have = ", ".join(str(revision_of(rs)) for rs in replica_sets_of(world)) or "none"
+            raise impossible(f"there is no revision {number} any more", f"kept revisions: {have}")
+        if same_template(dig(found, "spec", "template"), present):
+            raise not_needed(f"revision {number} is what runs")
+        return found
+    current = current_replica_set(world)
+    newest = revision_of(current) if current else None
+    for candidate in replica_sets_of(world):
+        is_older = newest is None or (revision_of(candidate) or 0) < newest
+        if is_older and not same_template(dig(candidate, "spec", "template"), present):
+            return candidate
+    raise impossible("no earlier revision with another template is kept")
+
+
+def _revision(wanted: Any) -> int:
+    text = text_of(wanted) if isinstance(wanted, int | float | str) else str(wanted)
+    if not text.isdigit():
+        raise impossible(f"a revision is a whole number, not {wanted!r}")
+    return int(text)
+
+
+def _differences(differences: tuple[Difference, ...]) -> Circumstance:
+    listed = "; ".join(d.text for d in differences)
+    return Circumstance(name="differences", grade="note", text=f"{len(differences)} differences: {listed}")
+
+
+def _own_work(context: PlanContext, differences: tuple[Difference, ...]) -> list[Circumstance]:
+    """A rollback that takes the bot's own fix back says so."""
+    changed = {d.text.split(" ", 1)[0] for d in differences if d.text.startswith("--")}
+    taken_back = [
+        f"{d.text} ({entry.call_id})"
+        for entry in context.ledger
+        if not entry.undone_by
+        for d in entry.differences
+        if d.text.split(" ", 1)[0] in changed
+    ]
+    if not taken_back:
+        return []
+    text = f"this takes back the bot's own change of this incident: {', '.join(taken_back)}"
+    return [Circumstance(name="own_work", grade="warning", text=text)]

@@ -1,0 +1,122 @@
+"""scale: more or fewer replicas through the Scale subresource. Going down ends chosen, drained replicas, not any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bot.domain.change.calls import Wording, patch_call
+from bot.domain.change.circumstances import drain_circumstance, refuse_if_autoscaled, refuse_if_owned, room_for
+from bot.domain.change.context import MARGIN_SECONDS, PlanContext, Situation, impossible, not_needed, require_readable
+from bot.domain.change.differences import changed
+from bot.domain.change.drain import drain_mode
+from bot.domain.change.json_patch import FieldEdit
+from bot.domain.change.objects import dig, is_ready, name_of, ref_of, uid_of
+from bot.domain.change.plan import Call, Circumstance, Plan, Step, Wait
+from bot.domain.change.risks import scale_floor
+from bot.domain.change.rollout import replicas_of
+from bot.domain.change.rotation import is_in_rotation, pods_of_workload
+from bot.domain.change.verbs.replicas import emptied_steps, victim_call
+from bot.domain.change.verbs.rolling import deployment_of
+from bot.domain.change.world import Obj, World
+
+MOST_REPLICAS = 1000
+
+
+def plan_scale(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = deployment_of(world)
+    now = replicas_of(workload)
+    wanted = wanted_replicas(situation.arguments, now)
+    if wanted == now:
+        raise not_needed(f"{name_of(workload)} has {now} replicas already")
+    if wanted < 1:
+        raise impossible("the last replica is never taken away")
+    owner = refuse_if_owned(workload, {"replicas": wanted})
+    scaler = refuse_if_autoscaled(world, wanted)
+    call = scale_call(workload, now, wanted)
+    if wanted > now:
+        template = dig(workload, "spec", "template") or {}
+        pods = "new replica" if wanted == now + 1 else f"{wanted - now} new replicas"
+        room = room_for(world, template, wanted - now, pods)
+        steps: tuple[Step, ...] = (call, scaled(workload, wanted, context))
+        circumstances: tuple[Circumstance, ...] = (owner, scaler, room)
+        victims: list[Obj] = []
+    else:
+        require_readable(world, "pods", "replica_sets", "endpoint_slices", "services")
+        victims = victims_of(world, now - wanted)
+        drain = drain_mode(world)
+        steps = (*drained_first(world, victims, context), call, scaled(workload, wanted, context))
+        leaving = drain_circumstance(world, drain, victims, is_empty=drain.mode == "label")
+        circumstances = (owner, scaler, leaving)
+    return Plan(
+        verb="scale",
+        title=f"Scale {name_of(workload)} from {now} to {wanted} replicas",
+        choices={"to": wanted} | ({"ends": [uid_of(pod) for pod in victims]} if victims else {}),
+        steps=steps,
+        circumstances=circumstances,
+        risk=scale_floor(now, wanted),
+        expected="none: nothing is restarted" if wanted > now else f"{now - wanted} replicas fewer serve",
+        undo_text=f"scale back to {now}",
+    )
+
+
+def wanted_replicas(arguments: Mapping[str, Any], now: int) -> int:
+    given = {key: arguments[key] for key in ("by", "to") if arguments.get(key) is not None}
+    if len(given) != 1:
+        raise impossible("scale needs either by or to", "write: with: {by: 1}")
+    ((key, value),) = given.items()
+    if isinstance(value, str):
+        value = _number(key, value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise impossible(f"scale {key} has to be a whole number, not {value!r}")
+    wanted = now + int(value) if key == "by" else int(value)
+    if wanted > MOST_REPLICAS:
+        raise impossible(f"{wanted} replicas are more than the bot ever asks for ({MOST_REPLICAS})")
+    return wanted
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise impossible(f"scale {key} has to be a whole number, not {value!r}") from None
+
+
+def scale_call(workload: Obj, now: int, wanted: int) -> Call:
+    wording = Wording(
+        title=f"Scale {name_of(workload)} to {wanted}",
+        undo_title=f"Scale {name_of(workload)} back to {now}",
+        differences=(changed("replicas", "/spec/replicas", now, wanted),),
+    )
+    return patch_call(workload, "Deployment", [FieldEdit("/spec/replicas", now, wanted)], wording, subresource="scale")
+
+
+def scaled(workload: Obj, wanted: int, context: PlanContext) -> Wait:
+    return Wait(
+        condition="scaled",
+        about=ref_of(workload, "Deployment"),
+        parameters={"replicas": wanted},
+        within_seconds=context.startup_seconds + MARGIN_SECONDS,
+        title=f"{wanted} replicas of {name_of(workload)} are Ready",
+    )
+
+
+def victims_of(world: World, count: int) -> list[Obj]:
+    """Which replicas end: broken ones first, then those out of rotation, then by name, so that a new plan agrees."""
+
+    def order(pod: Obj) -> tuple[bool, bool, str]:
+        return is_ready(pod), is_in_rotation(pod, world.endpoint_slices), name_of(pod)
+
+    return sorted(pods_of_workload(world), key=order)[:count]
+
+
+def drained_first(world: World, victims: list[Obj], context: PlanContext) -> list[Step]:
+    """Make the controller choose these pods, and empty them where their end would cut streams."""
+    drain = drain_mode(world)
+    marks: list[Step] = [victim_call(world, pod, context, out=drain.mode == "label") for pod in victims]
+    if drain.mode != "label":
+        return marks
+    # One that serves nobody has nothing to finish, and may be too broken to say so.
+    serving = [pod for pod in victims if is_in_rotation(pod, world.endpoint_slices)]
+    return marks + [step for pod in serving for step in emptied_steps(pod, context)]

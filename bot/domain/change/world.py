@@ -1,0 +1,42 @@
+"""A snapshot of the part of the cluster that planning may look at: objects as the API gave them, at one moment.
+
+Planning and progress checks are pure functions of it. What could not be read is named in `unreadable` by its field's
+name, with the reason; it is never left out in silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Obj = dict[str, Any]
+"""A Kubernetes object as JSON, camelCase keys, exactly as the API returned it."""
+
+
+@dataclass(frozen=True)
+class ReplicaLoad:
+    """What runs on one replica now, from its own /metrics; None is unknown."""
+
+    running: float | None
+    waiting: float | None
+    arrivals_in_window: float | None = None
+    window_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class World:
+    at: float
+    workload: Obj | None
+    replica_sets: tuple[Obj, ...] = ()
+    pods: tuple[Obj, ...] = ()
+    """Pods of the workload (by its selector), our canary's pods, and pods that carry this incident's id."""
+    services: tuple[Obj, ...] = ()
+    endpoint_slices: tuple[Obj, ...] = ()
+    pdbs: tuple[Obj, ...] = ()
+    nodes: tuple[Obj, ...] = ()
+    all_pods: tuple[Obj, ...] = ()
+    """Every pod that holds GPUs, for capacity."""
+    autoscalers: tuple[Obj, ...] = ()
+    canary: Obj | None = None
+    load: dict[str, ReplicaLoad] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,258 @@
+"""The part of the check that looks at names and values one by one: is each known, and may it stand where it stands?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from bot.domain.change.flag_table import newest_table
+from bot.domain.metric import SHAPES
+from bot.domain.playbook.durations import seconds
+from bot.domain.playbook.edges import edges_of
+from bot.domain.playbook.expression import did_you_mean
+from bot.domain.playbook.functions import FUNCTION_NAMES
+from bot.domain.playbook.language import (
+    AskState,
+    ChangeState,
+    DivertState,
+    MeanSignal,
+    MetricSignal,
+    Playbook,
+    ProbeSignal,
+    QuantileSignal,
+    RatioSignal,
+    ReadState,
+    SignalSpec,
+    State,
+    WatchState,
+)
+from bot.domain.playbook.matchers import MatcherError, parse_matchers
+from bot.domain.playbook.mistakes import Mistake, Path
+from bot.domain.playbook.scope import RESERVED
+from bot.domain.playbook.vocabulary import TAKES, VERBS
+from bot.domain.signal import PROBES
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_PLAYBOOK_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+# Words that CEL keeps for itself: a signal of such a name could not be written in an expression.
+_CEL_WORDS = frozenset(
+    """as break const continue else false for function if import in let loop namespace null package return true var void
+    while""".split()  # noqa: SIM905 - a line of words reads better than 21 quoted ones
+)
+
+Mistakes = Iterator[Mistake]
+
+
+def check_names(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    yield from _spelling(playbook)
+    yield from _alerts(playbook)
+    yield from _known(("start",), playbook.start, playbook.states, "state")
+    for name, signal in playbook.signals.items():
+        yield from _signal(("signals", name), signal, playbook, settings)
+    for name, state in playbook.states.items():
+        yield from _state(("states", name), state, playbook, settings)
+
+
+def _known(path: Path, word: str, words: Iterable[str], noun: str) -> Mistakes:
+    words = frozenset(words)
+    if word not in words:
+        yield Mistake(path, f"unknown {noun} '{word}'", did_you_mean(word, words))
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _spelling(playbook: Playbook) -> Mistakes:
+    if not _PLAYBOOK_NAME.fullmatch(playbook.playbook) and playbook.playbook != "?":
+        yield Mistake(("playbook",), f"'{playbook.playbook}' is no name", "Use small letters, digits and hyphens.")
+    for path in _named_things(playbook):
+        name = str(path[-1])
+        if not _NAME.fullmatch(name):
+            yield Mistake(path, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
+        elif path[0] == "signals" and name in RESERVED | FUNCTION_NAMES | _CEL_WORDS:
+            yield Mistake(path, f"'{name}' means something else in expressions", "Take another name.", at_key=True)
+
+
+def _named_things(playbook: Playbook) -> Iterator[Path]:
+    yield from (("settings", name) for name in playbook.settings)
+    yield from (("signals", name) for name in playbook.signals)
+    for name, state in playbook.states.items():
+        yield ("states", name)
+        match state:
+            case ReadState():
+                yield from (("states", name, "pick", pick) for pick in state.pick)
+            case AskState():
+                yield from (("states", name, "choices", choice) for choice in state.choices)
+            case WatchState():
+                yield from (("states", name, "watch", part) for part in state.watch)
+            case _:
+                pass
+
+
+def _alerts(playbook: Playbook) -> Mistakes:
+    for index, line in enumerate(playbook.opens_on):
+        try:
+            parse_matchers(line)
+        except MatcherError as error:
+            yield Mistake(("opens_on", index), error.what, error.hint, error.column)
+
+
+def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    if not text:
+        return
+    if text.startswith("settings."):
+        name = text.removeprefix("settings.")
+        yield from _known(path, name, playbook.settings, "setting")
+        if name in settings and (isinstance(settings[name], bool) or not isinstance(settings[name], float)):
+            yield Mistake(path, f"the setting '{name}' is not a duration")
+        return
+    try:
+        seconds(text)
+    except ValueError:
+        yield Mistake(path, f"'{text}' is not a duration", "Write 90s, 5m, 1h30m or settings.<name>.")
+
+
+# --- signals ---------------------------------------------------------------------------------------------------------
+
+
+def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    if not isinstance(signal, ProbeSignal):
+        yield from _duration((*path, "over"), signal.over, playbook, settings)
+    yield from _whose((*path, "of"), signal.of, playbook)
+    match signal:
+        case MetricSignal():
+            yield from _taken(path, signal)
+        case RatioSignal():
+            for index, metric in enumerate(signal.ratio):
+                yield from _metric((*path, "ratio", index), metric, "counter")
+        case MeanSignal():
+            yield from _metric((*path, "mean"), signal.mean, "histogram")
+        case QuantileSignal():
+            yield from _metric((*path, "histogram"), signal.histogram, "histogram")
+            if not 0 < signal.quantile < 1:
+                yield Mistake((*path, "quantile"), "a quantile lies between 0 and 1", "Write 0.99 for p99.")
+        case ProbeSignal():
+            yield from _known((*path, "probe"), signal.probe, PROBES, "probe")
+        case _:
+            pass
+
+
+def _taken(path: Path, signal: MetricSignal) -> Mistakes:
+    shape = SHAPES.get(signal.metric)
+    if shape is None:
+        yield from _metric((*path, "metric"), signal.metric, "gauge")
+    elif signal.take not in TAKES[shape]:
+        at = (*path, "take") if "take" in signal.model_fields_set else (*path, "metric")
+        yield Mistake(at, f"'{signal.metric}' is a {shape}: it has no {signal.take}", _TAKE_HINTS[shape])
+
+
+_TAKE_HINTS = {
+    "counter": "Take its rate or its increase.",
+    "gauge": "Take its last, avg, p90 or max.",
+    "histogram": "Use mean, or quantile with histogram.",
+}
+
+
+def _metric(path: Path, metric: str, shape: str) -> Mistakes:
+    if metric not in SHAPES:
+        yield Mistake(path, f"unknown metric '{metric}'", did_you_mean(metric, SHAPES))
+    elif SHAPES[metric] != shape:
+        yield Mistake(path, f"'{metric}' is a {SHAPES[metric]}, and a {shape} is needed", _TAKE_HINTS[SHAPES[metric]])
+
+
+def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
+    picks = {f"picked.{pick}" for s in playbook.states.values() if isinstance(s, ReadState) for pick in s.pick}
+    if of not in {"target", "spare"} | picks:
+        yield Mistake(path, f"'{of}' is nobody's replicas", did_you_mean(of, {"target", "spare"} | picks))
+
+
+# --- states ----------------------------------------------------------------------------------------------------------
+
+
+def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    for edge in edges_of(state):
+        yield from _known((*path, *edge.path), edge.to, playbook.states, "state")
+    match state:
+        case ReadState():
+            yield from _reads((*path, "read"), state.read, playbook)
+            yield from _ways_out(path, state)
+        case AskState():
+            yield from _reads((*path, "read"), state.read, playbook)
+            yield from _duration((*path, "expires"), state.expires, playbook, settings)
+        case ChangeState():
+            yield from _duration((*path, "expires"), state.expires, playbook, settings)
+            yield from _verb(path, state)
+        case WatchState():
+            for key, text in (("for", state.for_), ("within", state.within), ("every", state.every)):
+                yield from _duration((*path, key), text, playbook, settings)
+            yield from _long_enough(path, state, settings)
+        case DivertState():
+            yield from _duration((*path, "expires"), state.expires, playbook, settings)
+        case _:
+            pass
+
+
+def _reads(path: Path, read: tuple[str, ...], playbook: Playbook) -> Mistakes:
+    for index, name in enumerate(read):
+        yield from _known((*path, index), name, playbook.signals, "signal")
+
+
+def _ways_out(path: Path, state: ReadState) -> Mistakes:
+    last = len(state.go) - 1
+    for index, go in enumerate(state.go):
+        at: Path = (*path, "go", index)
+        if go.otherwise and (go.when or go.to):
+            yield Mistake(at, "'otherwise' stands alone", "Write {when: …, to: …} or {otherwise: …}.")
+        elif not go.otherwise and not (go.when and go.to):
+            yield Mistake(at, "a way out needs 'when' and 'to'", "Or {otherwise: …} as the last one.")
+        elif go.otherwise and index < last:
+            yield Mistake(at, "nothing after 'otherwise' is ever reached", "Put it last.")
+    if not state.go[last].otherwise:
+        yield Mistake((*path, "go"), "no way out when nothing holds", "End with {otherwise: …}.", at_key=True)
+
+
+def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) -> Mistakes:
+    try:
+        held, limit = (_seconds(text, settings) for text in (state.for_, state.within))
+    except (ValueError, KeyError):  # reported where the duration stands
+        return
+    if held <= 0:
+        yield Mistake((*path, "for"), "what holds for no time proves nothing", "Write at least 1s.")
+    if held > limit:
+        yield Mistake((*path, "within"), f"'{state.within}' is shorter than 'for', so it can never hold")
+
+
+def _seconds(text: str, settings: Mapping[str, object]) -> float:
+    return float(str(settings[text.removeprefix("settings.")])) if text.startswith("settings.") else seconds(text)
+
+
+def _verb(path: Path, state: ChangeState) -> Mistakes:
+    verb = VERBS.get(state.change)
+    if verb is None:
+        yield Mistake((*path, "change"), f"unknown verb '{state.change}'", did_you_mean(state.change, VERBS))
+        return
+    given = state.with_.keys()
+    for argument in given - verb.arguments:
+        at = (*path, "with", argument)
+        yield Mistake(at, f"{state.change} takes no '{argument}'", did_you_mean(argument, verb.arguments), at_key=True)
+    for argument in sorted(verb.required - given):
+        yield Mistake((*path, "change"), f"{state.change} needs '{argument}' in 'with'")
+    if verb.one_of and len(verb.one_of & given) != 1:
+        yield Mistake((*path, "change"), f"{state.change} needs one of {', '.join(sorted(verb.one_of))} in 'with'")
+    if "edits" in given & verb.arguments:
+        yield from _edits((*path, "with", "edits"), state.with_["edits"])
+
+
+def _edits(path: Path, edits: Any) -> Mistakes:
+    if not isinstance(edits, list) or not edits:
+        yield Mistake(path, "'edits' is a list of {flag: --name, value: …}")
+        return
+    for index, edit in enumerate(edits):
+        at: Path = (*path, index)
+        if not isinstance(edit, dict) or edit.keys() != {"flag", "value"}:
+            yield Mistake(at, "an edit is {flag: --name, value: …}")
+        elif newest_table().name_of(str(edit["flag"])) is None:
+            flags = newest_table().spellings
+            hint = did_you_mean(str(edit["flag"]), flags)
+            yield Mistake((*at, "flag"), f"unknown flag '{edit['flag']}'", hint)

@@ -1,0 +1,181 @@
+"""The part of the check that walks a playbook: what comes before what, what reaches an end, what could go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from bot.domain.playbook.edges import Edge, edges_of
+from bot.domain.playbook.expression import names_in
+from bot.domain.playbook.language import (
+    AskState,
+    ChangeState,
+    EndState,
+    Playbook,
+    ProbeSignal,
+    ReadState,
+    WatchState,
+)
+from bot.domain.playbook.mistakes import Mistake, Path
+from bot.domain.playbook.scope import signals_of, written_expressions
+from bot.domain.playbook.vocabulary import VERBS
+
+Graph = Mapping[str, frozenset[str]]
+Mistakes = Iterator[Mistake]
+
+
+def check_ways(playbook: Playbook) -> Mistakes:
+    graph = {name: frozenset(edge.to for edge in edges_of(state)) for name, state in playbook.states.items()}
+    reached = reachable(graph, [playbook.start])
+    for name in graph.keys() - reached:
+        yield Mistake(
+            ("states", name), f"nothing leads to '{name}'", "Name it as a way out, or delete it.", at_key=True
+        )
+    backwards = _reversed(graph)
+    ends = [name for name, state in playbook.states.items() if isinstance(state, EndState)]
+    for name in reached - reachable(backwards, ends):
+        yield Mistake(("states", name), f"no way from '{name}' reaches an end", at_key=True)
+    yield from _loops(playbook)
+    for name in reached:
+        yield from _before(playbook, name, reachable(backwards, backwards[name]) | {name})
+
+
+def reachable(graph: Graph, starts: Iterable[str]) -> frozenset[str]:
+    seen: set[str] = set()
+    todo = list(starts)
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo.extend(graph[name])
+    return frozenset(seen)
+
+
+def _reversed(graph: Graph) -> dict[str, frozenset[str]]:
+    return {name: frozenset(source for source, to in graph.items() if name in to) for name in graph}
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+
+
+def _loops(playbook: Playbook) -> Mistakes:
+    """A loop needs a person in it when it changes something, and a watch at least when it does not."""
+    states = playbook.states
+    by_itself = {name: _successors(edges_of(state)) for name, state in states.items()}
+    reading = {name: to if isinstance(states[name], ReadState) else frozenset() for name, to in by_itself.items()}
+    for name, state in states.items():
+        if isinstance(state, ChangeState) and name in reachable(by_itself, by_itself[name]):
+            way = _shortest_loop(by_itself, name)
+            yield Mistake(("states", name), f"a loop changes the cluster without asking: {way}", _PUT_ASK, at_key=True)
+        elif isinstance(state, ReadState) and name in reachable(reading, reading[name]):
+            way = _shortest_loop(reading, name)
+            yield Mistake(("states", name), f"a loop only reads and never waits: {way}", _PUT_WATCH, at_key=True)
+
+
+_PUT_ASK = "Put a question into it."
+_PUT_WATCH = "Put a watch or a question into it."
+
+
+def _successors(edges: Iterable[Edge]) -> frozenset[str]:
+    return frozenset(edge.to for edge in edges if not edge.by_person)
+
+
+def _shortest_loop(graph: Graph, start: str) -> str:
+    ways = [[start]]
+    seen: set[str] = set()
+    for way in ways:  # grows while it is walked: breadth first
+        for to in sorted(graph[way[-1]]):
+            if to == start:
+                return " → ".join([*way, start])
+            if to not in seen:
+                seen.add(to)
+                ways.append([*way, to])
+    return start
+
+
+# --- what comes before -----------------------------------------------------------------------------------------------
+
+
+def _before(playbook: Playbook, name: str, earlier: frozenset[str]) -> Mistakes:
+    """Names that stand for something which no way to this state has made."""
+    state = playbook.states[name]
+    made = _made_by(playbook, earlier)
+    for written in written_expressions(state):
+        for mention, column in names_in(written.source).items():
+            word = _maker(mention)
+            if word and word not in made:
+                path: Path = ("states", name, *written.path)
+                yield Mistake(path, f"nothing before '{name}' makes '{word}'", column=written.offset + column)
+    for index, signal in enumerate(signals_of(state, playbook.signals)):
+        of = playbook.signals[signal].of
+        if of.startswith("picked.") and of not in made:
+            listed = isinstance(state, ReadState | AskState) and index < len(state.read)
+            where: Path = ("states", name, "read", index) if listed else ("states", name)
+            yield Mistake(where, f"'{signal}' is of '{of}', which nothing before '{name}' picks", at_key=not listed)
+
+
+def _maker(mention: str) -> str:
+    """`picked.x`, `answers.s`, `results.s`, `baseline.x` out of a mention of them; empty for everything else."""
+    parts = mention.split(".")
+    is_made = parts[0] in ("picked", "answers", "results", "baseline") and len(parts) > 1
+    return ".".join(parts[:2]) if is_made else ""
+
+
+def _made_by(playbook: Playbook, names: Iterable[str]) -> frozenset[str]:
+    made: set[str] = set()
+    for name in names:
+        state = playbook.states[name]
+        if not isinstance(state, ChangeState):
+            made.add(f"results.{name}")
+        if isinstance(state, AskState):
+            made.add(f"answers.{name}")
+        if isinstance(state, ReadState):
+            made.update(f"picked.{pick}" for pick in state.pick)
+            if state.baseline:
+                made.update(f"baseline.{signal}" for signal in signals_of(state, playbook.signals))
+    return frozenset(made)
+
+
+# --- advice ----------------------------------------------------------------------------------------------------------
+
+
+def lint(playbook: Playbook) -> Mistakes:
+    """What may run but is probably not meant."""
+    for name, state in playbook.states.items():
+        if not isinstance(state, ChangeState):
+            continue
+        path: Path = ("states", name)
+        if state.risk == "high" and not state.failed:
+            yield Mistake(
+                path, "a high-risk change does not say what follows when it fails", "Write 'failed'.", at_key=True
+            )
+        if not state.still and not VERBS[state.change].restores:
+            hint = "Write 'still': the reason, read again before the call."
+            yield Mistake(path, "a change without a reason that must still hold", hint, at_key=True)
+    if not playbook.opens_on:
+        yield Mistake(("playbook",), "no alert opens this playbook", "Write 'opens_on'.")
+    yield from _unused(playbook)
+
+
+def _unused(playbook: Playbook) -> Mistakes:
+    read = {signal for state in playbook.states.values() for signal in signals_of(state, playbook.signals)}
+    for name in playbook.signals.keys() - read:
+        yield Mistake(("signals", name), f"no state reads '{name}'", at_key=True)
+    mentions = {
+        mention
+        for state in playbook.states.values()
+        for w in written_expressions(state)
+        for mention in names_in(w.source)
+    }
+    for name in playbook.settings.keys() - {
+        word.removeprefix("settings.") for word in mentions | set(_durations(playbook))
+    }:
+        yield Mistake(("settings", name), f"nothing uses the setting '{name}'", at_key=True)
+
+
+def _durations(playbook: Playbook) -> Iterator[str]:
+    yield from (signal.over for signal in playbook.signals.values() if not isinstance(signal, ProbeSignal))
+    for state in playbook.states.values():
+        if isinstance(state, WatchState):
+            yield from (state.for_, state.within, state.every)
+        elif not isinstance(state, ReadState | EndState):
+            yield state.expires

@@ -1,0 +1,269 @@
+"""The playbook language, version 1, as data: what an author may write. Names in it are checked in `check`, not here.
+
+Durations in the file are texts (`90s`, `5m`, `2h`) or names of settings; in these models they stay texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from bot.domain.change.plan import Risk
+
+Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "increase"]
+Across = Literal["max", "min", "avg", "sum", "each"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Setting(_Strict):
+    """A number or duration that an operator may override; `why` is its reason."""
+
+    default: float | str | bool
+    min: float | str | None = None
+    max: float | str | None = None
+    unit: str = ""
+    why: str = ""
+
+
+class MetricSignal(_Strict):
+    """One engine metric: per replica and engine rank over the window first (`take`), then across replicas."""
+
+    metric: str
+    over: str = "5m"
+    take: Take = "p90"
+    across: Across = "max"
+    of: str = "target"
+    """`target`: replicas of the workload; `spare`: our canary; `picked.<name>`: that one replica."""
+    unit: str = ""
+
+
+class RatioSignal(_Strict):
+    """The increase of one counter per increase of another, over the same window; 0/0 is unknown."""
+
+    ratio: tuple[str, str]
+    over: str = "5m"
+    across: Across = "sum"
+    """`sum`: both sides summed over replicas first; `each`: one ratio a replica; `max`: the worst of those."""
+    of: str = "target"
+    unit: str = ""
+
+
+class MeanSignal(_Strict):
+    """The mean of a histogram's observations in the window: increase of its sum per increase of its count."""
+
+    mean: str
+    over: str = "30m"
+    of: str = "target"
+    across: Across = "sum"
+    unit: str = ""
+
+
+class QuantileSignal(_Strict):
+    """A quantile of a histogram's observations in the window, over all replicas together."""
+
+    quantile: float
+    histogram: str
+    over: str = "5m"
+    of: str = "target"
+    unit: str = ""
+
+
+class StallSignal(_Strict):
+    """The sign of a full stall while preemptions are silent: running falls, waiting rises, nothing finishes."""
+
+    stall: Literal["engine"]
+    over: str = "60s"
+    of: str = "target"
+
+
+class ProbeSignal(_Strict):
+    probe: str
+    of: str = "target"
+    parameters: dict[str, Any] = {}
+
+
+SIGNAL_KINDS: dict[str, type[_Strict]] = {
+    "metric": MetricSignal,
+    "ratio": RatioSignal,
+    "mean": MeanSignal,
+    "histogram": QuantileSignal,
+    "stall": StallSignal,
+    "probe": ProbeSignal,
+}
+"""The key that tells which signal it is."""
+
+
+def signal_kind(value: Any) -> str:
+    return _tag(value, SIGNAL_KINDS)
+
+
+def _tag(value: Any, kinds: Iterable[str]) -> str:
+    """The tag of a union's member; in brackets, so that no key of a file is ever taken for it."""
+    keys = value if isinstance(value, dict) else getattr(type(value), "model_fields", ())
+    return next((f"({kind})" for kind in kinds if kind in keys), "()")
+
+
+SignalSpec = Annotated[
+    Annotated[MetricSignal, Tag("(metric)")]
+    | Annotated[RatioSignal, Tag("(ratio)")]
+    | Annotated[MeanSignal, Tag("(mean)")]
+    | Annotated[QuantileSignal, Tag("(histogram)")]
+    | Annotated[StallSignal, Tag("(stall)")]
+    | Annotated[ProbeSignal, Tag("(probe)")],
+    Discriminator(signal_kind),
+]
+
+
+class Go(_Strict):
+    """One way out of a read: taken when `when` is true, or always when it is `otherwise`."""
+
+    when: str = ""
+    to: str = ""
+    otherwise: str = ""
+
+    @property
+    def destination(self) -> str:
+        return self.otherwise or self.to
+
+
+class Choice(_Strict):
+    """One button of a question. `label` is on the button, `note` explains it below."""
+
+    label: str
+    to: str
+    note: str = ""
+    style: Literal["", "primary", "danger"] = ""
+
+
+class _State(_Strict):
+    title: str = ""
+    covers: tuple[str, ...] = ()
+
+
+class ReadState(_State):
+    """Read signals, then go where the first clause that is not false says; unknown goes to `unknown`."""
+
+    read: tuple[str, ...]
+    pick: dict[str, str] = {}
+    """Name of a pick to an expression that gives a replica's name, e.g. `worst(usage_by_replica)`."""
+    baseline: bool = False
+    """Keep these readings as the run's baseline."""
+    go: tuple[Go, ...] = Field(min_length=1)
+    unknown: str = ""
+
+
+class AskState(_State):
+    """Put a question to people; each choice names where it leads."""
+
+    ask: str
+    why: str = ""
+    read: tuple[str, ...] = ()
+    choices: dict[str, Choice] = Field(min_length=1)
+    risk: Risk = "low"
+    expires: str = ""
+    expired: str = ""
+
+
+class ChangeState(_State):
+    """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then."""
+
+    change: str
+    with_: dict[str, Any] = Field(default={}, alias="with")
+    still: str = ""
+    why: str
+    risk: Risk | None = None
+    expires: str = ""
+    expected: str = ""
+    done: str
+    not_needed: str = ""
+    refused: str = ""
+    expired: str = ""
+    impossible: str = ""
+    failed: str = ""
+    unclear: str = ""
+
+
+class Broke(_Strict):
+    when: str
+    to: str
+
+
+class WatchState(_State):
+    """Sample until every named part held for `for`, or `within` is over; `broke` ends it at once."""
+
+    watch: dict[str, str] = Field(min_length=1)
+    for_: str = Field(alias="for")
+    within: str
+    every: str = ""
+    broke: tuple[Broke, ...] = ()
+    held: str
+    not_held: str = ""
+    unknown: str = ""
+
+
+class DivertState(_State):
+    """Hand the incident over to people, or (with its own issue) to another playbook."""
+
+    divert: Literal["people"]
+    to_group: str = ""
+    why: str
+    taken: str
+    expires: str = ""
+    expired: str = ""
+
+
+class EndState(_State):
+    end: Literal[
+        "fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"
+    ]
+    say: str = ""
+
+
+KINDS: dict[str, type[_State]] = {
+    "ask": AskState,
+    "change": ChangeState,
+    "watch": WatchState,
+    "divert": DivertState,
+    "end": EndState,
+    "read": ReadState,
+}
+"""The key that tells which state it is; `read` comes last, because a question may read too."""
+
+
+def state_kind(value: Any) -> str:
+    return _tag(value, KINDS)
+
+
+State = Annotated[
+    Annotated[ReadState, Tag("(read)")]
+    | Annotated[AskState, Tag("(ask)")]
+    | Annotated[ChangeState, Tag("(change)")]
+    | Annotated[WatchState, Tag("(watch)")]
+    | Annotated[DivertState, Tag("(divert)")]
+    | Annotated[EndState, Tag("(end)")],
+    Discriminator(state_kind),
+]
+
+
+def kind_of(state: State) -> str:
+    return next(kind for kind, model in KINDS.items() if isinstance(state, model))
+
+
+class Playbook(_Strict):
+    language: Literal[1]
+    playbook: str
+    title: str
+    summary: str = ""
+    priority: int = 50
+    rehearsed_on: tuple[str, ...] = ()
+    """Engine versions (`0.32`) it was rehearsed on."""
+    opens_on: tuple[str, ...] = ()
+    settings: dict[str, Setting] = {}
+    signals: dict[str, SignalSpec] = {}
+    start: str
+    states: Annotated[dict[str, State], Field(min_length=1)]

@@ -1,0 +1,89 @@
+"""The effective settings of a playbook: its defaults with an operator's overrides. Durations become seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bot.domain.playbook.durations import is_duration, seconds
+from bot.domain.playbook.expression import did_you_mean
+from bot.domain.playbook.language import Setting
+from bot.domain.playbook.mistakes import Mistake, Path, Report
+from bot.domain.signal import Kind
+
+SettingValue = float | str | bool
+
+
+def kind_of_setting(setting: Setting) -> Kind:
+    """A default that reads as a duration makes the setting one: a number of seconds."""
+    match setting.default:
+        case bool():
+            return "flag"
+        case str() as text:
+            return "number" if is_duration(text) else "text"
+        case _:
+            return "number"
+
+
+def effective_settings(
+    declared: Mapping[str, Setting], overrides: Mapping[str, str], report: Report
+) -> dict[str, SettingValue]:
+    """One value for each declared setting; what is wrong is reported, and the value then means nothing."""
+    values: dict[str, SettingValue] = {}
+    for name, setting in declared.items():
+        path: Path = ("settings", name)
+        _check_limits(setting, path, report)
+        values[name] = _value(setting, setting.default, (*path, "default"), report)
+        if name in overrides:
+            values[name] = _value(setting, overrides[name], path, report)
+    for name in overrides.keys() - declared.keys():
+        report(Mistake(("settings",), f"no setting '{name}' to override", did_you_mean(name, declared), at_key=True))
+    return values
+
+
+def _check_limits(setting: Setting, path: Path, report: Report) -> None:
+    for key, limit in (("min", setting.min), ("max", setting.max)):
+        if limit is None:
+            continue
+        if kind_of_setting(setting) != "number":
+            report(Mistake((*path, key), "only a number or a duration has limits"))
+        elif _number(setting, limit) is None:
+            report(Mistake((*path, key), f"'{limit}' is not {_wanted(setting)}, as the default is"))
+
+
+def _value(setting: Setting, raw: float | str | bool, path: Path, report: Report) -> SettingValue:
+    kind = kind_of_setting(setting)
+    if kind == "text":
+        return str(raw)
+    if kind == "flag":
+        if isinstance(raw, str) and raw not in ("true", "false"):
+            report(Mistake(path, f"'{raw}' is neither true nor false"))
+        return raw is True or raw == "true"
+    value = _number(setting, raw)
+    if value is None:
+        report(Mistake(path, f"'{raw}' is not {_wanted(setting)}", _example(setting)))
+        return 0.0
+    low, high = _number(setting, setting.min), _number(setting, setting.max)
+    why = f"({setting.why})" if setting.why else ""
+    if low is not None and value < low:
+        report(Mistake(path, f"{raw} is below the least allowed, {setting.min}", why))
+    if high is not None and value > high:
+        report(Mistake(path, f"{raw} is above the most allowed, {setting.max}", why))
+    return value
+
+
+def _number(setting: Setting, raw: float | str | bool | None) -> float | None:
+    """The value in the setting's own measure: seconds for durations; None when it is not one."""
+    try:
+        if isinstance(setting.default, str):
+            return seconds(raw) if isinstance(raw, str) else None
+        return None if raw is None else float(raw)
+    except ValueError:
+        return None
+
+
+def _wanted(setting: Setting) -> str:
+    return "a duration" if isinstance(setting.default, str) else "a number"
+
+
+def _example(setting: Setting) -> str:
+    return "Write 90s, 5m or 1h30m." if isinstance(setting.default, str) else ""

@@ -1,0 +1,190 @@
+"""From plain data to a `Playbook`: what has the wrong shape is reported, and the sound rest is built all the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from bot.domain.playbook.expression import did_you_mean
+from bot.domain.playbook.language import (
+    KINDS,
+    SIGNAL_KINDS,
+    Broke,
+    Choice,
+    Go,
+    Playbook,
+    Setting,
+    signal_kind,
+    state_kind,
+)
+from bot.domain.playbook.mistakes import Mistake, Path, Report
+
+_SECTIONS: tuple[str, ...] = ("settings", "signals", "states")
+_PARTS: dict[str, type[BaseModel]] = {"go": Go, "choices": Choice, "broke": Broke}
+_SHAPES = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+    "model_attributes_type": "a mapping of keys",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
+    "bool_parsing": "true or false",
+}
+
+
+@dataclass(frozen=True)
+class Structured:
+    """The sound part of a playbook; `broken` are the paths of what is left out of it."""
+
+    playbook: Playbook | None
+    broken: frozenset[Path] = frozenset()
+
+
+def structure(data: Mapping[str, Any], report: Report) -> Structured:
+    broken = _kindless(data, report)
+    found: dict[tuple[Path, str], Mistake] = {}
+    try:
+        whole = Playbook.model_validate(data)
+        if not broken:
+            return Structured(whole)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            path = _path(detail["loc"], data)
+            if path[:2] in broken:
+                continue
+            mistake = _mistake(detail, path, data)
+            found.setdefault((path, mistake.what), mistake)
+    for mistake in found.values():
+        if not _is_misspelt_elsewhere(mistake, found.values()):
+            report(mistake)
+    broken |= {path[:2] if path[0] in _SECTIONS else path[:1] for path, _ in found if path}
+    return Structured(_rest(data, broken), frozenset(broken))
+
+
+def _is_misspelt_elsewhere(mistake: Mistake, others: Iterable[Mistake]) -> bool:
+    """A missing key whose misspelling stands beside it: one mistake, told once."""
+    if not mistake.what.endswith(" is missing"):
+        return False
+    word = mistake.what.removesuffix(" is missing")
+    return any(other.path[:-1] == mistake.path and other.hint == f"Did you mean {word}?" for other in others)
+
+
+def _rest(data: Mapping[str, Any], broken: Iterable[Path]) -> Playbook | None:
+    """The playbook without what is broken, so that its other mistakes are found in the same go."""
+    sound: dict[str, Any] = {"language": 1, "playbook": "?", "title": "?", **data}
+    for path in broken:
+        if len(path) > 1 and isinstance(sound.get(str(path[0])), Mapping):
+            sound[str(path[0])] = {name: item for name, item in sound[str(path[0])].items() if name != path[1]}
+        elif path and path[0] in ("language", "playbook", "title"):
+            sound[str(path[0])] = 1 if path[0] == "language" else "?"
+        elif path:
+            sound.pop(str(path[0]), None)
+    states = sound.get("states")
+    if isinstance(states, Mapping) and states:
+        sound.setdefault("start", next(iter(states)))
+    try:
+        return Playbook.model_validate(sound)
+    except ValidationError:
+        return None
+
+
+def _kindless(data: Mapping[str, Any], report: Report) -> set[Path]:
+    """Signals and states of no kind or of two, which are left out of all that follows."""
+    broken: set[Path] = set()
+    for section, kinds in (("signals", SIGNAL_KINDS), ("states", KINDS)):
+        items = data.get(section)
+        for name, item in items.items() if isinstance(items, Mapping) else ():
+            what = _wrong_kind(section.removesuffix("s"), item, kinds)
+            if what is not None:
+                broken.add((section, name))
+                report(Mistake((section, name), *what, at_key=True))
+    return broken
+
+
+def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] | None:
+    if not isinstance(item, Mapping):
+        return f"a {noun} is a mapping of keys", ""
+    found = [kind for kind in kinds if kind in item]
+    if noun == "state" and "ask" in found and "read" in found:
+        found.remove("read")  # a question may show readings
+    if len(found) == 1:
+        return None
+    if found:
+        return f"a {noun} has one kind, and this has {' and '.join(found)}", f"Split it into {len(found)} {noun}s."
+    near = [hint for key in item if "Did you mean" in (hint := did_you_mean(str(key), kinds))]
+    return f"a {noun} needs one of {', '.join(kinds)}", near[0] if near else ""
+
+
+def _path(location: tuple[int | str, ...], data: Any) -> Path:
+    """The error's path in the data: without the tags of unions, and no deeper than what is there."""
+    path: list[int | str] = []
+    for step in location:
+        if isinstance(step, str) and re.fullmatch(r"\(\w*\)", step):
+            continue
+        is_there = isinstance(data, Mapping) and step in data
+        is_there = is_there or (isinstance(data, list) and isinstance(step, int) and step < len(data))
+        if not is_there:
+            break
+        path.append(step)
+        data = data[step]
+    return tuple(path)
+
+
+def _mistake(detail: ErrorDetails, path: Path, data: Mapping[str, Any]) -> Mistake:
+    kind, given = detail["type"], detail["input"]
+    if kind == "missing":
+        return Mistake(path, f"'{detail['loc'][-1]}' is missing", at_key=True)
+    if kind == "extra_forbidden":
+        model = _model_at(path[:-1], data)
+        hint = did_you_mean(str(path[-1]), _keys(model)) if model else ""
+        if given is None and " " in str(path[-1]):  # {why: ten times, because …}: the comma ended the text
+            hint = "Put a text with a comma in quotes."
+        return Mistake(path, f"unknown key '{path[-1]}'", hint, at_key=True)
+    if given is None:
+        return Mistake(path, f"'{path[-1]}' has no value" if path else "is empty", at_key=True)
+    if kind == "literal_error":
+        known = [word.strip("'") for word in re.split(r", | or ", str(detail.get("ctx", {}).get("expected", "")))]
+        return Mistake(path, f"'{given}' is not possible here", did_you_mean(str(given), known))
+    if kind == "too_short":
+        return Mistake(path, f"'{path[-1]}' is empty", at_key=True)
+    if kind in _SHAPES:
+        shown = f"'{given}'" if isinstance(given, str | int | float) else f"a {_yaml_word(given)}"
+        return Mistake(path, f"{shown} is not {_SHAPES[kind]}")
+    return Mistake(path, detail["msg"][0].lower() + detail["msg"][1:])
+
+
+def _yaml_word(value: object) -> str:
+    return "list" if isinstance(value, list) else "mapping"
+
+
+def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
+    for step in path:
+        data = data[step]
+    match path:
+        case ():
+            return Playbook
+        case ("settings", _):
+            return Setting
+        case ("signals", _):
+            return SIGNAL_KINDS.get(signal_kind(data).strip("()"))
+        case ("states", _):
+            return KINDS.get(state_kind(data).strip("()"))
+        case ("states", _, part, _):
+            return _PARTS.get(str(part))
+        case _:
+            return None
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]

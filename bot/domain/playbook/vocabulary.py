@@ -1,0 +1,44 @@
+"""The words that a playbook may use beside its own: verbs with their arguments, and what is taken of which metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What `with` may hold; `one_of` are arguments of which exactly one is needed."""
+
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    one_of: frozenset[str] = frozenset()
+    restores: bool = False
+    """It takes back something of ours: it needs no reason that still holds."""
+
+    @property
+    def arguments(self) -> frozenset[str]:
+        return self.required | self.optional | self.one_of
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VERBS: dict[str, Verb] = {
+    "scale": Verb(one_of=_words("by to")),
+    "canary": Verb(required=_words("edits")),
+    "remove_canary": Verb(restores=True),
+    "set_flags": Verb(required=_words("edits")),
+    "isolate_replica": Verb(required=_words("replica")),
+    "replace_replica": Verb(required=_words("replica")),
+    "return_replica": Verb(required=_words("replica"), restores=True),
+    "rollback": Verb(optional=_words("revision")),
+    "undo": Verb(optional=_words("of"), restores=True),
+}
+
+TAKES: dict[str, frozenset[str]] = {
+    "counter": _words("rate increase last"),
+    "gauge": _words("last avg p50 p90 p99 max min"),
+    "histogram": frozenset(),
+}
+"""What may be taken of a metric's samples in a window, by its shape."""

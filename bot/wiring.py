@@ -1,0 +1,324 @@
+"""Joins flow to real adapters. It contains no decision."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import httpx
+import structlog
+import uvicorn
+from slack_sdk.web.async_client import AsyncWebClient
+from starlette.applications import Starlette
+
+from bot.adapters import logs
+from bot.adapters.alertmanager import read_webhook
+from bot.adapters.dcgm import GpuHealth
+from bot.adapters.docket import DocketAlarms
+from bot.adapters.kubernetes.client import Connection as ClusterConnection
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
+from bot.adapters.kubernetes.writer import KubernetesWriter
+from bot.adapters.prometheus import PrometheusHistory
+from bot.adapters.redis.claims import BreakerLimits, RedisClaims
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.samples import RedisSamples
+from bot.adapters.redis.shown import RedisShown
+from bot.adapters.redis.store import RedisStore, StoreLimits
+from bot.adapters.redis.watch_log import RedisWatchLog
+from bot.adapters.slack.app import bolt_app, endpoint
+from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.inbound import Desk
+from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.people import SlackPeople
+from bot.adapters.slack.shown import Shown
+from bot.adapters.vllm import metrics as vllm_metrics
+from bot.adapters.vllm.probes import vllm_probes
+from bot.adapters.vllm.scraper import VllmScraper
+from bot.adapters.web import Credentials, Inside, create_app
+from bot.adapters.yaml_playbooks import from_bundle, load_folder
+from bot.domain.errors import StorageUnavailableError
+from bot.domain.machine import Rules
+from bot.domain.run import Run
+from bot.domain.timeline import Chained
+from bot.flow.accept_alerts import AcceptAlerts
+from bot.flow.advance_run import AdvanceRun
+from bot.flow.apply_call import ApplyCall
+from bot.flow.hear_people import HearPeople
+from bot.flow.judge_press import JudgeForRun
+from bot.flow.perform_effect import Handler, PerformEffect
+from bot.flow.plan_change import PlanForRun
+from bot.flow.probes import WORLD_PROBES
+from bot.flow.read_for_run import ReadForRun
+from bot.flow.read_signals import History, ReadSignals
+from bot.flow.reconcile import Reconcile
+from bot.flow.route_alerts import RouteAlerts
+from bot.flow.sample_replicas import SampledHistory, WorldReplicas
+from bot.flow.see_world import SeeWorld
+from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
+from bot.flow.wake import Wake
+from bot.flow.watch_signals import WatchForRun
+from bot.settings import Settings
+
+log = structlog.get_logger()
+PACE = {"post": (1.0, 5.0), "update": (50 / 60, 10.0)}
+"""Tokens a second and burst: Slack's documented pace of chat.postMessage (a channel) and of Tier 3 (a workspace)."""
+SCRAPE_SECONDS = 2.0
+STOP_SECONDS = 3
+
+
+class SystemClock:
+    def now(self) -> float:
+        return time.time()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Everything that speaks to Kubernetes."""
+
+    port: KubernetesCluster
+    writer: KubernetesWriter
+    logs: KubernetesPodLogs
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Everything that speaks to Redis."""
+
+    connection: Connection
+    store: RedisStore
+    claims: RedisClaims
+
+
+@dataclass(frozen=True)
+class Talk:
+    """Everything that speaks to Slack, but for the app that listens."""
+
+    client: AsyncWebClient
+    messenger: SlackMessenger
+    people: SlackPeople
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Everything that reads the fleet."""
+
+    signals: ReadSignals
+    history: History
+
+
+def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
+    connection = Connection.open(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
+    stack.push_async_callback(connection.close)
+    owner = f"{socket.gethostname()}/{secrets.token_hex(4)}"
+    limits = StoreLimits(retention_seconds=settings.retention_days * 24 * 3600)
+    breaker = BreakerLimits(
+        disruptive_changes=settings.breaker.disruptive_changes,
+        seconds=int(settings.breaker.per.total_seconds()),
+        replicas=settings.redis_replicas,
+    )
+    store = RedisStore(connection, owner=owner, limits=limits)
+    return Storage(connection, store, RedisClaims(connection, breaker))
+
+
+def cluster_connection(settings: Settings) -> ClusterConnection:
+    where = settings.kubernetes
+    return ClusterConnection(
+        url=where.url or "",
+        token=where.token.get_secret_value() if where.token else "",
+        kubeconfig=str(where.kubeconfig or ""),
+        context=where.context,
+    )
+
+
+def open_cluster(settings: Settings, stack: contextlib.AsyncExitStack) -> Cluster:
+    client = KubernetesClient(cluster_connection(settings))
+    stack.push_async_callback(client.close)
+    port = KubernetesCluster(client, name=settings.cluster)
+    return Cluster(port, KubernetesWriter(client, port.reader), KubernetesPodLogs(port.reader))
+
+
+def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitStack) -> Talk:
+    session = web_session()
+    stack.push_async_callback(session.close)
+    client = web_client(settings.slack.bot_token.get_secret_value(), session, base_url=settings.slack.base_url)
+    clock = SystemClock()
+    shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
+    place = Place(channel=settings.slack.channel, deployment=settings.redis_tag)
+    messenger = SlackMessenger(client, shown, RedisPace(storage.connection, PACE), clock, place)
+    steer_users, steer_group = settings.steering
+    people = SlackPeople(client, clock, steer_users=steer_users, steer_group=steer_group)
+    return Talk(client, messenger, people)
+
+
+def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: contextlib.AsyncExitStack) -> Sight:
+    http = httpx.AsyncClient(timeout=SCRAPE_SECONDS)
+    stack.push_async_callback(http.aclose)
+    clock = SystemClock()
+    replicas = WorldReplicas(cluster.port)
+    samples = RedisSamples(storage.connection)
+    history: History = SampledHistory(
+        replicas=replicas, scraper=VllmScraper(http, clock.now), store=samples, now=clock.now
+    )
+    if settings.prometheus.url:
+        token = settings.prometheus.bearer_token
+        headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+        prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
+        stack.push_async_callback(prometheus.aclose)
+        history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
+    gpus = GpuHealth(finder=cluster.port.reader, client=http, store=samples, now=clock.now)
+    probes = {
+        **WORLD_PROBES,
+        **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
+        "gpu_health": gpus,
+    }
+    return Sight(ReadSignals(history=history, probes=probes, cluster=cluster.port, now=clock.now), history)
+
+
+def credentials(settings: Settings) -> Credentials | None:
+    sender = settings.alertmanager
+    if sender.bearer_token is not None:
+        return Credentials.bearer(sender.bearer_token.get_secret_value())
+    if sender.password is not None:
+        return Credentials.basic(sender.user, sender.password.get_secret_value())
+    return None
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starlette]:
+    """The whole bot at work in this process; yields the application that listens."""
+    library = load_folder(settings.playbooks, settings.overrides)
+    for file, faults in library.faults.items():
+        log.error("playbook.refused", file=file, faults=[str(fault) for fault in faults])
+    async with contextlib.AsyncExitStack() as stack:
+        storage = open_storage(settings, stack)
+        cluster = open_cluster(settings, stack)
+        talk = open_talk(settings, storage, stack)
+        sight = open_sight(settings, storage, cluster, stack)
+        rules = Rules(approvals=settings.approval_rules)
+        advance = AdvanceRun(storage.store, from_bundle, rules)
+        handlers = effect_handlers(settings, storage, cluster, talk, advance, sight)
+        perform = PerformEffect(storage.store, storage.store, handlers)
+        alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
+        wake = Wake(advance, perform, alarms)
+        route = RouteAlerts(
+            storage.store,
+            storage.store,
+            library,
+            cluster.port,
+            cluster_name=settings.cluster,
+            reopen_within_seconds=settings.reopen_within.total_seconds(),
+            wake=wake.incident,
+        )
+        reconcile = Reconcile(storage.store, storage.store, wake, route)
+        hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
+        desk = Desk(inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock())
+        app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
+        inside = Inside(
+            read=read_webhook,
+            accept=AcceptAlerts(storage.store, reconcile.wake_routing),
+            not_ready=lambda: not_ready(storage),
+            metrics=facts.page,
+            slack=endpoint(app),
+        )
+        await alarms.start(wake.incident)
+        stack.push_async_callback(alarms.stop)
+        stack.push_async_callback(wake.stop)
+        rounds = asyncio.create_task(reconcile.forever(), name="reconcile")
+        stack.push_async_callback(_end, rounds)
+        limit = settings.http.body_limit_bytes
+        yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
+
+
+def effect_handlers(
+    settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, advance: AdvanceRun, sight: Sight
+) -> Mapping[str, Handler]:
+    read = ReadForRun(sight.signals, advance.playbook_of)
+    see = SeeWorld(cluster.port, sight.signals, sight.history)
+    plan = PlanForRun(read, see, cluster.port, advance.playbook_of)
+    apply = ApplyCall(
+        cluster.writer,
+        storage.claims,
+        storage.store,
+        plan,
+        see,
+        advance.playbook_of,
+        grant_valid_seconds=settings.approval_rules.grant_valid_seconds,
+    )
+    return {
+        "read_signals": read,
+        "plan_change": plan,
+        "apply_step": apply,
+        "watch_signals": WatchForRun(read, RedisWatchLog(storage.connection), advance.playbook_of),
+        "judge_press": JudgeForRun(talk.people),
+        "show_in_slack": ShowRun(talk.messenger),
+        "tell": TellPerson(talk.messenger),
+        "export_timeline": ExportForRun(talk.messenger, storage.store),
+        "release_leases": ReleaseForRun(storage.claims),
+    }
+
+
+async def not_ready(storage: Storage) -> Mapping[str, str]:
+    """What is not ready, with the reason: without the storage nothing can be accepted."""
+    try:
+        await storage.connection.now()
+    except StorageUnavailableError as error:
+        return {"redis": str(error)}
+    return {}
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def serve(settings: Settings) -> None:
+    """Run the bot until SIGTERM or SIGINT; say `ready {json}` on standard output once it listens."""
+    facts = logs.Facts()
+    logs.configure(facts, level=settings.log.level, style=settings.log.format)
+    async with running(settings, facts) as app:
+        config = uvicorn.Config(
+            app, host=settings.http.host, port=settings.http.port, log_level="warning", lifespan="off",
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )  # fmt: skip
+        server = Announcing(config)
+        await server.serve()
+
+
+class Announcing(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            print("ready", json.dumps({"url": f"http://{host}:{port}"}), flush=True)
+            log.info("bot.started", host=host, port=port)
+
+
+async def load_run(redis_url: str, incident_id: str, *, tag: str = "bot") -> Run | None:
+    async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
+        return await reading.store.load(incident_id)
+
+
+async def load_timeline(redis_url: str, incident_id: str, *, tag: str = "bot") -> Sequence[Chained]:
+    async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
+        return await reading.store.timeline(incident_id)
+
+
+class _Reading:
+    """A store for one look from the command line."""
+
+    def __init__(self, redis_url: str, tag: str) -> None:
+        self._connection = Connection.open(redis_url, tag=tag)
+        self.store = RedisStore(self._connection, owner="cli")
+
+    async def aclose(self) -> None:
+        await self._connection.close()

@@ -1,0 +1,248 @@
+"""Reading signals over fakes: every source has its own deadline, and nothing that fails becomes a number."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bot.domain.change.world import World
+from bot.domain.errors import ClusterError, SourceError, StorageUnavailableError
+from bot.domain.playbook.language import MetricSignal, ProbeSignal, SignalSpec
+from bot.domain.scrape import Scrape
+from bot.domain.signal import Reading
+from bot.domain.target import Target
+from bot.flow.ports import ReadContext
+from bot.flow.read_signals import Probe, Question, ReadSignals, Replica
+from bot.flow.sample_replicas import KeepSampling, SampledHistory, replicas_in
+from tests.fakes.samples import FakeSampleStore
+
+pytestmark = pytest.mark.fast
+
+CONTEXT = ReadContext(
+    target=Target(cluster="c", namespace="serving", name="llm"),
+    incident_id="INC-1",
+    opened_at=900.0,
+    picked={"bad": "llm-1"},
+    settings={"window": 30.0},
+)
+USAGE = MetricSignal(metric="kv_cache_usage_perc", over="settings.window", take="max")
+REPLICAS = [Replica(name="llm-0", uid="u0", address="10.0.0.1"), Replica(name="llm-1", uid="u1", address="10.0.0.2")]
+
+
+class Scene:
+    """One target with two replicas, a clock that is set by hand, and sources that can be made to fail."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.usage = {"llm-0": 0.2, "llm-1": 0.4}
+        self.scraped = 0
+        self.worlds = 0
+        self.fails: Exception | None = None
+        self.store = FakeSampleStore()
+
+    async def replicas(self, target: Target, *, incident_id: str) -> Sequence[Replica]:
+        if self.fails is not None:
+            raise self.fails
+        return REPLICAS
+
+    async def scrape(self, replicas: Sequence[Replica]) -> Sequence[Scrape]:
+        self.scraped += 1
+        return [
+            Scrape(
+                replica=replica.name,
+                uid=replica.uid,
+                at=self.now,
+                ranks={"0": {"kv_cache_usage_perc": self.usage[replica.name]}},
+            )
+            for replica in replicas
+        ]
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        self.worlds += 1
+        return World(at=self.now, workload=None)
+
+    def history(self) -> SampledHistory:
+        return SampledHistory(replicas=self, scraper=self, store=self.store, now=lambda: self.now)
+
+    def signals(self, **probes: Probe) -> ReadSignals:
+        return ReadSignals(history=self.history(), probes=probes, cluster=self, now=lambda: self.now)
+
+
+async def sampled(scene: Scene, signals: ReadSignals, times: int) -> None:
+    for _ in range(times):
+        await signals.sample(CONTEXT)
+        scene.now += 5
+
+
+async def test_a_window_is_read_from_the_history_with_a_fresh_sample_at_its_end() -> None:
+    scene = Scene()
+    signals = scene.signals()
+    await sampled(scene, signals, 5)
+    scene.usage["llm-1"] = 0.9
+    reading = (await signals.read({"kv": USAGE}, CONTEXT))["kv"]
+    assert reading.value == 0.9
+    assert reading.at == scene.now
+    assert (reading.name, reading.source, reading.window_seconds) == ("kv", "direct scrapes", 30.0)
+
+
+async def test_a_window_that_has_only_begun_is_unknown() -> None:
+    scene = Scene()
+    reading = (await scene.signals().read({"kv": USAGE}, CONTEXT))["kv"]
+    assert reading.unknown == "only 0 s of 30 s of history (llm-0, llm-1)"
+
+
+async def test_the_picked_replica_is_read_alone() -> None:
+    scene = Scene()
+    signals = scene.signals()
+    spec = MetricSignal(metric="kv_cache_usage_perc", over="30s", take="last", of="picked.bad")
+    assert (await signals.read({"kv": spec}, CONTEXT))["kv"].by_replica == {"llm-1": 0.4}
+
+
+async def test_samples_of_the_same_moment_are_taken_once() -> None:
+    scene = Scene()
+    signals = scene.signals()
+    await asyncio.gather(*(signals.sample(CONTEXT) for _ in range(5)))
+    assert scene.scraped == 1
+
+
+@pytest.mark.parametrize("error", [ClusterError("403 on pods"), SourceError("gone")])
+async def test_a_source_that_fails_makes_its_signals_unknown_and_raises_nothing(error: Exception) -> None:
+    scene = Scene()
+    scene.fails = error
+    signals = scene.signals()
+    await signals.sample(CONTEXT)
+    assert (await signals.read({"kv": USAGE}, CONTEXT))["kv"].unknown == f"direct scrapes: {error}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (MetricSignal(metric="kv_cache_usage_perc", over="soon"), "not a duration"),
+        (MetricSignal(metric="kv_usage"), "unknown metric 'kv_usage'"),
+        (ProbeSignal(probe="astrology"), "no source for 'astrology'"),
+    ],
+)
+async def test_a_signal_that_nobody_can_read_is_unknown_beside_the_others(spec: SignalSpec, reason: str) -> None:
+    scene = Scene()
+    good = MetricSignal(metric="kv_cache_usage_perc", over="30s", take="last")
+    readings = await scene.signals().read({"odd": spec, "good": good}, CONTEXT)
+    assert reason in readings["odd"].unknown
+    assert readings["good"].value == 0.4
+
+
+async def test_sampling_all_the_time_gives_an_incident_a_history_from_before_it_opened() -> None:
+    scene = Scene()
+    signals = scene.signals()
+
+    async def contexts() -> Sequence[ReadContext]:
+        return [CONTEXT]
+
+    keep = KeepSampling(signals, contexts)
+    for _ in range(5):
+        await keep.sample_all()
+        scene.now += 5
+    assert (await signals.read({"kv": USAGE}, CONTEXT))["kv"].value == 0.4
+
+
+async def test_a_round_of_sampling_that_cannot_know_its_workloads_is_skipped() -> None:
+    scene = Scene()
+
+    async def contexts() -> Sequence[ReadContext]:
+        raise StorageUnavailableError("no answer")
+
+    await KeepSampling(scene.signals(), contexts).sample_all()
+    assert scene.scraped == 0
+
+
+def answers(value: float) -> Probe:
+    async def probe(question: Question) -> Reading:
+        await question.world()
+        return Reading(name=question.name, value=value, at=question.at)
+
+    return probe
+
+
+async def raises_key_error(question: Question) -> Reading:
+    raise KeyError(question.name)
+
+
+async def raises_source_error(question: Question) -> Reading:
+    raise SourceError("the exporter is away")
+
+
+async def never_answers(question: Question) -> Reading:
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+async def test_one_probe_that_fails_takes_no_other_with_it() -> None:
+    scene = Scene()
+    signals = scene.signals(well=answers(1.0), broken=raises_key_error, away=raises_source_error)
+    wanted = {name: ProbeSignal(probe=name) for name in ("well", "broken", "away")}
+    readings = await signals.read(wanted, CONTEXT)
+    assert readings["well"].value == 1.0
+    assert readings["broken"].unknown == "'broken' itself failed: KeyError"
+    assert readings["away"].unknown == "away: the exporter is away"
+
+
+async def test_a_source_that_is_too_slow_is_unknown_and_does_not_hold_up_the_others() -> None:
+    scene = Scene()
+    signals = ReadSignals(
+        history=scene.history(),
+        probes={"late": never_answers, "well": answers(1.0)},
+        cluster=scene,
+        now=lambda: scene.now,
+        deadline_seconds=0.2,
+    )
+    readings = await signals.read({name: ProbeSignal(probe=name) for name in ("late", "well")}, CONTEXT)
+    assert readings["late"].unknown == "late did not answer within 0.2 s"
+    assert readings["well"].value == 1.0
+
+
+async def test_the_world_is_read_once_for_all_probes_of_a_reading() -> None:
+    scene = Scene()
+    signals = scene.signals(a=answers(1.0), b=answers(2.0))
+    await signals.read({"a": ProbeSignal(probe="a"), "b": ProbeSignal(probe="b")}, CONTEXT)
+    assert scene.worlds == 1
+    await signals.read({"a": ProbeSignal(probe="a")}, CONTEXT)
+    assert scene.worlds == 2
+
+
+def pod(name: str, **changes: object) -> dict[str, object]:
+    metadata = {"name": name, "uid": f"uid-{name}", "labels": {"app": "llm"}}
+    container = {"name": "vllm", "ports": [{"name": "http", "containerPort": 8080}]}
+    status = {"phase": "Running", "podIP": "10.0.0.7"}
+    return {"metadata": metadata, "spec": {"nodeName": "n1", "containers": [container]}, "status": status} | changes
+
+
+ENDPOINTS = {"endpoints": [{"addresses": ["10.0.0.7"], "targetRef": {"uid": "uid-a"}, "conditions": {"ready": True}}]}
+
+
+def test_replicas_are_the_running_pods_at_their_own_addresses() -> None:
+    world = World(at=0.0, workload=None, pods=(pod("a"),), endpoint_slices=(ENDPOINTS,))
+    expected = Replica(name="a", uid="uid-a", address="10.0.0.7", port=8080, in_rotation=True, node="n1")
+    assert replicas_in(world) == (expected,)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"status": {"phase": "Pending"}}, id="pending"),
+        pytest.param({"status": {"phase": "Running"}}, id="no-address"),
+        pytest.param({"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, id="leaving"),
+    ],
+)
+def test_a_pod_that_does_not_serve_is_no_replica(changes: dict[str, object]) -> None:
+    assert replicas_in(World(at=0.0, workload=None, pods=(pod("a", **changes),))) == ()
+
+
+def test_our_canary_is_a_spare_and_an_unreadable_rotation_is_not_out_of_rotation() -> None:
+    canary = pod("c", metadata={"name": "c", "labels": {"incident-bot/canary": "x"}})
+    world = World(at=0.0, workload=None, pods=(canary,), unreadable={"endpoint_slices": "403"})
+    (found,) = replicas_in(world)
+    assert (found.role, found.in_rotation) == ("spare", None)
+
+
+def test_a_pod_without_named_ports_is_asked_on_the_engines_own() -> None:
+    bare = pod("a", spec={"nodeName": "n1", "containers": [{"name": "vllm"}]})
+    assert replicas_in(World(at=0.0, workload=None, pods=(bare,)))[0].port == 8000

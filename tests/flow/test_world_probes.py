@@ -1,0 +1,237 @@
+"""Probes over the cluster's objects, as tables of small worlds."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from bot.domain.change.world import Obj, World
+from bot.domain.playbook.language import ProbeSignal
+from bot.domain.signal import PROBES, Reading
+from bot.domain.target import Target
+from bot.flow.ports import ReadContext
+from bot.flow.probes import WORLD_PROBES
+from bot.flow.read_signals import Question
+
+pytestmark = pytest.mark.fast
+
+OPENED = 1_790_000_000.0
+MINUTES = 60.0
+
+
+async def ask(probe: str, world: World, *, kind: str = "Deployment") -> Reading:
+    async def read_world() -> World:
+        return world
+
+    context = ReadContext(
+        target=Target(namespace="serving", kind=kind, name="llm"),
+        incident_id="INC-7",
+        opened_at=OPENED,
+        picked={},
+        settings={},
+    )
+    question = Question("it", ProbeSignal(probe=probe), context, OPENED, read_world)
+    reading = await WORLD_PROBES[probe](question)
+    assert set(reading.fields) | set(reading.unknown_parts) <= set(PROBES[probe])
+    return reading
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def template(*args: str, image: str = "vllm/vllm-openai:v0.32.0", **spec: Any) -> Obj:
+    container = {"name": "vllm", "image": image, "command": ["vllm", "serve", "m"], "args": list(args)}
+    return {"metadata": {"labels": {"app": "llm"}}, "spec": {"containers": [container], **spec}}
+
+
+def revision(number: int, pods: Obj, *, minutes_before: float, stamp: str = "", reused: bool = False) -> Obj:
+    annotations = {"deployment.kubernetes.io/revision": str(number)}
+    if stamp:
+        annotations["incident-bot/call"] = stamp
+    if reused:
+        annotations["deployment.kubernetes.io/revision-history"] = "1"
+    return {
+        "metadata": {
+            "name": f"llm-{number}",
+            "uid": f"rs-{number}",
+            "creationTimestamp": at(OPENED - minutes_before * MINUTES),
+            "annotations": annotations,
+            "ownerReferences": [{"kind": "Deployment", "uid": "d", "controller": True}],
+        },
+        "spec": {"template": pods, "selector": {"matchLabels": {"app": "llm"}}},
+    }
+
+
+def world(*replica_sets: Obj, **parts: Any) -> World:
+    newest = replica_sets[0]["spec"]["template"] if replica_sets else template()
+    workload = {
+        "metadata": {"name": "llm", "namespace": "serving", "uid": "d"},
+        "spec": {"replicas": 4, "template": newest, "selector": {"matchLabels": {"app": "llm"}}},
+        "status": parts.pop("status", {}),
+    }
+    return World(at=OPENED, workload=workload, replica_sets=replica_sets, **parts)
+
+
+OLD = revision(1, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9)
+
+
+# --- recent rollout ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> None:
+    reading = await ask("recent_rollout", world(revision(2, template("--max-num-seqs=256"), minutes_before=20), OLD))
+    assert reading.fields == {
+        "happened": True,
+        "matters": True,
+        "by_bot": False,
+        "summary": "--max-num-seqs 64 → 256",
+        "revision": 2.0,
+        "previous_revision": 1.0,
+    }
+    assert reading.detail == "rolled out 20 min before the incident opened: --max-num-seqs 64 → 256"
+
+
+@pytest.mark.parametrize("minutes_before", [121, -11])
+async def test_a_rollout_outside_of_its_time_did_not_happen(minutes_before: float) -> None:
+    changed = revision(2, template("--max-num-seqs=256"), minutes_before=minutes_before)
+    reading = await ask("recent_rollout", world(changed, OLD))
+    assert (reading.fields["happened"], reading.fields["matters"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("new", "matters"),
+    [
+        pytest.param(template("--max-num-seqs=64", image="vllm/vllm-openai:v0.33.0"), True, id="image"),
+        pytest.param(template("--max-num-seqs=64", volumes=[{"name": "v"}]), True, id="volumes"),
+        pytest.param(template("--max-num-seqs=64", terminationGracePeriodSeconds=90), False, id="grace"),
+        pytest.param(
+            {**template("--max-num-seqs=64"), "metadata": {"annotations": {"restartedAt": "now"}}}, False, id="restart"
+        ),
+    ],
+)
+async def test_only_what_the_engine_runs_on_can_matter(new: Obj, matters: bool) -> None:
+    reading = await ask("recent_rollout", world(revision(2, new, minutes_before=20), OLD))
+    assert reading.fields["happened"] is True
+    assert reading.fields["matters"] is matters
+
+
+async def test_the_bots_own_rollout_is_never_the_suspect() -> None:
+    ours = revision(2, template("--max-num-seqs=6"), minutes_before=-5, stamp="INC-7/c1/1")
+    reading = await ask("recent_rollout", world(ours, OLD))
+    assert (reading.fields["by_bot"], reading.fields["matters"]) == (True, False)
+
+
+async def test_behind_the_bots_own_rollout_the_deploy_before_it_is_still_seen() -> None:
+    ours = revision(3, template("--max-num-seqs=6"), minutes_before=-5, stamp="INC-7/c1/1")
+    theirs = revision(2, template("--max-num-seqs=256"), minutes_before=30)
+    reading = await ask("recent_rollout", world(ours, theirs, OLD))
+    assert (reading.fields["revision"], reading.fields["matters"], reading.fields["by_bot"]) == (2.0, True, False)
+
+
+async def test_a_stamp_that_the_controller_carried_on_does_not_make_a_persons_rollout_ours() -> None:
+    ours = revision(2, template("--max-num-seqs=6"), minutes_before=300, stamp="INC-3/c1/1")
+    theirs = revision(3, template("--max-num-seqs=256"), minutes_before=30, stamp="INC-3/c1/1")
+    reading = await ask("recent_rollout", world(theirs, ours, OLD))
+    assert (reading.fields["by_bot"], reading.fields["matters"]) == (False, True)
+
+
+async def test_a_later_call_that_stamped_the_deploy_does_not_make_it_ours() -> None:
+    theirs = revision(2, template("--max-num-seqs=256"), minutes_before=30, stamp="INC-7/c1/1")
+    reading = await ask("recent_rollout", world(theirs, OLD))
+    assert (reading.fields["by_bot"], reading.fields["matters"]) == (False, True)
+
+
+async def test_a_rollback_by_a_person_is_dated_by_the_deployment() -> None:
+    again = revision(3, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9, reused=True)
+    before = revision(2, template("--max-num-seqs=256"), minutes_before=300)
+    progressing = {"type": "Progressing", "lastUpdateTime": at(OPENED - 15 * MINUTES)}
+    reading = await ask("recent_rollout", world(again, before, status={"conditions": [progressing]}))
+    assert (reading.fields["happened"], reading.fields["revision"]) == (True, 3.0)
+
+
+async def test_the_first_revision_has_nothing_to_go_back_to() -> None:
+    reading = await ask("recent_rollout", world(revision(1, template(), minutes_before=20)))
+    assert (reading.fields["happened"], reading.fields["matters"]) == (True, False)
+    assert reading.unknown_parts == {"previous_revision": "there is no earlier revision"}
+
+
+async def test_what_cannot_be_listed_is_not_taken_for_no_rollout() -> None:
+    reading = await ask("recent_rollout", world(OLD, unreadable={"replica_sets": "403"}))
+    assert reading.unknown == "replica_sets: 403"
+
+
+async def test_a_workload_without_revisions_is_unknown() -> None:
+    assert "only a Deployment" in (await ask("recent_rollout", world(OLD), kind="LeaderWorkerSet")).unknown
+
+
+# --- rotation, drain mode, capacity -----------------------------------------------------------------------------------
+
+
+def pod(name: str, *, ready: bool = True, node: str = "n1") -> Obj:
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "labels": {"app": "llm", "serving": "active"},
+            "ownerReferences": [{"kind": "ReplicaSet", "uid": "rs-1", "controller": True}],
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "vllm"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+
+
+def endpoints(*names: str) -> Obj:
+    return {"endpoints": [{"targetRef": {"uid": f"uid-{name}"}, "conditions": {"ready": True}} for name in names]}
+
+
+async def test_rotation_counts_who_is_ready_and_who_gets_requests() -> None:
+    pods = (pod("a"), pod("b"), pod("c", ready=False))
+    reading = await ask("rotation", world(OLD, pods=pods, endpoint_slices=(endpoints("a"),)))
+    assert reading.fields == {"in_rotation": 1.0, "ready": 2.0, "wanted": 4.0}
+    assert reading.detail == "ready but out of rotation: b"
+
+
+async def test_rotation_without_its_endpoints_is_unknown() -> None:
+    assert "403" in (await ask("rotation", world(OLD, unreadable={"endpoint_slices": "403"}))).unknown
+
+
+async def test_drain_mode_says_how_and_why() -> None:
+    service = {"metadata": {"name": "llm"}, "spec": {"selector": {"app": "llm", "serving": "active"}}}
+    reading = await ask("drain_mode", world(OLD, pods=(pod("a"),), services=(service,)))
+    assert reading.fields["mode"] == "label"
+    assert "serving" in str(reading.fields["detail"])
+
+
+async def test_drain_mode_without_the_services_is_unknown() -> None:
+    assert (await ask("drain_mode", world(OLD, unreadable={"services": "timeout"}))).unknown == "services: timeout"
+
+
+def node(name: str, gpus: int) -> Obj:
+    ready = {"type": "Ready", "status": "True"}
+    return {"metadata": {"name": name}, "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": [ready]}}
+
+
+async def test_capacity_counts_free_gpus_on_nodes_that_would_take_a_replica() -> None:
+    asks = template()
+    asks["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
+    taken = pod("a")
+    taken["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
+    current = revision(1, asks, minutes_before=9999)
+    reading = await ask("capacity", world(current, nodes=(node("n1", 5), node("n2", 2)), all_pods=(taken,)))
+    assert reading.fields == {"free_gpus": 5.0, "replicas_that_fit": 2.0}
+    assert reading.detail == "n1: 3 free, n2: 2 free"
+
+
+async def test_capacity_without_the_nodes_is_unknown_and_not_full() -> None:
+    asks = template()
+    asks["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    current = revision(1, asks, minutes_before=9999)
+    assert (await ask("capacity", world(current, unreadable={"nodes": "nodes: 403"}))).unknown == "nodes: 403"
+
+
+@pytest.mark.parametrize("probe", sorted(WORLD_PROBES))
+async def test_without_its_workload_no_probe_claims_anything(probe: str) -> None:
+    reading = await ask(probe, World(at=OPENED, workload=None))
+    assert not reading.is_known
+    assert reading.unknown
