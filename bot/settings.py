@@ -129,6 +129,7 @@ Floors = Annotated[dict[str, Risk], BeforeValidator(_pairs), AfterValidator(_nam
 Secret = Annotated[SecretStr, Field(min_length=1)]
 Users = Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[UW][A-Z0-9]+$")], ...], BeforeValidator(_listed)]
 UserGroup = Annotated[str, StringConstraints(pattern=r"^(S[A-Z0-9]+)?$")]
+Workload = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/[a-z0-9.-]+$")]
 WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 
@@ -179,6 +180,11 @@ class Slack(_Part):
     steering_user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
     steering_users: Users = Field((), examples=["U0123456789,U9876543210"])
     """Who may answer questions, halt, resume, undo and resolve; when nobody is named, the approvers may."""
+    posts_per_second: float = Field(1.0, gt=0, le=10_000)
+    """New messages a channel, Slack's own pace for chat.postMessage; a workspace may have been granted more."""
+    posts_burst: int = Field(5, ge=1, le=10_000)
+    updates_per_minute: float = Field(50.0, gt=0, le=100_000)
+    """Edits a workspace, Slack's Tier 3."""
 
 
 class Kubernetes(_Part):
@@ -219,6 +225,16 @@ class Level(_Part):
     users: Users = Field((), examples=["U0123456789,U9876543210"])
     user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
     expires: Duration | None = Field(None, examples=["15m"])
+
+
+class Sampling(_Part):
+    """What is scraped all the time, so that an incident finds a history from before it opened."""
+
+    workloads: Annotated[tuple[Workload, ...], BeforeValidator(_listed)] = Field(
+        (), examples=["serving/llm,serving/llm-large"]
+    )
+    """Deployments as namespace/name; those with an open incident are sampled besides."""
+    every: Duration = Field(timedelta(seconds=10), examples=["10s"])
 
 
 class Approvals(_Part):
@@ -285,6 +301,7 @@ class Settings(_Part):
     slack: Slack
     kubernetes: Kubernetes
     prometheus: Prometheus
+    sampling: Sampling
     playbooks: Annotated[Path, AfterValidator(_folder)] = Field(
         default_factory=packaged_playbooks, validate_default=True
     )

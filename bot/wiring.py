@@ -49,6 +49,7 @@ from bot.adapters.yaml_playbooks import from_bundle, load_folder
 from bot.domain.errors import StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.run import Run
+from bot.domain.target import Target
 from bot.domain.timeline import Chained
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.advance_run import AdvanceRun
@@ -62,7 +63,7 @@ from bot.flow.read_for_run import ReadForRun
 from bot.flow.read_signals import History, ReadSignals
 from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
-from bot.flow.sample_replicas import SampledHistory, WorldReplicas
+from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
 from bot.flow.see_world import SeeWorld
 from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
 from bot.flow.wake import Wake
@@ -70,8 +71,7 @@ from bot.flow.watch_signals import WatchForRun
 from bot.settings import Settings
 
 log = structlog.get_logger()
-PACE = {"post": (1.0, 5.0), "update": (50 / 60, 10.0)}
-"""Tokens a second and burst: Slack's documented pace of chat.postMessage (a channel) and of Tier 3 (a workspace)."""
+UPDATES_BURST = 10.0
 SCRAPE_SECONDS = 2.0
 STOP_SECONDS = 3
 
@@ -113,7 +113,8 @@ class Sight:
     """Everything that reads the fleet."""
 
     signals: ReadSignals
-    history: History
+    scraped: SampledHistory
+    """What runs on each replica now is always asked of the replicas themselves, whoever keeps the history."""
 
 
 def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
@@ -147,6 +148,15 @@ def open_cluster(settings: Settings, stack: contextlib.AsyncExitStack) -> Cluste
     return Cluster(port, KubernetesWriter(client, port.reader), KubernetesPodLogs(port.reader))
 
 
+def slack_pace(settings: Settings) -> dict[str, tuple[float, float]]:
+    """Tokens a second and burst, by kind."""
+    slack = settings.slack
+    return {
+        "post": (slack.posts_per_second, float(slack.posts_burst)),
+        "update": (slack.updates_per_minute / 60, UPDATES_BURST),
+    }
+
+
 def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitStack) -> Talk:
     session = web_session()
     stack.push_async_callback(session.close)
@@ -154,21 +164,20 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     clock = SystemClock()
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag)
-    messenger = SlackMessenger(client, shown, RedisPace(storage.connection, PACE), clock, place)
+    messenger = SlackMessenger(client, shown, RedisPace(storage.connection, slack_pace(settings)), clock, place)
     steer_users, steer_group = settings.steering
     people = SlackPeople(client, clock, steer_users=steer_users, steer_group=steer_group)
     return Talk(client, messenger, people)
 
 
 def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: contextlib.AsyncExitStack) -> Sight:
-    http = httpx.AsyncClient(timeout=SCRAPE_SECONDS)
+    http = httpx.AsyncClient(timeout=SCRAPE_SECONDS, trust_env=False)
     stack.push_async_callback(http.aclose)
     clock = SystemClock()
     replicas = WorldReplicas(cluster.port)
     samples = RedisSamples(storage.connection)
-    history: History = SampledHistory(
-        replicas=replicas, scraper=VllmScraper(http, clock.now), store=samples, now=clock.now
-    )
+    scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(http, clock.now), store=samples, now=clock.now)
+    history: History = scraped
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
@@ -181,7 +190,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
         "gpu_health": gpus,
     }
-    return Sight(ReadSignals(history=history, probes=probes, cluster=cluster.port, now=clock.now), history)
+    return Sight(ReadSignals(history=history, probes=probes, cluster=cluster.port, now=clock.now), scraped)
 
 
 def credentials(settings: Settings) -> Credentials | None:
@@ -235,6 +244,17 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         stack.push_async_callback(wake.stop)
         rounds = asyncio.create_task(reconcile.forever(), name="reconcile")
         stack.push_async_callback(_end, rounds)
+        named = [
+            Target(cluster=settings.cluster, namespace=namespace, name=name)
+            for namespace, _, name in (workload.partition("/") for workload in settings.sampling.workloads)
+        ]
+        sampling = KeepSampling(
+            sight.signals,
+            SampledWorkloads(storage.store, named),
+            every_seconds=settings.sampling.every.total_seconds(),
+        )
+        samples = asyncio.create_task(sampling.run(), name="sampling")
+        stack.push_async_callback(_end, samples)
         limit = settings.http.body_limit_bytes
         yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
 
@@ -243,7 +263,7 @@ def effect_handlers(
     settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, advance: AdvanceRun, sight: Sight
 ) -> Mapping[str, Handler]:
     read = ReadForRun(sight.signals, advance.playbook_of)
-    see = SeeWorld(cluster.port, sight.signals, sight.history)
+    see = SeeWorld(cluster.port, sight.scraped)
     plan = PlanForRun(read, see, cluster.port, advance.playbook_of)
     apply = ApplyCall(
         cluster.writer,

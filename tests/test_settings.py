@@ -7,6 +7,7 @@ import pytest
 
 from bot.domain.errors import SettingsError
 from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
+from bot.wiring import slack_pace
 
 pytestmark = pytest.mark.fast
 
@@ -75,6 +76,12 @@ def test_the_approvers_steer_when_nobody_else_is_named() -> None:
     assert settings(SLACK_STEERING_USERS="U0LEA").steering == (("U0LEA",), "")
 
 
+def test_the_pace_in_slack_is_slacks_own_unless_the_workspace_was_granted_more() -> None:
+    assert slack_pace(settings()) == {"post": (1.0, 5.0), "update": (50 / 60, 10.0)}
+    granted = settings(SLACK_POSTS_PER_SECOND="4", SLACK_POSTS_BURST="20", SLACK_UPDATES_PER_MINUTE="120")
+    assert slack_pace(granted) == {"post": (4.0, 20.0), "update": (2.0, 10.0)}
+
+
 def test_the_prefixed_name_wins_over_the_plain_one() -> None:
     assert settings(REDIS_URL="rediss://other:6380").redis_url.get_secret_value() == "rediss://other:6380"
 
@@ -123,6 +130,9 @@ def test_nothing_that_is_missing_is_kept_for_a_second_error() -> None:
         ("REDIS_TAG", "{bot}", "INCIDENT_BOT_REDIS_TAG: is not of the right form; example: bot"),
         ("SLACK_CHANNEL", "#incidents", "INCIDENT_BOT_SLACK_CHANNEL: is not of the right form; example: C0123456789"),
         ("SLACK_BASE_URL", "http://slack.example/api/", "would send a token in clear"),
+        ("SLACK_POSTS_PER_SECOND", "0", "INCIDENT_BOT_SLACK_POSTS_PER_SECOND: Input should be greater than 0"),
+        ("SLACK_POSTS_BURST", "0", "INCIDENT_BOT_SLACK_POSTS_BURST: Input should be greater than or equal to 1"),
+        ("SLACK_UPDATES_PER_MINUTE", "-1", "INCIDENT_BOT_SLACK_UPDATES_PER_MINUTE: Input should be greater than 0"),
         ("SLACK_BASE_URL", "slack.com", "INCIDENT_BOT_SLACK_BASE_URL: is not a web address; example: https://"),
         ("APPROVALS_USER_GROUP", "@serving", "INCIDENT_BOT_APPROVALS_USER_GROUP: is not of the right form"),
         ("APPROVALS_HIGH_EXPIRES", "15", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: '15' is not a duration"),

@@ -59,7 +59,9 @@ def masked(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutab
 def configure(facts: Facts, *, level: str, style: str) -> None:
     """`style`: `json` for machines, `console` for people. Standard-library loggers join at warning and above."""
     chosen: Any = (
-        structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer(colors=False)
+        structlog.processors.JSONRenderer()
+        if style == "json"
+        else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     )
     structlog.configure(
         processors=[
@@ -67,7 +69,7 @@ def configure(facts: Facts, *, level: str, style: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            *([structlog.processors.format_exc_info] if style == "json" else []),
             masked,
             chosen,
         ],

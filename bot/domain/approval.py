@@ -1,6 +1,6 @@
 """Who may let a change happen: requests, presses, and `grant`, the only maker of permission.
 
-Permission is a type: a writer accepts only `Approved`, only `grant` makes one, from stored facts, and it is never stored.
+Permission is a type: a writer accepts only `Approved`, only `grant` makes one, from stored facts; it is never stored.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Request(BaseModel):
 
 
 class Approved:
-    """Proof that these presses satisfy the policy for exactly this plan. Only `grant` makes it; it is never serialised."""
+    """Proof that these presses satisfy the policy for exactly this plan. Only `grant` makes it; never serialised."""
 
     __slots__ = ("plan", "presses", "request_id")
 

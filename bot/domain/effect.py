@@ -1,4 +1,4 @@
-"""Effects: what a run wants done outside. Ids are made from the visit that wants them, so that those of a left state are void."""
+"""Effects: what a run wants done outside. Their ids name the visit that wants them: those of a left state are void."""
 
 from __future__ import annotations
 

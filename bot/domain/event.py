@@ -1,4 +1,4 @@
-"""Events: what happened to a run. Each is stamped with the storage's time as it enters and has an id that deduplicates it."""
+"""Events: what happened to a run. Each is stamped with the storage's time as it enters; its id deduplicates it."""
 
 from __future__ import annotations
 

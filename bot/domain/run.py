@@ -146,6 +146,8 @@ class Run(_Frozen):
     posts: tuple[Post, ...] = ()
     notes: tuple[Note, ...] = ()
     card_posted: bool = False
+    anchored: tuple[str, ...] = ()
+    """Slots whose message carries a head of the timeline and is known to stand in Slack."""
     counter: int = 0
     """Numbers requests, questions and notes of this incident."""
     failures: dict[str, int] = {}
@@ -172,8 +174,8 @@ class Run(_Frozen):
 
     @property
     def held(self) -> tuple[LedgerEntry, ...]:
-        """What the bot still holds in the world: applied calls that nobody took back."""
-        return tuple(entry for entry in self.ledger if not entry.undone_by)
+        """What the bot still holds in the world: applied calls that could be taken back and were not."""
+        return tuple(entry for entry in self.ledger if entry.undo and not entry.undone_by)
 
     def with_(self, **changes: Any) -> Run:
         """A copy with some fields replaced; the fields are trusted to be of the right types."""

@@ -24,6 +24,12 @@ class Target(BaseModel):
     def key(self) -> str:
         return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}"
 
+    @classmethod
+    def of_key(cls, key: str) -> Target:
+        """The target of a `key`; names of Kubernetes objects hold no slash."""
+        cluster, namespace, kind, name = key.rsplit("/", 3)
+        return cls(cluster=cluster, namespace=namespace, kind=kind, name=name, resolved=kind != "Unknown")
+
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 

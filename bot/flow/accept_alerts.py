@@ -13,7 +13,7 @@ class AcceptAlerts:
         self._store, self._wake_routing = store, wake_routing
 
     async def __call__(self, alerts: Sequence[Alert], truncated: int) -> int:
-        """Store the alerts and return how many were new. Raise `StorageUnavailableError` when nothing is stored for sure."""
+        """Store the alerts and return how many were new. Raise `StorageUnavailableError` unless that is sure."""
         if not alerts:
             return 0
         new = await self._store.accept(alerts, truncated=truncated)

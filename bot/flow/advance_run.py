@@ -107,7 +107,7 @@ class AdvanceRun:
         """The decision, or None to stop before this event and try it again later. Its third failure sets it aside."""
         try:
             return advance(run, event, playbook, self._rules)
-        except Exception as error:  # noqa: BLE001 - a fault of ours in one event must not stick the incident in silence
+        except Exception as error:
             if isinstance(error, BotError):
                 log.warning("event.failed", incident=run.incident_id, event_kind=event.kind, reason=str(error))
             else:

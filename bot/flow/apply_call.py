@@ -35,7 +35,7 @@ PATIENCE_SECONDS = 600.0
 
 
 class ApplyCall:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the ports that it speaks to
         self,
         writer: ClusterWriter,
         claims: CallClaims,
@@ -66,7 +66,7 @@ class ApplyCall:
             return self._settled(effect, "failed", f"not granted: {error}")
         return await self._call(job, effect, request, approved, step)
 
-    # --- calls ---------------------------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------------------------
 
     async def _call(
         self, job: Job, effect: ApplyStep, request: Request, approved: Approved, call: Call
@@ -152,7 +152,7 @@ class ApplyCall:
         moved = what_changed(request.plan, result.plan)
         return self._settled(effect, "superseded", moved, replanned=result) if moved else None
 
-    # --- waits ---------------------------------------------------------------------------------------------------------
+    # --- waits ------------------------------------------------------------------------------------------------------
 
     async def _wait(self, job: Job, effect: ApplyStep, wait: Wait) -> Done | Later:
         """Look until it is seen, failed or too late. Waiting is not a call: it may be repeated and needs no claim."""
@@ -181,7 +181,7 @@ class ApplyCall:
             now = await self._runs.now()
         return Later(0.0)
 
-    # --- outcomes ------------------------------------------------------------------------------------------------------
+    # --- outcomes ---------------------------------------------------------------------------------------------------
 
     def _progress(self, job: Job, effect: ApplyStep, text: str) -> tuple[Progressed, ...]:
         if job.run.change is not None and job.run.change.progress == text:

@@ -83,7 +83,7 @@ class PerformEffect:
             return Later(error.retry_after_seconds)
         except StorageUnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 - the last resort: three times, then the run is told and asks a person
+        except Exception as error:
             if not isinstance(error, BotError):
                 log.exception("effect.failed", incident=job.incident_id, effect=effect.effect_id)
             reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,7 @@
-"""What the flow needs from the outside, as Protocols. The docstrings are the contract that every adapter and fake keeps."""
+"""What the flow needs from the outside, as Protocols.
+
+The docstrings are the contract that every adapter and every fake keeps.
+"""
 
 from __future__ import annotations
 
@@ -91,6 +94,10 @@ class RunStore(Protocol):
 
     async def open_incidents(self) -> Sequence[str]: ...
 
+    async def open_targets(self) -> Mapping[str, str]:
+        """Target key to the id of its open incident."""
+        ...
+
     async def load(self, incident_id: str) -> Run | None: ...
 
     async def inbox(self, incident_id: str) -> Sequence[Event]:
@@ -132,7 +139,10 @@ class EffectStore(Protocol):
         ...
 
     async def take(self, incident_id: str, effect_id: str) -> Owed | None:
-        """Take one effect under a lease of this process, re-entrant for it; None when somebody else has it or it is void."""
+        """Take one effect under a lease of this process, re-entrant for it.
+
+        None when somebody else has it or it is void.
+        """
         ...
 
     async def renew(self, owed: Owed) -> bool:
@@ -228,7 +238,7 @@ class ReadContext:
 
 class Signals(Protocol):
     async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
-        """One reading for each wanted name, each within its deadline; a source that fails gives `unknown`. Never raises."""
+        """One reading for each wanted name, each within its deadline. Never raises: what fails is `unknown`."""
         ...
 
     async def sample(self, context: ReadContext) -> None:
@@ -241,7 +251,9 @@ class Signals(Protocol):
 
 class Cluster(Protocol):
     async def resolve(self, alert: Alert) -> Target | None:
-        """The workload behind an alert's labels; None when the cluster cannot tell. Raise `ClusterError` on no answer."""
+        """The workload behind an alert's labels; None when the cluster cannot tell. Raise `ClusterError` on no
+        answer.
+        """
         ...
 
     async def world(self, target: Target, *, incident_id: str) -> World:
@@ -263,7 +275,7 @@ class Sent:
 
 class ClusterWriter(Protocol):
     async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
-        """Send one call of the approved plan, stamped with its id. Raise `ApprovalError` when it is not in that plan."""
+        """Send one call of the approved plan, stamped with its id. Raise `ApprovalError` unless it is in that plan."""
         ...
 
     async def look(self, call: Call, *, call_id: str) -> Literal["done", "not_done", "unclear"]:

@@ -1,4 +1,4 @@
-"""The second station: each accepted alert opens an incident, joins the open one of its target, or is kept as unmatched."""
+"""The second station: an accepted alert opens an incident, joins its target's open one, or is kept as unmatched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 64
 
 
 class RouteAlerts:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the ports that it speaks to; wiring names each
         self,
         alerts: AlertStore,
         runs: RunStore,

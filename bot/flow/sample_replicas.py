@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import structlog
 
@@ -22,6 +23,8 @@ from bot.flow.read_signals import Replica, Replicas, Scraper, Worlds
 
 log = structlog.get_logger()
 
+MOST_WORKLOADS = 64
+"""More at once than this would make sampling the bot's main work."""
 CLOSEST_SECONDS = 1.0
 """Two samples closer than this say the same; quantiles would count that moment twice."""
 
@@ -79,6 +82,29 @@ class KeepSampling:
             log.warning("sampling.skipped", reason=str(error))
             return
         await asyncio.gather(*(self._signals.sample(context) for context in contexts))
+
+
+class OpenTargets(Protocol):
+    async def open_targets(self) -> Mapping[str, str]:
+        """Target key to the id of its open incident."""
+
+
+class SampledWorkloads:
+    """Whom to sample: the workloads that the settings name, and every workload with an open incident."""
+
+    def __init__(self, runs: OpenTargets, named: Iterable[Target]) -> None:
+        self._runs, self._named = runs, {target.key: "" for target in named}
+
+    async def __call__(self) -> list[ReadContext]:
+        incidents = {**self._named, **await self._runs.open_targets()}
+        wanted = [(Target.of_key(key), incident) for key, incident in sorted(incidents.items())]
+        readable = [(target, incident) for target, incident in wanted if target.kind != "Unknown"]
+        if len(readable) > MOST_WORKLOADS:
+            log.warning("sampling.bounded", workloads=len(readable), sampled=MOST_WORKLOADS)
+        return [
+            ReadContext(target=target, incident_id=incident, opened_at=0.0, picked={}, settings={})
+            for target, incident in readable[:MOST_WORKLOADS]
+        ]
 
 
 class WorldReplicas:

@@ -16,6 +16,7 @@ from bot.flow.ports import Alarms
 
 log = structlog.get_logger()
 AT_ONCE = 8
+Timer = Callable[[float, Callable[[], None]], None]
 
 
 class Wake:
@@ -26,8 +27,12 @@ class Wake:
         advance: Callable[[str], Awaitable[Advanced]],
         perform: Callable[[str, str], Awaitable[float | None]],
         alarms: Alarms,
+        *,
+        later: Timer | None = None,
     ) -> None:
+        """`later` calls back in so many seconds: the event loop does, unless a test keeps a time of its own."""
         self._advance, self._perform, self._alarms = advance, perform, alarms
+        self._call_later = later or _by_the_loop
         self._advances, self._effects = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)
         self._again: set[str] = set()
         self._advancing: dict[str, asyncio.Task[None]] = {}
@@ -104,4 +109,8 @@ class Wake:
         if seconds <= 0:
             self.effect(incident_id, effect_id)
         elif not self._stopping:
-            asyncio.get_running_loop().call_later(seconds, self.effect, incident_id, effect_id)
+            self._call_later(seconds, lambda: self.effect(incident_id, effect_id))
+
+
+def _by_the_loop(seconds: float, call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(seconds, call)

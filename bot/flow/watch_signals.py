@@ -13,7 +13,7 @@ from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.expression import Unknown
 from bot.domain.playbook.language import WatchState
 from bot.domain.run import scope_values
-from bot.domain.signal import Reading
+from bot.domain.signal import Reading, Value
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Tick, WatchLog
 from bot.flow.read_for_run import PlaybookOf, ReadForRun
@@ -80,8 +80,8 @@ class WatchForRun:
         return Done((event,))
 
 
-def parts_of(playbook: CompiledPlaybook, state: str, values: Mapping[str, object]) -> dict[str, str]:
-    verdicts = playbook.watch_parts(state, values)  # type: ignore[arg-type]  # scope values are Values
+def parts_of(playbook: CompiledPlaybook, state: str, values: Mapping[str, Value]) -> dict[str, str]:
+    verdicts = playbook.watch_parts(state, values)
     return {part: _said(verdict) for part, verdict in verdicts.items()}
 
 

@@ -1,1 +1,4 @@
-"""The demo world: real counterparts over real sockets. Only `bot.cli` may import it; the bot cannot tell it from the real world."""
+"""The demo world: real counterparts over real sockets, which the bot cannot tell from the real world.
+
+Only `bot.cli` may import it.
+"""

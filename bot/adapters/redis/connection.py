@@ -12,7 +12,6 @@ from redis.exceptions import NoScriptError, RedisError
 
 from bot.domain.errors import StorageUnavailableError
 
-
 SERVER_TIME = "local function TIME() return redis.call('TIME') end\n"
 """Stands before every script. Tests put a clock of their own here, so that a day passes in a moment."""
 

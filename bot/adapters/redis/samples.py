@@ -13,7 +13,7 @@ _ROUND: TypeAdapter[list[Scrape]] = TypeAdapter(list[Scrape])
 
 
 class RedisSamples:
-    def __init__(self, connection: Connection, *, keep_seconds: float = 3 * 3600) -> None:
+    def __init__(self, connection: Connection, *, keep_seconds: float = 3600.0) -> None:
         self._redis, self._keep = connection, keep_seconds
 
     async def add(self, workload: str, scrapes: Sequence[Scrape]) -> None:

@@ -39,7 +39,7 @@ class RedisStore:
     def _of(self, incident_id: str, *names: str) -> list[str]:
         return [self._redis.key(name, incident_id) for name in names]
 
-    # --- alerts --------------------------------------------------------------------------------------------------------
+    # --- alerts -----------------------------------------------------------------------------------------------------
 
     async def accept(self, alerts: Sequence[Alert], *, truncated: int) -> int:
         pairs = [part for alert in alerts for part in (alert.dedupe_key, alert.model_dump_json())]
@@ -91,7 +91,7 @@ class RedisStore:
         kept = [json.loads(item) for item in raw]
         return [(Alert.model_validate(item["alert"]), item["reason"]) for item in kept]
 
-    # --- runs ----------------------------------------------------------------------------------------------------------
+    # --- runs -------------------------------------------------------------------------------------------------------
 
     async def next_incident_id(self) -> str:
         return f"INC-{await self._redis.ask(self._redis.client.incr(self._redis.key('counter')))}"
@@ -104,9 +104,12 @@ class RedisStore:
         found = await self._redis.ask(self._redis.client.hget(self._redis.key("last"), target_key))
         return None if found is None else str(found)
 
+    async def open_targets(self) -> Mapping[str, str]:
+        found = await self._redis.ask(self._redis.client.hgetall(self._redis.key("open")))
+        return {str(target): str(incident) for target, incident in found.items()}
+
     async def open_incidents(self) -> Sequence[str]:
-        found = await self._redis.ask(self._redis.client.hvals(self._redis.key("open")))
-        return sorted(map(str, found), key=_number)
+        return sorted((await self.open_targets()).values(), key=_number)
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         found = await self._redis.ask(self._redis.client.zrevrange(self._redis.key("incidents"), 0, limit - 1))
@@ -183,7 +186,7 @@ class RedisStore:
     async def now(self) -> float:
         return await self._redis.now()
 
-    # --- effects -------------------------------------------------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------------------------
 
     async def owed_now(self, limit: int) -> Sequence[tuple[str, str]]:
         """(incident, effect id) of effects that are due, oldest first; taking them is another step."""

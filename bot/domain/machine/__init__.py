@@ -46,7 +46,7 @@ def advance(run: Run, event: Event, playbook: CompiledPlaybook, rules: Rules) ->
 
 
 def set_aside(run: Run, event: Event, reason: str, playbook: CompiledPlaybook, rules: Rules) -> Decision:
-    """An event that failed three times: kept on the timeline, and a person is asked, so that nothing is stuck in silence."""
+    """An event that failed three times: kept on the timeline, and a person is asked: nothing is stuck in silence."""
     draft = Draft(run, playbook, rules, event.at)
     draft.record(
         "failed", f"set aside after three failures: {event.kind}: {reason}", data=event.model_dump(mode="json")

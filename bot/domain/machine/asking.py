@@ -61,7 +61,7 @@ def ask_what_next(draft: Draft, why: str) -> None:
     is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
     choices = {} if is_at_end else {"again": f"Try '{draft.run.state}' again"}
     choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
-    if any(entry.undo for entry in draft.run.held):
+    if draft.run.held:
         choices["undo"] = "Undo the last change"
     choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
     _ask_built_in(draft, why, choices)
@@ -112,7 +112,7 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-# --- presses -------------------------------------------------------------------------------------------------------------
+# --- presses --------------------------------------------------------------------------------------------------------
 
 
 def pressed(draft: Draft, event: Pressed) -> None:

@@ -1,4 +1,4 @@
-"""A decision in the making: the next run, what goes on its timeline, and what it wants done. Lives for one `advance`."""
+"""A decision in the making: the next run, its timeline entries, and what it wants done. Lives for one `advance`."""
 
 from __future__ import annotations
 

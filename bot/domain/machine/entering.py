@@ -91,7 +91,7 @@ def begin_watch(draft: Draft, state: WatchState) -> None:
 
 
 def leftovers(run: Run) -> tuple[LedgerEntry, ...]:
-    return tuple(entry for entry in run.held if entry.verb in LEFTOVER_VERBS and entry.undo)
+    return tuple(entry for entry in run.held if entry.verb in LEFTOVER_VERBS)
 
 
 def end(draft: Draft, state: EndState) -> None:
@@ -108,6 +108,8 @@ def close(draft: Draft, ending: str, text: str) -> None:
     draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
     held = [entry.title for entry in draft.run.held]
     draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data={"ending": ending, "held": held})
-    draft.post("closed", "closed", ending, {"ending": ending, "text": text, "held": held})
+    draft.post(
+        "closed", "closed", ending, {"ending": ending, "text": text, "held": held, "head": draft.run.timeline_head}
+    )
     draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
     draft.want(ExportTimeline(effect_id=f"export/close/{draft.run.visit}", format="md"))

@@ -14,7 +14,15 @@ from bot.domain.run import Note
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
     alert = event.alert
-    draft.record("opened", f"opened by alert {alert.name} on {draft.run.target}", data=alert.model_dump(mode="json"))
+    run = draft.run
+    about = {
+        "incident": run.incident_id,
+        "title": run.title,
+        "target": str(run.target),
+        "severity": run.severity,
+        "playbook": run.playbook,
+    }
+    draft.record("opened", f"opened by alert {alert.name} on {run.target}", data=alert.model_dump(mode="json") | about)
     draft.set(alerts={alert.fingerprint: alert}, visit=0)
     if not draft.run.target.resolved:
         draft.record(
@@ -55,6 +63,7 @@ def posted(draft: Draft, event: Posted) -> None:
     if event.slot == "card":
         draft.set(card_posted=True)
         return
+    _record_anchor(draft, event)
     kind, _, ref = event.slot.partition(":")
     request = draft.run.requests.get(ref) if kind == "request" else None
     if request is None or request.posted_at is not None or request.status != "open":
@@ -64,9 +73,16 @@ def posted(draft: Draft, event: Posted) -> None:
     draft.set(requests=draft.run.requests | {ref: shown})
     draft.set_deadline(f"request:{ref}:expiry", expires_at)
     draft.set_deadline(f"request:{ref}:half", draft.at + request.policy.expires_seconds / 2)
-    draft.record(
-        "slack", f"{ref} posted", data={"ts": event.ts, "channel": event.channel, "head": draft.run.timeline_head}
-    )
+
+
+def _record_anchor(draft: Draft, event: Posted) -> None:
+    """A message that carries the head of the timeline stands in Slack: who alters the storage cannot alter it."""
+    heads = {post.slot: post.data["head"] for post in draft.run.posts if "head" in post.data}
+    if event.slot not in heads or event.slot in draft.run.anchored:
+        return
+    draft.set(anchored=(*draft.run.anchored, event.slot))
+    data = {"ts": event.ts, "channel": event.channel, "head": heads[event.slot]}
+    draft.record("slack", f"{event.slot.replace(':', ' ')} posted, with the head of the timeline", data=data)
 
 
 def due(draft: Draft, event: Due) -> None:
@@ -93,7 +109,9 @@ def _request_expired(draft: Draft, ref: str) -> None:
     expired = request.model_copy(update={"status": "expired"})
     draft.set(requests=draft.run.requests | {ref: expired})
     draft.clear_deadlines(f"request:{ref}")
-    draft.record("decided", f"request {ref} expired: nobody decided in time; it will not be applied later")
+    draft.record(
+        "decided", f"request {ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
+    )
     entering.go(draft, "expired", because=f"request {ref} expired without a decision; nothing was changed")
 
 
@@ -102,7 +120,7 @@ def _question_expired(draft: Draft, ref: str) -> None:
     if question is None or question.status != "open":
         return
     draft.set(questions=draft.run.questions | {ref: question.model_copy(update={"status": "expired"})}, question="")
-    draft.record("answered", f"question {ref} expired without an answer")
+    draft.record("answered", f"question {ref} expired without an answer", data={"question": ref})
     entering.go(draft, "expired", because=f"nobody answered {ref} in time")
 
 
@@ -159,11 +177,11 @@ def _say(draft: Draft, event_user: str, text: str) -> None:
 
 def start_undo(draft: Draft, user: str) -> None:
     """Propose the inverse of the last applied change; it goes the same way as every change: plan, request, grant."""
-    last = next((entry for entry in reversed(draft.run.held) if entry.undo), None)
+    last = next(reversed(draft.run.held), None)
     if last is None:
         return _say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
     change_id = last.call_id.rsplit("/", 1)[0]
-    return take_back(draft, user, tuple(e for e in draft.run.held if e.undo and e.call_id.startswith(f"{change_id}/")))
+    return take_back(draft, user, tuple(e for e in draft.run.held if e.call_id.startswith(f"{change_id}/")))
 
 
 def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None:
@@ -201,7 +219,7 @@ def _resolve(draft: Draft, event: Commanded) -> None:
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
-    """Something outside could not be done for good. What the run waits for becomes a question; showing is only noted."""
+    """Something outside could not be done. What the run waits for becomes a question; showing is only noted."""
     draft.record("failed", f"{event.effect_kind} was given up: {event.reason}")
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
     if event.effect_kind == "show_in_slack":
