@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markdown import Markdown
@@ -12,6 +13,7 @@ from bot import wiring
 from bot.domain.errors import BotError
 from bot.domain.report import markdown
 from bot.domain.run import Run
+from bot.domain.timeline import Chained
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 
@@ -19,6 +21,7 @@ LONGEST_SECONDS = 240.0
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
 GOOD_ENDINGS = ("fixed", "accepted_degraded")
+VERIFIED = ("verdict", "verify")
 
 
 def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Console) -> int:
@@ -73,10 +76,13 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
 def _report(world: demo.World, run: Run, seconds: float, console: Console) -> int:
     entries = asyncio.run(wiring.load_timeline(world.redis_url, run.incident_id))
     console.print(Markdown(markdown(entries)))
-    verified = run.ending in GOOD_ENDINGS and any(
-        entry.entry.kind == "verdict" and entry.entry.state == "verify" and entry.entry.data.get("verdict") == "held"
-        for entry in entries
-    )
+    verified = is_verified(run, entries)
     colour, word = ("green", "verified") if verified else ("red", "NOT verified")
     console.print(f"[{colour}]{run.incident_id} closed after {seconds:.0f} s: {run.ending}, {word}.[/{colour}]")
     return 0 if verified else 1
+
+
+def is_verified(run: Run, entries: Sequence[Chained]) -> bool:
+    """A good ending whose last watch over the whole fleet held."""
+    verdicts = [item.entry.data.get("verdict") for item in entries if (item.entry.kind, item.entry.state) == VERIFIED]
+    return run.ending in GOOD_ENDINGS and verdicts[-1:] == ["held"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -40,6 +41,28 @@ class Reading(BaseModel):
 
 def unknown(name: str, reason: str, *, at: float, source: str = "") -> Reading:
     return Reading(name=name, unknown=reason, at=at, source=source)
+
+
+def in_words(value: Value | None, unit: str = "") -> str:
+    """A value as people read it; a share of something in percent, the highest of many replicas by name."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        if not value:
+            return "none"
+        highest = max(value, key=lambda replica: value[replica])
+        return f"{in_words(value[highest], unit)} ({highest}, highest of {len(value)})"
+    if unit == "ratio":
+        return f"{value:.1%}" if value < 0.9995 else f"{value:.0%}"
+    return _number(value) + (f" {unit}" if unit else "")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) and 1000 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
 PROBES: dict[str, dict[str, Kind]] = {

@@ -23,13 +23,12 @@ class Approver:
     _pressed: set[tuple[str, str]] = field(default_factory=set)
 
     def look(self) -> None:
-        """Press what waits; a button is pressed once for each message."""
+        """Press what waits; a button is pressed until the bot has acknowledged it."""
         for message in self._messages():
             buttons = list(_buttons(message.get("blocks", [])))
             chosen = self._choose(message, buttons)
             if chosen is None or (message["ts"], chosen["value"]) in self._pressed:
                 continue
-            self._pressed.add((message["ts"], chosen["value"]))
             label = chosen["text"]["text"]
             self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
             body = {
@@ -39,7 +38,13 @@ class Approver:
                 "action_id": chosen["action_id"],
                 "block_id": chosen["block_id"],
             }
-            httpx.post(f"{self.slack_url}/__sandbox__/press", json=body, timeout=10).raise_for_status()
+            told = httpx.post(f"{self.slack_url}/__sandbox__/press", json=body, timeout=10)
+            if told.status_code == httpx.codes.NOT_FOUND:
+                continue  # the bot has edited the message meanwhile; the next look sees it
+            told.raise_for_status()
+            # Slack shows a person that the bot did not answer, and that person presses again.
+            if told.json()["ok"]:
+                self._pressed.add((message["ts"], chosen["value"]))
 
     def _messages(self) -> list[dict[str, Any]]:
         answer = httpx.get(f"{self.slack_url}/__sandbox__/messages", params={"channel": self.channel}, timeout=10)

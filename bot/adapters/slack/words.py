@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.domain.signal import Reading
+from bot.domain.signal import Reading, in_words
 
 GRADES = {"fine": "🟢", "note": "🟡", "warning": "🔴"}
 RISKS = {"low": "🟢 low", "medium": "🟡 medium", "high": "🔴 high"}
@@ -48,24 +47,12 @@ def span(seconds: float) -> str:
     return f"{hours} h" + (f" {minutes} min" if minutes else "")
 
 
-def number(value: float) -> str:
-    if math.isfinite(value) and 1000 <= abs(value) < 1e15:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
 def value(shown: object, unit: str = "") -> str:
     """A reading's value, one of its parts, or either side of a difference."""
-    if shown is None:
-        return "none"
-    if isinstance(shown, bool):
-        return "yes" if shown else "no"
-    if isinstance(shown, int | float):
-        return number(shown) + (f" {unit}" if unit else "")
-    if isinstance(shown, str):
-        return shown
+    if shown is None or isinstance(shown, bool | int | float | str):
+        return in_words(shown, unit)
     if isinstance(shown, dict) and shown and all(_is_number(item) for item in shown.values()):
-        return _by_replica(shown)
+        return in_words(shown, unit)
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
@@ -74,7 +61,7 @@ def rows_of(reading: Reading) -> list[tuple[str, str]]:
     if not reading.is_known:
         return [(reading.name, "?")]
     rows = [] if reading.value is None else [(reading.name, value(reading.value, reading.unit))]
-    rows += [(f"{reading.name}.{part}", value(known)) for part, known in reading.fields.items()]
+    rows += [(f"{reading.name}.{part}", value(known)) for part, known in reading.fields.items() if known != ""]
     return rows + [(f"{reading.name}.{part}", "?") for part in reading.unknown_parts]
 
 
@@ -99,8 +86,3 @@ def _cell(text: str, widest: int) -> str:
 
 def _is_number(item: Any) -> bool:
     return isinstance(item, int | float) and not isinstance(item, bool)
-
-
-def _by_replica(values: dict[str, float]) -> str:
-    name = max(values, key=lambda replica: values[replica])
-    return f"{number(values[name])} ({name}, highest of {len(values)})"

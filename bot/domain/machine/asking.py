@@ -10,6 +10,7 @@ from bot.domain.machine import entering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, DivertState, EndState
 from bot.domain.run import Question
+from bot.domain.signal import in_words
 
 
 def ask(draft: Draft, question: Question, *, expires_seconds: float | None = None) -> None:
@@ -100,16 +101,9 @@ def _evidence_line(draft: Draft, name: str) -> str:
     if not reading.is_known:
         return f"{name}: unknown ({reading.unknown})"
     if reading.fields:
-        return f"{name}: " + ", ".join(f"{key} {_plain(value)}" for key, value in reading.fields.items())
-    return f"{name}: {_plain(reading.value)}{' ' + reading.unit if reading.unit else ''}"
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
-    return str(value)
+        known = [f"{key} {in_words(value)}" for key, value in reading.fields.items() if value != ""]
+        return f"{name}: {', '.join(known)}"
+    return f"{name}: {in_words(reading.value, reading.unit)}"
 
 
 # --- presses --------------------------------------------------------------------------------------------------------

@@ -181,8 +181,10 @@ def want_step(draft: Draft) -> None:
 def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
     request_id = change.request_id
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
-    data = {"result": outcome, "text": text, "request": request_id}
-    draft.post("outcome", f"outcome:{request_id}", request_id, data)
+    if outcome != "done":
+        # What went well is on the request itself; what did not deserves a message.
+        data = {"result": outcome, "text": text, "request": request_id}
+        draft.post("outcome", f"outcome:{request_id}", request_id, data)
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:
         draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.effect import ExportTimeline, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
+from bot.domain.effect import PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.machine import asking
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
@@ -109,7 +109,9 @@ def close(draft: Draft, ending: str, text: str) -> None:
     held = [entry.title for entry in draft.run.held]
     draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data={"ending": ending, "held": held})
     draft.post(
-        "closed", "closed", ending, {"ending": ending, "text": text, "held": held, "head": draft.run.timeline_head}
+        "closed",
+        f"closed:{draft.run.visit}",
+        ending,
+        {"ending": ending, "text": text, "held": held, "head": draft.run.timeline_head},
     )
     draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
-    draft.want(ExportTimeline(effect_id=f"export/close/{draft.run.visit}", format="md"))

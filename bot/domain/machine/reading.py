@@ -53,7 +53,7 @@ def _choose(draft: Draft, state: ReadState) -> None:
     taken = draft.playbook.choose(draft.run.state, values)
     if isinstance(taken, Unknown):
         return _unknown(draft, taken)
-    _show_diagnostics(draft, f"{taken.text} → {taken.destination}")
+    _show_diagnostics(draft, f"{taken.seen} → {taken.destination}")
     return entering.go(draft, f"go:{taken.destination}", because=taken.text)
 
 

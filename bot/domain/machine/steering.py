@@ -83,6 +83,8 @@ def _record_anchor(draft: Draft, event: Posted) -> None:
     draft.set(anchored=(*draft.run.anchored, event.slot))
     data = {"ts": event.ts, "channel": event.channel, "head": heads[event.slot]}
     draft.record("slack", f"{event.slot.replace(':', ' ')} posted, with the head of the timeline", data=data)
+    if event.slot.startswith("closed"):
+        draft.want(ExportTimeline(effect_id=f"export/{event.slot}", format="md"))
 
 
 def due(draft: Draft, event: Due) -> None:

@@ -22,18 +22,20 @@ from bot.domain.playbook.matchers import Matcher, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path, Report
 from bot.domain.playbook.scope import scope_of, signals_of
 from bot.domain.playbook.template import Template, as_written, compile_template
-from bot.domain.signal import Kind, Value
+from bot.domain.signal import Kind, Value, in_words
 
 Data = Mapping[str, Value]
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The clause that decided; `text` names it with the values that it saw, for people."""
+    """The clause that decided; `text` names it with the values that it saw, for the timeline."""
 
     index: int
     destination: str
     text: str
+    seen: str
+    """Only what was read, for a message."""
 
 
 @dataclass(frozen=True)
@@ -151,12 +153,12 @@ class CompiledPlaybook:
             data = {**data, **{f"picked.{pick}": value for pick, value in picked.items()}}
         for index, clause in enumerate(self._states[name].clauses):
             if clause.when is None:
-                return Chosen(index, clause.to, "nothing above holds" if index else "always")
+                return Chosen(index, clause.to, "nothing above holds" if index else "always", "otherwise")
             verdict = _flag(clause.when, data)
             if isinstance(verdict, Unknown):
                 return Unknown(f"{clause.when.source}: {verdict.reason}", verdict.missing)
             if verdict:
-                return Chosen(index, clause.to, explain(clause.when, data))
+                return Chosen(index, clause.to, explain(clause.when, data), seen(clause.when, data))
         return Unknown("no clause holds and none is written for that")
 
     def arguments(self, name: str, data: Data) -> dict[str, Any] | Unknown:
@@ -182,6 +184,12 @@ def explain(expression: Expression, data: Data) -> str:
     """The expression, and what its names stand for now."""
     seen = [f"{name} = {_shown(data[name])}" if name in data else f"{name} = ?" for name in sorted(expression.names)]
     return f"{expression.source} ({', '.join(seen)})" if seen else expression.source
+
+
+def seen(expression: Expression, data: Data) -> str:
+    """What an expression's readings stand for now; its settings are known and left out."""
+    names = sorted(name for name in expression.names if not name.startswith("settings."))
+    return ", ".join(f"{name} {in_words(data[name]) if name in data else '?'}" for name in names) or expression.source
 
 
 def compile_playbook(

@@ -42,7 +42,10 @@ def test_a_clause_that_cannot_be_decided_stops_the_choice_there() -> None:
 def test_a_choice_says_what_it_saw() -> None:
     chosen = PLAYBOOK.choose("look", {**CALM, "thrash": 2.8071, "usage": 0.99})
     assert chosen == Chosen(
-        1, "cap", "thrash > settings.ratio && usage > 0.9 (settings.ratio = 0.1, thrash = 2.807, usage = 0.99)"
+        1,
+        "cap",
+        "thrash > settings.ratio && usage > 0.9 (settings.ratio = 0.1, thrash = 2.807, usage = 0.99)",
+        seen="thrash 2.81, usage 0.99",
     )
 
 
