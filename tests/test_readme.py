@@ -1,0 +1,51 @@
+"""What the README says exists: two commands, the settings, the slash commands, the files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bot.adapters.slack.commands import USAGES
+from bot.settings import load_settings
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+pytestmark = pytest.mark.fast
+
+
+def test_the_first_screen_has_exactly_two_commands() -> None:
+    first_screen = "\n".join(README.splitlines()[:25])
+    commands = re.findall(r"```sh\n(.+?)\n```", first_screen, re.DOTALL)
+    assert [command.split("uv run ")[1] for command in commands] == ["--no-dev incident-bot demo", "pytest"]
+
+
+def test_every_slash_command_is_in_the_table_and_no_other() -> None:
+    written = set(re.findall(r"^\| `/incident (\w+)", README, re.MULTILINE))
+    assert written == set(USAGES)
+
+
+@pytest.mark.parametrize("linked", sorted(set(re.findall(r"\]\(([\w./-]+)\)", README))))
+def test_every_linked_file_exists(linked: str) -> None:
+    assert (ROOT / linked).exists()
+
+
+def test_the_settings_shown_are_enough_and_known() -> None:
+    shown = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))
+    values = shown | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": "config"}
+    assert load_settings(values).cluster == ""
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(INCIDENT_BOT_\w+)`", README))))
+def test_every_setting_of_the_table_is_known(name: str) -> None:
+    examples = {
+        "INCIDENT_BOT_SET": "kv_ceiling=0.92,calm_for=15m",
+        "INCIDENT_BOT_SAMPLING_WORKLOADS": "serving/llm",
+        "INCIDENT_BOT_PROMETHEUS_URL": "http://localhost:9090",
+        "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
+        "INCIDENT_BOT_CLUSTER": "here",
+    }
+    enough = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))
+    load_settings(enough | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": "config", name: examples[name]})
