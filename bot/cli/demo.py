@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 from rich.console import Console
 from rich.markdown import Markdown
@@ -26,6 +29,8 @@ VERIFIED = ("verdict", "verify")
 
 def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Console) -> int:
     """Return the exit code: 0 when a person ended the demo, or when the unattended run ended verified."""
+    # SIGTERM unwinds as Ctrl-C does, so that whatever was started is stopped.
+    signal.signal(signal.SIGTERM, _end)
     scenario = demo.SCENARIOS[scenario_name]
     shortened = ", ".join(f"{name} {value}" for name, value in demo.WINDOWS.items())
     console.print("Starting Valkey, Kubernetes, the vLLM fleet, Slack, alerting and the bot …")
@@ -44,6 +49,10 @@ def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Consol
         )
         _wait(world, float("inf"))
     return 0
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _wait(world: demo.World, seconds: float) -> None:

@@ -59,6 +59,8 @@ class ActiveChange(_Frozen):
     attempt: int = 0
     """Counts the effects of one step, so that each has its own id."""
     progress: str = ""
+    halted: bool = False
+    """Its next call was stopped by the kill switch; resuming owes that step again."""
     replans: int = 0
     undo_of: tuple[str, ...] = ()
     """Call ids that a built-in undo takes back; empty for a written change."""

@@ -20,7 +20,7 @@ from bot.adapters.slack.messages import CARD, Message, card, thread
 from bot.adapters.slack.shown import Pace, Shown, ShownStore
 from bot.domain.errors import MessengerError
 from bot.domain.event import Event, Posted
-from bot.domain.run import Run
+from bot.domain.run import Post, Run
 from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)
@@ -327,16 +327,15 @@ class _Slots:
         """What stands in Slack and the run does not know: the event about it was lost."""
         told = {event.event_id for event in posted}
         slots = [] if self._run.card_posted else [CARD]
-        slots += [
-            post.slot
-            for post in self._run.posts
-            if post.kind == "request"
-            and post.ref in self._run.requests
-            and self._run.requests[post.ref].posted_at is None
-            and self._run.requests[post.ref].status == "open"
-        ]
+        slots += [post.slot for post in self._run.posts if self._waits_for(post)]
         events = [_posted(slot, self.shown[slot]) for slot in slots if self.shown.get(slot, Shown()).ts]
         return [event for event in events if event.event_id not in told]
+
+    def _waits_for(self, post: Post) -> bool:
+        """A request's time and the anchoring of the timeline begin when the run hears of the message."""
+        request = self._run.requests.get(post.ref) if post.kind == "request" else None
+        is_waiting = request is not None and request.status == "open" and request.posted_at is None
+        return is_waiting or ("head" in post.data and post.slot not in self._run.anchored)
 
 
 def _posted(slot: str, entry: Shown) -> Event:

@@ -102,7 +102,7 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
             _plan_again(draft, change, event.detail)
         case "halted":
             draft.record("halt", f"stopped before '{step.title if step else 'the next step'}': {event.detail}")
-            draft.set(change=change.model_copy(update={"progress": f"halted: {event.detail}"}))
+            draft.set(change=change.model_copy(update={"halted": True, "progress": f"halted: {event.detail}"}))
         case _:
             draft.record("call", f"{event.result}: {step.title if step else ''} — {event.detail}", data=event.evidence)
             _finish(draft, change, event.result, event.detail)

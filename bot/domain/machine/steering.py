@@ -161,8 +161,8 @@ def _resume(draft: Draft, event: Commanded) -> None:
     draft.set(halted_by="")
     draft.record("resume", "resumed", who=event.user)
     change = draft.run.change
-    if change is not None and change.begun and change.progress.startswith("halted"):
-        draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "progress": ""}))
+    if change is not None and change.halted:
+        draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
         changing.want_step(draft)
 
 

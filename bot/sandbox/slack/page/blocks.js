@@ -1,7 +1,7 @@
 // Block Kit to elements. What a person does with them goes to `context.press`, never to the bot directly.
 
 import { h, isSafeLink, ownPath } from "./dom.js";
-import { emoji } from "./emoji.js";
+import { EMOJI_CHARACTER, emoji, emojiOfCharacter } from "./emoji.js";
 import { mrkdwn, unescapeText } from "./mrkdwn.js";
 
 // A text object. Plain text knows emoji and no other markup.
@@ -13,9 +13,10 @@ export function text(object, context) {
 
 export function plainText(words) {
   const out = document.createDocumentFragment();
+  const marks = new RegExp(`:([a-z0-9_+-]+):|${EMOJI_CHARACTER.source}`, "gu");
   let last = 0;
-  for (const match of words.matchAll(/:([a-z0-9_+-]+):/g)) {
-    const picture = emoji(match[1]);
+  for (const match of words.matchAll(marks)) {
+    const picture = match[1] ? emoji(match[1]) : emojiOfCharacter(match[0]);
     if (!picture) continue;
     out.append(unescapeText(words.slice(last, match.index)), picture);
     last = match.index + match[0].length;
