@@ -52,15 +52,17 @@ class HearPeople:
 
     async def halt_all(self, by: str) -> None:
         await self._claims.set_halt(None, by=by)
-        await self._tell_all("halt", by)
+        await self._tell("halt", by, await self._runs.open_incidents())
 
     async def resume_all(self, by: str) -> None:
+        """Lift what was halted for all; an incident that was halted by itself stays halted."""
         await self._claims.set_halt(None, by="")
-        await self._tell_all("resume", by)
+        incidents = await self._runs.open_incidents()
+        await self._tell("resume", by, [each for each in incidents if not await self._claims.halted_by(each)])
 
-    async def _tell_all(self, command: Literal["halt", "resume"], by: str) -> None:
+    async def _tell(self, command: Literal["halt", "resume"], by: str, incidents: Sequence[str]) -> None:
         at = await self._runs.now()
-        for incident_id in await self._runs.open_incidents():
+        for incident_id in incidents:
             event = Commanded(event_id=f"{command}-all/{at}/{incident_id}", command=command, user=by)
             await self._store(incident_id, event)
 

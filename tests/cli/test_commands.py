@@ -141,7 +141,7 @@ def test_an_unknown_playbook_is_answered_with_a_suggestion(tmp_path: Path) -> No
 
 @pytest.mark.fast
 def test_an_unknown_scenario_is_answered_with_the_known_ones() -> None:
-    result = incident_bot("demo", "flood")
+    result = incident_bot("demo", "--scenario", "flood")
     assert result.exit_code == 1
     assert "thrash" in result.stderr
 
