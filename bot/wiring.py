@@ -58,9 +58,10 @@ from bot.flow.hear_people import HearPeople
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
+from bot.flow.ports import History
 from bot.flow.probes import WORLD_PROBES
 from bot.flow.read_for_run import ReadForRun
-from bot.flow.read_signals import History, ReadSignals
+from bot.flow.read_signals import ReadSignals
 from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas

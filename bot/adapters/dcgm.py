@@ -19,9 +19,8 @@ from bot.domain.change.world import Obj
 from bot.domain.errors import SourceError
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
-from bot.flow.ports import SampleStore
+from bot.flow.ports import PodFinder, Question, SampleStore
 from bot.flow.probes import answer, pods_asked_for, unreadable
-from bot.flow.read_signals import PodFinder, Question
 
 SOURCE = "dcgm-exporter"
 EXPORTER_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}

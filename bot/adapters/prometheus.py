@@ -19,8 +19,7 @@ from bot.domain.errors import SourceError
 from bot.domain.metric import Sample
 from bot.domain.scrape import Scrape
 from bot.domain.window import STALE_SECONDS
-from bot.flow.ports import ReadContext
-from bot.flow.read_signals import Replica, Replicas
+from bot.flow.ports import ReadContext, Replica, Replicas
 
 DEADLINE_SECONDS = 4.0
 MOST_BYTES = 64 * 1024 * 1024

@@ -5,18 +5,18 @@ The docstrings are the contract that every adapter and every fake keeps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Approved, Authority, Policy
 from bot.domain.change.plan import Call
-from bot.domain.change.world import World
+from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
 from bot.domain.event import Event
 from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.language import SignalSpec
+from bot.domain.playbook.language import ProbeSignal, SignalSpec
 from bot.domain.run import Run
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
@@ -234,6 +234,85 @@ class ReadContext:
     opened_at: float
     picked: Mapping[str, str]
     settings: Mapping[str, float | str | bool]
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One pod that serves the engine, and where its own pages are: never through a Service, which picks any of them."""
+
+    name: str
+    uid: str
+    address: str
+    port: int = 8000
+    role: Literal["target", "spare"] = "target"
+    in_rotation: bool | None = None
+    node: str = ""
+
+
+class Worlds(Protocol):
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        """As `Cluster.world`, the only part of the cluster that reading needs."""
+        ...
+
+
+class Replicas(Protocol):
+    async def replicas(self, target: Target, *, incident_id: str) -> Sequence[Replica]:
+        """The running replicas of the workload and of the incident's spare. Raise `ClusterError` on no answer."""
+        ...
+
+
+class Scraper(Protocol):
+    async def scrape(self, replicas: Sequence[Replica]) -> Sequence[Scrape]:
+        """One scrape for each replica, in order; one that does not answer in time has `error` set instead of values."""
+        ...
+
+
+class History(Protocol):
+    source: str
+
+    async def sample(self, context: ReadContext) -> None:
+        """Add the replicas' present values to the history, where the history does not grow by itself."""
+        ...
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        """What is known of these metrics in this time. Raise `SourceError` or `ClusterError` when nobody answers."""
+        ...
+
+
+class PodLogs(Protocol):
+    async def read(
+        self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
+    ) -> str | None:
+        """The log of the pod's engine container: its first MiB, or its last lines.
+
+        None when there is none: no such container yet, or none before this one. Raise `ClusterError` on no answer.
+        """
+        ...
+
+
+class PodFinder(Protocol):
+    async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
+        """Pods of any namespace with these labels. Raise `ClusterError` on no answer or when it is not allowed."""
+        ...
+
+
+class Probe(Protocol):
+    async def __call__(self, question: Question) -> Reading:
+        """Answer within the reader's deadline. Raise `BotError` when the source does not answer."""
+        ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """One probe asked by one state. The world is read once for all probes of a reading."""
+
+    name: str
+    spec: ProbeSignal
+    context: ReadContext
+    at: float
+    world: Callable[[], Awaitable[World]]
 
 
 class Signals(Protocol):

@@ -16,7 +16,7 @@ from bot.domain.change.rollout import TEMPLATE, replica_sets_of, revision_of, te
 from bot.domain.change.rotation import pods_of_canary, pods_of_workload, rotation_of
 from bot.domain.change.world import Obj, World
 from bot.domain.signal import Reading, unknown
-from bot.flow.read_signals import Probe, Question
+from bot.flow.ports import Probe, Question
 
 SOURCE = "Kubernetes"
 BEFORE_SECONDS, AFTER_SECONDS = 2 * 3600.0, 600.0

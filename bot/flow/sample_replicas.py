@@ -18,8 +18,7 @@ from bot.domain.change.world import Obj, World
 from bot.domain.errors import BotError, ClusterError
 from bot.domain.scrape import Scrape
 from bot.domain.target import Target
-from bot.flow.ports import ReadContext, SampleStore, Signals
-from bot.flow.read_signals import Replica, Replicas, Scraper, Worlds
+from bot.flow.ports import ReadContext, Replica, Replicas, SampleStore, Scraper, Signals, Worlds
 
 log = structlog.get_logger()
 

@@ -14,8 +14,7 @@ from bot.domain.run import Run
 from bot.domain.sampling import loads_in
 from bot.domain.signal import Value
 from bot.domain.window import Window
-from bot.flow.ports import Cluster, ReadContext
-from bot.flow.read_signals import History
+from bot.flow.ports import Cluster, History, ReadContext
 
 CLOCKS_DIFFER_SECONDS = 10.0
 """Samples carry this process's time and runs the storage's: a small difference must not hide the newest sample."""

@@ -12,8 +12,7 @@ from bot.domain.errors import ClusterError
 from bot.domain.playbook.language import ProbeSignal
 from bot.domain.signal import Reading
 from bot.domain.target import Target
-from bot.flow.ports import ReadContext
-from bot.flow.read_signals import Question
+from bot.flow.ports import Question, ReadContext
 from tests.fakes.samples import FakeSampleStore
 
 pytestmark = pytest.mark.fast

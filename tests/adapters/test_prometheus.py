@@ -23,8 +23,7 @@ from bot.domain.sampling import SampledSpec, metrics_of, read_window
 from bot.domain.scrape import Scrape
 from bot.domain.target import Target
 from bot.domain.window import Window
-from bot.flow.ports import ReadContext
-from bot.flow.read_signals import Replica
+from bot.flow.ports import ReadContext, Replica
 from tests.adapters.vllm.captures import ARCHIVE, Capture
 
 REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1", role="target", in_rotation=True)

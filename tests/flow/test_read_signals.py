@@ -11,8 +11,8 @@ from bot.domain.playbook.language import MetricSignal, ProbeSignal, SignalSpec
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
 from bot.domain.target import Target
-from bot.flow.ports import ReadContext
-from bot.flow.read_signals import Probe, Question, ReadSignals, Replica
+from bot.flow.ports import Probe, Question, ReadContext, Replica
+from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, replicas_in
 from tests.fakes.samples import FakeSampleStore
 

@@ -9,9 +9,8 @@ from bot.domain.change.world import Obj, World
 from bot.domain.playbook.language import ProbeSignal
 from bot.domain.signal import PROBES, Reading
 from bot.domain.target import Target
-from bot.flow.ports import ReadContext
+from bot.flow.ports import Question, ReadContext
 from bot.flow.probes import WORLD_PROBES
-from bot.flow.read_signals import Question
 
 pytestmark = pytest.mark.fast
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.domain.metric import COUNTERS, FRACTIONS, GAUGES, HISTOGRAMS, Sample, on_the_page
 from bot.domain.scrape import Histogram, Scrape
-from bot.flow.read_signals import Replica
+from bot.flow.ports import Replica
 
 PREFIX = r"(?:ray_|kserve_)?vllm[:_]"
 ALIASES = {

@@ -19,8 +19,8 @@ from bot.domain.history import gather
 from bot.domain.metric import value_of
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import STALE_SECONDS, Window
+from bot.flow.ports import History, PodLogs, Probe, Question
 from bot.flow.probes import Part, answer, pods_asked_for, unreadable
-from bot.flow.read_signals import History, PodLogs, Probe, Question
 
 BEFORE_SECONDS = 600.0
 """An alert waits minutes before it fires: a crash so shortly before the opening belongs to the incident."""

@@ -12,7 +12,7 @@ import httpx
 
 from bot.adapters.vllm.metrics import parse, scrape_of
 from bot.domain.scrape import Scrape
-from bot.flow.read_signals import Replica
+from bot.flow.ports import Replica
 
 DEADLINE_SECONDS = 2.0
 AT_ONCE = 32

@@ -6,7 +6,7 @@ from pathlib import Path
 from bot.adapters.vllm.metrics import parse, scrape_of
 from bot.domain.scrape import Scrape
 from bot.domain.window import Window
-from bot.flow.read_signals import Replica
+from bot.flow.ports import Replica
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "vllm-captures.tar.xz"
 REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1")

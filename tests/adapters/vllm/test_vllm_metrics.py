@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bot.adapters.vllm.metrics import parse, scrape_of, series_pattern
 from bot.domain.metric import COUNTERS, GAUGES, HISTOGRAMS
 from bot.domain.scrape import Scrape
-from bot.flow.read_signals import Replica
+from bot.flow.ports import Replica
 
 pytestmark = pytest.mark.fast
 

@@ -15,8 +15,7 @@ from bot.domain.playbook.language import ProbeSignal
 from bot.domain.scrape import Scrape
 from bot.domain.signal import PROBES, Reading
 from bot.domain.target import Target
-from bot.flow.ports import ReadContext
-from bot.flow.read_signals import Question
+from bot.flow.ports import Question, ReadContext
 
 pytestmark = pytest.mark.fast
 

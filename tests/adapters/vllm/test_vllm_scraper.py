@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from bot.adapters.vllm.scraper import VllmScraper
-from bot.flow.read_signals import Replica
+from bot.flow.ports import Replica
 
 pytestmark = pytest.mark.fast
 
