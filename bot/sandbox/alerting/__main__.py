@@ -14,7 +14,7 @@ import httpx
 import structlog
 
 from bot.sandbox.alerting.rule import ThrashRule, totals_of
-from bot.sandbox.slack.lifetime import die_with_parent
+from bot.sandbox.lifetime import die_with_parent
 
 log = structlog.get_logger()
 NAMESPACE, WORKLOAD = "serving", "llm"

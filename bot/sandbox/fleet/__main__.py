@@ -19,7 +19,7 @@ from bot.sandbox.fleet.control import Control
 from bot.sandbox.fleet.kubelet import Kubelets
 from bot.sandbox.fleet.pod_worker import Timing
 from bot.sandbox.fleet.traffic import Traffic
-from bot.sandbox.slack.lifetime import die_with_parent
+from bot.sandbox.lifetime import die_with_parent
 
 CLOSE_SECONDS = 0.7
 

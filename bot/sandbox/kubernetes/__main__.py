@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import functools
 import os
 from collections.abc import Awaitable, Callable
 
@@ -16,11 +15,12 @@ from bot.sandbox.kubernetes.controllers.loop import Controller, ControllerLoop
 from bot.sandbox.kubernetes.controllers.replica_set import ReplicaSetController
 from bot.sandbox.kubernetes.controllers.scheduler import Scheduler
 from bot.sandbox.kubernetes.kubelet import Kubelet, log_route
-from bot.sandbox.kubernetes.process import AnnouncingServer, bind, die_with_parent, serve, watch_parent
+from bot.sandbox.kubernetes.process import AnnouncingServer, bind, serve
 from bot.sandbox.kubernetes.registry import Registry
 from bot.sandbox.kubernetes.sandbox_routes import routes
 from bot.sandbox.kubernetes.server import ApiServer, application
 from bot.sandbox.kubernetes.store import Store
+from bot.sandbox.lifetime import die_with_parent
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,13 +37,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     arguments = parser().parse_args()
-    parent = os.getppid()
     if arguments.die_with_parent:
         die_with_parent()
-    asyncio.run(_serve(arguments, parent))
+    asyncio.run(_serve(arguments))
 
 
-async def _serve(arguments: argparse.Namespace, parent: int) -> None:
+async def _serve(arguments: argparse.Namespace) -> None:
     listening = bind("127.0.0.1", arguments.port)
     port = listening.getsockname()[1]
     registry = Registry(Store(arguments.history))
@@ -55,8 +54,6 @@ async def _serve(arguments: argparse.Namespace, parent: int) -> None:
     extra = [log_route()] if arguments.with_kubelet else []
     app = application([*routes(server, controllers), *extra, *server.routes()])
     tasks: list[Callable[[], Awaitable[None]]] = [controllers.run]
-    if arguments.die_with_parent:
-        tasks.append(functools.partial(watch_parent, parent))
     url = f"http://127.0.0.1:{port}"
     ready = {"url": url, "pid": os.getpid()}
     await serve(AnnouncingServer(app, ready, server.streams.end_all), listening, tasks)

@@ -2,21 +2,15 @@
 
 import asyncio
 import contextlib
-import ctypes
 import json
-import os
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-_PR_SET_PDEATHSIG = 1
-_PARENT_POLL_SECONDS = 0.5
 
 
 class BreakableProtocol(HttpToolsProtocol):
@@ -34,19 +28,6 @@ def bind(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind((host, port))
     return listening
-
-
-def die_with_parent() -> None:
-    """SIGTERM when the parent ends, by the kernel where it can, else by looking."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-async def watch_parent(parent: int) -> None:
-    """Ends this process once it has been given to another parent; also covers a death before `die_with_parent`."""
-    while os.getppid() == parent:  # noqa: ASYNC110 - no event tells that a parent has ended
-        await asyncio.sleep(_PARENT_POLL_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 Task = Callable[[], Awaitable[None]]

@@ -7,7 +7,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from bot.sandbox.slack.lifetime import die_with_parent
+from bot.sandbox.lifetime import die_with_parent
 from bot.sandbox.slack.server import listening_socket, prepare
 from bot.sandbox.slack.team import Settings, Team
 
