@@ -1,8 +1,16 @@
-"""Options of the whole test run."""
+"""Options of the whole test run, and what a test needs that may not be installed."""
 
 import pytest
 
+from tests.servers import skip_without_servers
+
 pytest_plugins = ["tests.redis_server"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture: a server that is missing must not cost the time to start the others."""
+    skip_without_servers(item)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -23,6 +23,8 @@ class _Event(BaseModel):
 class AlertChanged(_Event):
     kind: Literal["alert_changed"] = "alert_changed"
     alert: Alert
+    truncated: int = 0
+    """How many more alerts of the same webhook Alertmanager left out."""
 
 
 class SignalsRead(_Event):

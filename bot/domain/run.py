@@ -108,6 +108,8 @@ class Run(_Frozen):
     ending: str = ""
     """How it ended (`fixed`, `unproven`, …); empty while open."""
     lead: str = ""
+    steered_by: str = ""
+    """Who last answered a question or asked for an undo: what is proposed next is that person's own work."""
     alerts: dict[str, Alert] = {}
     """Fingerprint to the newest alert."""
     alerts_resolved_at: float | None = None

@@ -16,6 +16,7 @@ from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, Ru
 
 log = structlog.get_logger()
 RESOLVE_WITHIN_SECONDS = 2.0
+REST_SECONDS = 10.0
 BATCH = 64
 
 
@@ -33,22 +34,23 @@ class RouteAlerts:
     ) -> None:
         self._alerts, self._runs, self._playbooks, self._cluster = alerts, runs, playbooks, cluster
         self._cluster_name, self._reopen_within, self._wake = cluster_name, reopen_within_seconds, wake
+        self._slow_until = 0.0
 
     async def __call__(self) -> int:
         """Route everything that was accepted, in order; return how many entries were ended."""
         routed = 0
         while entries := await self._alerts.intake(BATCH):
-            for entry in entries:
-                await self._route(entry)
+            # Asked for all at once: a cluster that is slow to answer must not cost each alert its two seconds.
+            targets = await asyncio.gather(*(self._target(entry.alert) for entry in entries))
+            for entry, target in zip(entries, targets, strict=True):
+                await self._route(entry, target)
                 routed += 1
         return routed
 
-    async def _route(self, entry: Intake) -> None:
-        alert = entry.alert
-        wanted = self._playbooks.match(alert.labels)
+    async def _route(self, entry: Intake, target: Target) -> None:
+        wanted = self._playbooks.match(entry.alert.labels)
         if not wanted:
             return await self._alerts.keep_unmatched(entry, "no playbook's opens_on matches its labels")
-        target = await self._target(alert)
         if target.cluster and self._cluster_name and target.cluster != self._cluster_name:
             why = f"it is about cluster '{target.cluster}', and this bot works on '{self._cluster_name}'"
             return await self._alerts.keep_unmatched(entry, why)
@@ -59,13 +61,20 @@ class RouteAlerts:
     async def _target(self, alert: Alert) -> Target:
         """The workload as the cluster names it; after two seconds, what the labels say."""
         named = named_by(alert.labels, self._cluster_name)
+        if not self._playbooks.match(alert.labels) or self._is_slow():
+            return named
         try:
             async with asyncio.timeout(RESOLVE_WITHIN_SECONDS):
                 found = await self._cluster.resolve(alert)
         except (ClusterError, TimeoutError) as error:
-            log.warning("target.unresolved", target=named.key, reason=str(error))
-            return named.model_copy(update={"resolved": False})
+            self._slow_until = asyncio.get_running_loop().time() + REST_SECONDS
+            log.warning("target.unresolved", target=named.key, reason=str(error) or "no answer within two seconds")
+            return named
         return found or named
+
+    def _is_slow(self) -> bool:
+        """A cluster that has just failed to answer is left alone for a moment, so that a storm is still routed."""
+        return asyncio.get_running_loop().time() < self._slow_until
 
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False when the index changed under us."""

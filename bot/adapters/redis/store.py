@@ -62,7 +62,7 @@ class RedisStore:
 
     async def route(self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str]) -> bool:
         incident = run.incident_id
-        event = AlertChanged(event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert)
+        event = AlertChanged(event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert, truncated=entry.truncated)
         keys = [
             *self._keys("intake", "open", "last"),
             *self._of(incident, "run", "inbox", "known"),

@@ -168,6 +168,7 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
         grant(request, presses)
     except ApprovalError as not_yet:
         draft.set(requests=draft.run.requests | {request.request_id: request})
+        draft.tell(judged_press.press, f"Your approval counts; {not_yet}.")
         draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=user)
         return
     _decide(draft, request, status="granted", by=user, reason=judged_press.authority.reason)
@@ -217,7 +218,8 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     answered = question.model_copy(
         update={"status": "answered", "answer": press.value, "answered_by": press.user, "answered_at": draft.at}
     )
-    draft.set(questions=draft.run.questions | {question.question_id: answered}, question="")
+    answers = draft.run.questions | {question.question_id: answered}
+    draft.set(questions=answers, question="", steered_by=press.user)
     draft.clear_deadlines(f"question:{question.question_id}")
     draft.record(
         "answered", f"{question.choices[press.value]}", who=press.user, data={"question": question.question_id}

@@ -62,7 +62,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         still=written.still if written else "",
         evidence=asking.evidence(draft, draft.playbook.needs(change.state)) if written else (),
         asked_at=draft.at,
-        own_work_of=(draft.run.lead,) if change.undo_of and draft.run.lead else (),
+        own_work_of=(draft.run.steered_by,) if draft.run.steered_by else (),
     )
     draft.set(
         requests=draft.run.requests | {request.request_id: request},

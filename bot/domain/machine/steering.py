@@ -24,10 +24,17 @@ def open_incident(draft: Draft, event: AlertChanged) -> None:
     }
     draft.record("opened", f"opened by alert {alert.name} on {run.target}", data=alert.model_dump(mode="json") | about)
     draft.set(alerts={alert.fingerprint: alert}, visit=0)
+    _say_what_is_missing(draft, event)
     if not draft.run.target.resolved:
         draft.record(
             "failed", f"the cluster did not name the workload in time; '{draft.run.target}' is what the labels say"
         )
+
+
+def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:
+    if event.truncated:
+        what = f"Alertmanager left {event.truncated} more alerts out of this webhook; set max_alerts: 0 in its receiver"
+        draft.record("alert", what, data={"truncated": event.truncated})
 
 
 def alert_changed(draft: Draft, event: AlertChanged) -> None:
@@ -38,6 +45,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         return
     draft.set(alerts=draft.run.alerts | {alert.fingerprint: alert})
     draft.record("alert", f"{alert.name} is {alert.status}", data=alert.model_dump(mode="json"))
+    _say_what_is_missing(draft, event)
     if not draft.run.is_open:
         if alert.status == "firing":
             _reopen(draft, alert.name)
@@ -192,6 +200,7 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
         return _say(draft, user, "A change is being applied right now; halt it first, then undo.")
     _withdraw_what_waits(draft, "an undo was asked for")
     draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
+    draft.set(steered_by=user)
     calls = tuple(entry.call_id for entry in entries)
     draft.record(
         "undo", f"undo asked for: {', '.join(entry.title for entry in entries)}", who=user, data={"of": list(calls)}

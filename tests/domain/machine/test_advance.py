@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot.domain.change.plan import PlanResult, Wait
@@ -142,7 +144,7 @@ def test_a_press_that_counts_grants_and_the_first_step_is_applied() -> None:
         pytest.param({"at": builders.START + 10_000}, "expired", id="after the deadline"),
     ],
 )
-def test_a_press_that_does_not_count_changes_nothing_and_says_why(press: dict[str, object], why: str) -> None:
+def test_a_press_that_does_not_count_changes_nothing_and_says_why(press: dict[str, Any], why: str) -> None:
     story = Story().asked()
     story.presses("approve", **press)
     assert story.run.at_state == "grow/awaiting"
@@ -288,9 +290,8 @@ def test_a_halt_stops_at_the_next_call_and_resume_goes_on_with_it() -> None:
     story = Story().granted().says("halt").settles("halted", detail="the kill switch is on", call_id="")
     assert story.run.halted_by == "ana"
     assert "apply_step" not in story.kinds()
-    first = story.wanted
     story.says("resume")
-    assert first(ApplyStep).step == 0
+    assert story.wanted(ApplyStep).step == 0
     assert story.run.halted_by == ""
 
 
@@ -375,7 +376,7 @@ def test_nothing_is_closed_while_a_change_is_being_applied() -> None:
 
 def test_the_same_trouble_soon_after_the_end_reopens_the_incident() -> None:
     story = Story().opened().reads(0.5)
-    assert not story.run.is_open
+    assert story.run.ending == "fixed"
     again = builders.alert(starts_at=builders.START + 500)
     story.happens(AlertChanged(event_id="again", alert=again))
     assert story.run.is_open
@@ -436,3 +437,24 @@ def test_the_same_run_and_event_give_the_same_decision() -> None:
     one, two = Story().granted(), Story().granted()
     assert one.run == two.run
     assert one.entries == two.entries
+
+
+# --- whose work it is -----------------------------------------------------------------------------------------------
+
+
+def test_who_chose_a_high_risk_change_is_not_its_only_approver() -> None:
+    story = Story()
+    strict = builders.policy(own_work_counts=False)
+    approvals = story.rules.approvals.model_copy(update={"low": strict})
+    story.rules = story.rules.model_copy(update={"approvals": approvals})
+    story.asked().presses("approve", user="ana")
+    assert story.run.at_state == "grow/awaiting"
+    assert "somebody else must approve" in story.wanted(Tell).text
+    story.presses("approve", user="ben")
+    assert story.run.at_state == "grow/applying"
+
+
+def test_alerts_that_alertmanager_left_out_are_said() -> None:
+    story = Story()
+    story.happens(AlertChanged(event_id="a", alert=builders.alert(), truncated=7))
+    assert any("7 more alerts" in text for text in story.texts("alert"))

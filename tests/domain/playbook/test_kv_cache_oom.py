@@ -122,7 +122,11 @@ def test_a_queue_that_is_left_is_a_verdict_of_its_own() -> None:
         pytest.param({"rollout.matters": True}, ["changed", "offer_rollback", "rollback", "settle"], id="deploy"),
         pytest.param({"rollout.matters": True, "rollout.by_bot": True}, ["changed", "scope"], id="our-own-rollout"),
         pytest.param({"rollout.matters": MISSING}, ["changed", "?"], id="rollouts-unknown-ask-people"),
-        pytest.param(ONE_BAD, ["scope", "one_replica", "isolate", "emptied", "replace", "returned", "verify_load"], id="one-replica"),
+        pytest.param(
+            ONE_BAD,
+            ["scope", "one_replica", "isolate", "emptied", "replace", "returned", "verify_load"],
+            id="one-replica",
+        ),
         pytest.param(
             {**ONE_BAD, "arrivals_by_replica": {"llm-a": 0.5, "llm-b": 1.6, "llm-c": 0.6}},
             ["scope", "routing", "verify_load"],

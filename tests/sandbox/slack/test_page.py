@@ -1,29 +1,16 @@
 """The page in a real browser: what a person sees, and what reaches the bot."""
 
-import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
+from tests.browser import chromium
 from tests.sandbox.slack.fake_bot import FakeBot, plain
 from tests.sandbox.slack.stand_in import StandIn, until
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.needs_server("chromium"),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH"),
-]
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+pytestmark = pytest.mark.needs_server("chromium")
 Json = dict[str, Any]
 
 
@@ -41,10 +28,8 @@ def actions(**buttons: Json) -> Json:
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    async with chromium() as launched:
         yield launched
-        await launched.close()
 
 
 @pytest.fixture

@@ -1,0 +1,102 @@
+"""What is measured: each scenario gets a fresh system and empty stores, and returns figures by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.sandbox.demo import CHANNEL
+from tests.bench.load import Post, at_planned_times, back_to_back, press, targets, webhook
+from tests.bench.systems import Card, Surroundings, System
+
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of each is sent."""
+
+    webhooks: int = 2000
+    large_webhooks: int = 400
+    alerts: int = 50
+    connections: int = 8
+    cards: int = 80
+    cards_per_second: float = 10.0
+    presses: int = 2000
+    incidents: int = 8
+    """Those that the presses are about."""
+
+
+async def accept(around: Surroundings, system: System, size: Size) -> Figures:
+    """Webhooks of one alert, as fast as they are answered; each opens an incident meanwhile."""
+    return await _accept(around, system, size, count=size.webhooks, alerts=1)
+
+
+async def accept_large(around: Surroundings, system: System, size: Size) -> Figures:
+    """The same with many alerts in each, all of one workload."""
+    return await _accept(around, system, size, count=size.large_webhooks, alerts=size.alerts)
+
+
+async def _accept(around: Surroundings, system: System, size: Size, *, count: int, alerts: int) -> Figures:
+    posts = [webhook(target, alerts=alerts, token=around.alert_token) for target in targets("accept", count)]
+    return await _answering(system, posts, size)
+
+
+async def cards(around: Surroundings, system: System, size: Size) -> Figures:
+    """From the moment a webhook should leave until Slack has the card of its incident."""
+    names = targets("card", size.cards)
+    posts = [webhook(name, alerts=1, token=around.alert_token) for name in names]
+    cpu = system.cpu_seconds()
+    answered = await at_planned_times(system.url, posts, per_second=size.cards_per_second)
+    came = around.wait_for_cards(names)
+    used = system.cpu_seconds() - cpu
+    waited = [came[name].at - sent.began for name, sent in zip(names, answered, strict=True)]
+    return {**_quantiles(waited), "CPU ms each": used / len(names) * 1000}
+
+
+async def presses(around: Surroundings, system: System, size: Size) -> Figures:
+    """Signed presses about incidents that exist, as fast as they are acknowledged."""
+    opened = await open_incidents(around, system, targets("press", size.incidents))
+    incidents = [card.incident_id for card in opened.values()]
+    clicks = [
+        press(incidents[number % len(incidents)], number, channel=CHANNEL, secret=around.signing_secret)
+        for number in range(size.presses)
+    ]
+    return await _answering(system, clicks, size)
+
+
+async def open_incidents(around: Surroundings, system: System, names: Sequence[str]) -> Mapping[str, Card]:
+    """Also what warms a system up: its first incident imports and connects what the next ones use."""
+    opening = [webhook(name, alerts=1, token=around.alert_token) for name in names]
+    await back_to_back(system.url, opening, connections=1)
+    return around.wait_for_cards(names)
+
+
+Scenario = Callable[[Surroundings, System, Size], Coroutine[Any, Any, Figures]]
+SCENARIOS: Mapping[str, Scenario] = {
+    "accept, 1 alert": accept,
+    "accept, many alerts": accept_large,
+    "webhook to card": cards,
+    "press to acknowledgement": presses,
+}
+
+
+async def _answering(system: System, posts: Sequence[Post], size: Size) -> Figures:
+    """`sender %` is how busy this process was: near 100 it is the sender whose speed was measured."""
+    theirs, ours = system.cpu_seconds(), time.process_time()
+    answered = await back_to_back(system.url, posts, connections=size.connections)
+    ours, theirs = time.process_time() - ours, system.cpu_seconds() - theirs
+    elapsed = max(each.ended for each in answered) - min(each.began for each in answered)
+    return {
+        "a second": len(answered) / elapsed,
+        **_quantiles([each.ended - each.began for each in answered]),
+        "CPU ms each": theirs / len(answered) * 1000,
+        "sender %": ours / elapsed * 100,
+    }
+
+
+def _quantiles(seconds: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    return {f"p{share} ms": ordered[min(len(ordered) - 1, len(ordered) * share // 100)] * 1000 for share in (50, 99)}

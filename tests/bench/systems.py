@@ -1,0 +1,148 @@
+"""The systems that are compared, each as one process beside the same Redis, Slack and Kubernetes stand-ins."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import redis
+
+from bot.sandbox import demo, valkey
+from tests import processes
+from tests.bench.load import BenchError
+
+CARDS_WITHIN_SECONDS = 60.0
+POLL_SECONDS = 0.25
+UNPACED = {
+    # Slack's pace is the bot's by design; here Slack answers at once, and what is measured is the bot.
+    "INCIDENT_BOT_SLACK_POSTS_PER_SECOND": "10000",
+    "INCIDENT_BOT_SLACK_POSTS_BURST": "10000",
+    "INCIDENT_BOT_SLACK_UPDATES_PER_MINUTE": "100000",
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    text: str
+    at: float
+    """Monotonic seconds when Slack got it."""
+    incident_id: str
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What both systems talk to. Secrets are made for this run."""
+
+    redis_url: str
+    slack_url: str
+    kubernetes_url: str
+    signing_secret: str
+    alert_token: str
+
+    def forget(self) -> None:
+        """An empty Redis and an empty Slack, so that nothing of an earlier measurement is left to do."""
+        with redis.Redis.from_url(self.redis_url) as client:
+            client.flushall()
+        httpx.post(f"{self.slack_url}/__sandbox__/reset").raise_for_status()
+
+    def wait_for_cards(self, names: Sequence[str]) -> Mapping[str, Card]:
+        """The card of each workload. Raise `BenchError` when one is missing or doubled: what is lost is not fast."""
+        deadline = time.monotonic() + CARDS_WITHIN_SECONDS
+        while True:
+            cards = self._cards()
+            found = {name: [card for card in cards if name in card.text] for name in names}
+            if all(found.values()):
+                break
+            if time.monotonic() > deadline:
+                came = sum(map(bool, found.values()))
+                raise BenchError(f"{came} of {len(names)} cards came within {CARDS_WITHIN_SECONDS:.0f} s")
+            time.sleep(POLL_SECONDS)
+        if doubled := [name for name, cards in found.items() if len(cards) > 1]:
+            raise BenchError(f"{', '.join(doubled)}: more than one card")
+        return {name: cards[0] for name, cards in found.items()}
+
+    def _cards(self) -> list[Card]:
+        """What was posted into the channel itself, without threads."""
+        found = httpx.get(f"{self.slack_url}/__sandbox__/calls", params={"method": "chat.postMessage"}, timeout=30)
+        posted = [(call["args"], call["at"]) for call in found.raise_for_status().json()]
+        return [
+            Card(args["text"], at, str(_slot(args.get("metadata"))).partition("/")[0])
+            for args, at in posted
+            if not args.get("thread_ts")
+        ]
+
+
+def _slot(metadata: object) -> object:
+    return metadata.get("event_payload", {}).get("slot", "") if isinstance(metadata, dict) else ""
+
+
+@dataclass(frozen=True)
+class System:
+    name: str
+    url: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far, from /proc."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def surroundings() -> Iterator[Surroundings]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        server = valkey.start(folder)
+        stack.callback(server.stop)
+        secret, token = secrets.token_hex(16), secrets.token_hex(16)
+        # The presses are signed and sent from here: the stand-in never calls anybody.
+        slack = stack.enter_context(
+            processes.running(
+                "bot.sandbox.slack", "--bot-url", "http://127.0.0.1:9", "--signing-secret", secret,
+                "--rate-limits", "off", "--die-with-parent",
+            )
+        )  # fmt: skip
+        # Empty: it answers at once that no such workload exists, and the bot takes the labels' word.
+        kubernetes = stack.enter_context(processes.running("bot.sandbox.kubernetes", "--die-with-parent"))
+        yield Surroundings(server.url, slack.url, kubernetes.url, secret, token)
+
+
+@contextlib.contextmanager
+def floor(around: Surroundings) -> Iterator[System]:
+    arguments = {
+        "--redis-url": around.redis_url,
+        "--slack-url": f"{around.slack_url}/api/",
+        "--slack-token": demo.TOKEN,
+        "--signing-secret": around.signing_secret,
+        "--channel": demo.CHANNEL,
+        "--token": around.alert_token,
+    }
+    with processes.running("tests.bench.floor", *(part for pair in arguments.items() for part in pair)) as process:
+        yield System("floor", process.url, process.process.pid)
+
+
+@contextlib.contextmanager
+def bot(around: Surroundings) -> Iterator[System]:
+    settings = demo.bot_environment(
+        redis_url=around.redis_url,
+        port=0,
+        slack_url=around.slack_url,
+        secret=around.signing_secret,
+        kubernetes_url=around.kubernetes_url,
+        alert_token=around.alert_token,
+        windows={},
+    )
+    # As in production: no cluster label in the alerts, and logs as JSON.
+    environment = {**os.environ, **settings, **UNPACED, "INCIDENT_BOT_LOG_FORMAT": "json"}
+    with processes.start("bot", "serve", env=environment) as process:
+        yield System("bot", process.url, process.process.pid)
+
+
+SYSTEMS = {"floor": floor, "bot": bot}

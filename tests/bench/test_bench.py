@@ -1,0 +1,19 @@
+"""The bench runs to its end and measures everything; how fast anything is, no test says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.__main__ import main
+from tests.bench.scenarios import SCENARIOS
+
+TINY = ("--rounds=1", "--webhooks=4", "--large-webhooks=2", "--alerts=3", "--cards=3", "--presses=4", "--incidents=2")
+
+
+@pytest.mark.bench
+@pytest.mark.end_to_end
+def test_the_bench_measures_every_scenario_beside_the_floor(capsys: pytest.CaptureFixture[str]) -> None:
+    main(TINY)
+    printed = capsys.readouterr().out
+    assert "bot/floor" in printed
+    assert [scenario for scenario in SCENARIOS if scenario not in printed] == []

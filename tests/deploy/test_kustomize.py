@@ -1,0 +1,150 @@
+"""What is applied to a cluster fits the code: permissions, settings, ports, the user of the image."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from bot.adapters.kubernetes.permissions import CHANGING, Permission, needed
+from bot.settings import FILE_VARIABLE, load_settings
+from tests.deploy.files import DEPLOY, ROOT, document, documents
+
+BASE = "kustomize/base"
+CLUSTER_WIDE, WORKLOADS = "incident-bot-cluster", "incident-bot-workloads"
+
+
+def container() -> dict[str, Any]:
+    (only,) = pod()["containers"]
+    found: dict[str, Any] = only
+    return found
+
+
+def pod() -> dict[str, Any]:
+    found: dict[str, Any] = document(f"{BASE}/deployment.yaml")["spec"]["template"]["spec"]
+    return found
+
+
+def granted(role: str) -> list[Permission]:
+    """Every permission of a ClusterRole, as often as it is written."""
+    (found,) = [
+        each
+        for each in documents(f"{BASE}/rbac.yaml")
+        if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role)
+    ]
+    return [
+        Permission(verb, group, name, subresource, is_cluster_wide=role == CLUSTER_WIDE)
+        for rule in found["rules"]
+        for group in rule["apiGroups"]
+        for name, _, subresource in (resource.partition("/") for resource in rule["resources"])
+        for verb in rule["verbs"]
+    ]
+
+
+@pytest.mark.fast
+def test_the_roles_grant_what_the_bot_needs_and_nothing_else() -> None:
+    written = granted(CLUSTER_WIDE) + granted(WORKLOADS)
+    assert len(written) == len(set(written))
+    assert set(written) == set(needed(CHANGING))
+
+
+@pytest.mark.fast
+def test_changing_is_bound_in_single_namespaces_only() -> None:
+    bindings = {each["kind"]: each for each in documents(f"{BASE}/rbac.yaml") if each["kind"].endswith("Binding")}
+    assert bindings["ClusterRoleBinding"]["roleRef"]["name"] == CLUSTER_WIDE
+    assert "RoleBinding" not in bindings
+    assert all(permission.verb in ("get", "list") for permission in granted(CLUSTER_WIDE))
+    serving = document("kustomize/serving/rolebinding.yaml")
+    assert (serving["kind"], serving["roleRef"]["name"]) == ("RoleBinding", WORKLOADS)
+    assert serving["subjects"] == bindings["ClusterRoleBinding"]["subjects"]
+
+
+@pytest.mark.fast
+def test_the_settings_of_the_pod_are_settings_of_the_bot() -> None:
+    secret = document(f"{BASE}/secret.example.yaml")
+    environ = {FILE_VARIABLE: str(DEPLOY / BASE / "settings.yaml")}
+    for variable in container()["env"]:
+        if variable["name"] == FILE_VARIABLE:
+            (mount,) = container()["volumeMounts"]
+            assert variable["value"] == f"{mount['mountPath']}/settings.yaml"
+        elif "value" in variable:
+            environ[variable["name"]] = variable["value"]
+        else:
+            key = variable["valueFrom"]["secretKeyRef"]
+            assert key["name"] == secret["metadata"]["name"]
+            environ[variable["name"]] = secret["stringData"][key["key"]]
+    settings = load_settings(environ)
+    assert settings.http.host == "0.0.0.0"
+    assert settings.kubernetes.in_cluster
+    assert [each["containerPort"] for each in container()["ports"]] == [settings.http.port]
+
+
+@pytest.mark.fast
+def test_the_service_leads_to_the_pods() -> None:
+    service, deployment = document(f"{BASE}/service.yaml"), document(f"{BASE}/deployment.yaml")
+    template = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert [port["targetPort"] for port in service["spec"]["ports"]] == [port["name"] for port in container()["ports"]]
+
+
+@pytest.mark.fast
+def test_the_pod_runs_with_as_little_as_it_needs() -> None:
+    assert pod()["enableServiceLinks"] is False
+    assert pod()["securityContext"]["runAsNonRoot"] is True
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.fast
+def test_the_image_has_what_it_copies_and_the_user_of_the_pod() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY") and "--from" not in line]
+    allowed = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    for name in (name for names in copied for name in names):
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in allowed
+    (user,) = [line.removeprefix("USER ") for line in lines if line.startswith("USER")]
+    context = pod()["securityContext"]
+    assert user == f"{context['runAsUser']}:{context['runAsGroup']}"
+
+
+@pytest.mark.fast
+def test_redis_is_configured_as_doctor_wants_it() -> None:
+    text = (DEPLOY / "redis.conf").read_text()
+    settings = dict(re.findall(r"^([a-z-]+) (.+)$", text, re.MULTILINE))
+    wanted = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}
+    assert wanted.items() <= settings.items()
+
+
+@pytest.mark.fast
+def test_alertmanager_sends_everything_with_the_bots_token_and_tells_when_it_is_over() -> None:
+    snippet, service = document("alertmanager-snippet.yaml"), document(f"{BASE}/service.yaml")
+    (receiver,) = [each for each in snippet["receivers"] if each["name"] == "incident-bot"]
+    (webhook,) = receiver["webhook_configs"]
+    (port,) = service["spec"]["ports"]
+    assert webhook["url"] == f"http://{service['metadata']['name']}.incident-bot.svc:{port['port']}/alertmanager"
+    assert webhook["send_resolved"] is True
+    assert webhook["http_config"]["authorization"]["type"] == "Bearer"
+
+
+@pytest.mark.skipif(shutil.which("amtool") is None, reason="amtool is not on PATH")
+def test_alertmanager_takes_the_snippet() -> None:
+    command = ["amtool", "check-config", str(DEPLOY / "alertmanager-snippet.yaml")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+@pytest.mark.parametrize("folder", ["base", "serving"])
+def test_kustomize_renders(folder: str) -> None:
+    command = ["kubectl", "kustomize", str(DEPLOY / "kustomize" / folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "kind: RoleBinding" in ended.stdout if folder == "serving" else "kind: Deployment" in ended.stdout

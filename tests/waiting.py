@@ -1,0 +1,28 @@
+"""Wait for a condition in another process: with what is waited for in words, and a deadline.
+
+It is the one place in the tests that lets time pass; a test itself never sleeps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+LOOK_EVERY_SECONDS = 0.1
+
+
+def until(
+    condition: Callable[[], T | None], what: str, within: float, *, seen: Callable[[], object] | None = None
+) -> T:
+    """Return the first truthy answer of `condition`; fail with `what`, and with what was `seen` last, when late."""
+    deadline = time.monotonic() + within
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            last = f"; last seen: {seen()}" if seen is not None else ""
+            raise AssertionError(f"not within {within:g} s: {what}{last}")
+        time.sleep(LOOK_EVERY_SECONDS)
