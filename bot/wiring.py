@@ -62,6 +62,7 @@ from bot.flow.ports import History
 from bot.flow.probes import WORLD_PROBES
 from bot.flow.read_for_run import ReadForRun
 from bot.flow.read_signals import ReadSignals
+from bot.flow.recent_worlds import RecentWorlds
 from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
@@ -175,7 +176,8 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     http = httpx.AsyncClient(timeout=SCRAPE_SECONDS, trust_env=False)
     stack.push_async_callback(http.aclose)
     clock = SystemClock()
-    replicas = WorldReplicas(cluster.port)
+    recent = RecentWorlds(cluster.port, clock.now)
+    replicas = WorldReplicas(recent)
     samples = RedisSamples(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(http, clock.now), store=samples, now=clock.now)
     history: History = scraped
@@ -191,7 +193,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
         "gpu_health": gpus,
     }
-    return Sight(ReadSignals(history=history, probes=probes, cluster=cluster.port, now=clock.now), scraped)
+    return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)
 
 
 def credentials(settings: Settings) -> Credentials | None:

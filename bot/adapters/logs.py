@@ -78,4 +78,6 @@ def configure(facts: Facts, *, level: str, style: str) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
-    logging.getLogger("docket").setLevel(logging.ERROR)
+    # An illegal outcome is an answer to us, and a token beside a client is what we want: neither deserves a warning.
+    for talkative in ("docket", "transitions", "slack_bolt"):
+        logging.getLogger(talkative).setLevel(logging.ERROR)

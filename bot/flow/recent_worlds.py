@@ -1,0 +1,44 @@
+"""The cluster as reading sees it: a snapshot at most a second old, shared by whoever asks for the same workload.
+
+Only for reading. Planning and applying look for themselves, since a snapshot from before a call would call it done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bot.domain.change.world import World
+from bot.domain.target import Target
+from bot.flow.ports import Worlds
+
+VALID_SECONDS = 1.0
+KEPT = 256
+
+
+class RecentWorlds:
+    """The `Worlds` port over another one."""
+
+    def __init__(self, worlds: Worlds, now: Callable[[], float], *, valid_seconds: float = VALID_SECONDS) -> None:
+        self._worlds, self._now, self._valid = worlds, now, valid_seconds
+        self._asked: dict[tuple[str, str], tuple[float, asyncio.Future[World]]] = {}
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        key = (target.key, incident_id)
+        asked = self._asked.get(key)
+        if asked is None or self._is_old(*asked):
+            asking = asyncio.ensure_future(self._worlds.world(target, incident_id=incident_id))
+            # Whoever asked may be gone when it fails; the error belongs to those who still wait.
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._forget()
+            asked = self._asked[key] = (self._now(), asking)
+        # One who gives up leaves the answer to the others.
+        return await asyncio.shield(asked[1])
+
+    def _is_old(self, asked_at: float, answer: asyncio.Future[World]) -> bool:
+        failed = answer.done() and (answer.cancelled() or answer.exception() is not None)
+        return failed or self._now() - asked_at >= self._valid
+
+    def _forget(self) -> None:
+        if len(self._asked) >= KEPT:
+            self._asked = {key: asked for key, asked in self._asked.items() if not self._is_old(*asked)}
