@@ -97,6 +97,8 @@ class Request(BaseModel):
     decided_by: str = ""
     decided_at: float | None = None
     decision_reason: str = ""
+    outcome: str = ""
+    """How its change ended (`done`, `failed`, `unclear`, …); empty while it has not."""
     alerts_resolved_at: float | None = None
     """All alerts resolved while it waited: presses before this moment no longer count."""
 

@@ -87,7 +87,7 @@ def _come_to(run: Run, request: Request) -> int | None:
         return None
     if run.change is not None and run.change.request_id == request.request_id:
         return run.change.step
-    return len(request.plan.steps) if _result(run, request) == "done" else None
+    return len(request.plan.steps) if request.outcome == "done" else None
 
 
 def _mark(place: int, come_to: int | None) -> str:
@@ -100,12 +100,6 @@ def _difference(each: Difference) -> str:
     if each.text:
         return each.text
     return f"{each.path}: {value(each.before)[:SIDE]} → {value(each.after)[:SIDE]}"
-
-
-def _result(run: Run, request: Request) -> str:
-    """How its change ended, from the outcome that was posted about it."""
-    posted = (post for post in reversed(run.posts) if post.kind == "outcome" and post.ref == request.request_id)
-    return next((str(post.data.get("result", "")) for post in posted), "")
 
 
 # --- who decides -----------------------------------------------------------------------------------------------------
@@ -142,7 +136,7 @@ def _time_left(request: Request) -> str:
 
 def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     if request.status != "open":
-        return section([_decision(run, request)])
+        return section([_decision(request)])
     # The digest is that of the request: what is approved is what was shown.
     packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
     if packed is None:
@@ -158,13 +152,13 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     )
 
 
-def _decision(run: Run, request: Request) -> str:
+def _decision(request: Request) -> str:
     at = f" at {moment(request.decided_at)}" if request.decided_at is not None else ""
     because = f": {line(request.decision_reason, 500)}" if request.decision_reason else ""
     match request.status:
         case "granted":
             users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
-            result = _result(run, request)
+            result = request.outcome
             ended = f"\n{OUTCOMES.get(result, '•')} {line(result.replace('_', ' '), 60)}" if result else ""
             return f"✅ *Approved* by {users or mention(request.decided_by)}{at}.{ended}"
         case "refused":

@@ -180,6 +180,8 @@ def want_step(draft: Draft) -> None:
 
 def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
     request_id = change.request_id
+    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome})
+    draft.set(requests=draft.run.requests | {request_id: ended})
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
     if outcome != "done":
         # What went well is on the request itself; what did not deserves a message.

@@ -82,8 +82,11 @@ THREADS = {
     "question-expired": questioned(status="expired"),
     "diagnostics": waiting().with_(posts=waiting().posts[:1]),
     "diagnostics-before-a-baseline": waiting().with_(posts=waiting().posts[:1], baseline={}),
-    "outcome-done": applying().with_(
-        posts=(post("outcome", "outcome:R3", "R3", result="done", text="Cap llm at 6 sequences", request="R3"),)
+    "request-done": waiting(
+        status="granted", decided_by="U0ANA", decided_at=BEGAN + 9, presses=(approval(),), outcome="done"
+    ),
+    "request-failed": waiting(
+        status="granted", decided_by="U0ANA", decided_at=BEGAN + 9, presses=(approval(),), outcome="failed"
     ),
     "outcome-impossible": run(
         posts=(post("outcome", "outcome:5:0", "scale", result="impossible", text="0 GPUs are free"),)
