@@ -1,7 +1,6 @@
 """The history from Prometheus: the same samples, and therefore the same verdicts, as from scraping by ourselves."""
 
 import json
-import shutil
 import socket
 import subprocess
 import tarfile
@@ -189,9 +188,6 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def prometheus(captured: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real Prometheus whose storage holds the capture; gives its URL."""
-    for program in ("prometheus", "promtool"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not on PATH")
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "in.om").write_text(as_openmetrics(captured))
     backfill = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "in.om"), str(folder / "data")]
@@ -231,7 +227,7 @@ def _wait_until_ready(process: "subprocess.Popen[str]") -> None:
     raise AssertionError(f"Prometheus ended before it was ready: {''.join(said)}")
 
 
-@pytest.mark.needs_server("prometheus")
+@pytest.mark.needs_server("prometheus", "promtool")
 @pytest.mark.parametrize("phase", ["healthy", "thrash", "capped"])
 @pytest.mark.parametrize(
     "spec",

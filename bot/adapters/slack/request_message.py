@@ -85,9 +85,10 @@ def _come_to(run: Run, request: Request) -> int | None:
     """The step under way; one past the last when all are done; None before the grant or when it is not known."""
     if request.status != "granted":
         return None
-    if run.change is not None and run.change.request_id == request.request_id:
-        return run.change.step
-    return len(request.plan.steps) if request.outcome == "done" else None
+    if request.outcome == "done":
+        return len(request.plan.steps)
+    is_under_way = run.change is not None and run.change.request_id == request.request_id
+    return run.change.step if run.change is not None and is_under_way else None
 
 
 def _mark(place: int, come_to: int | None) -> str:
