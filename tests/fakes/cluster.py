@@ -1,0 +1,265 @@
+"""A small cluster in memory: `Cluster` and `ClusterWriter` over plain objects, with controllers that need a moment.
+
+Patches are applied with their tests, as an API server does, and every call that won is counted by its id.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+from bot.adapters.kubernetes.requests import Looked, misfit, seen_in, stamped
+from bot.domain.alert import Alert
+from bot.domain.approval import Approved
+from bot.domain.change.json_patch import PatchConflictError, applied
+from bot.domain.change.objects import (
+    CALL_ANNOTATION,
+    CANARY_LABEL,
+    DELETION_COST_ANNOTATION,
+    REVISION_ANNOTATION,
+    TEMPLATE_HASH_LABEL,
+    annotations_of,
+    labels_of,
+    name_of,
+    selects_plainly,
+    uid_of,
+)
+from bot.domain.change.plan import Call
+from bot.domain.change.rollout import replicas_of, revision_of, same_template, template_digest
+from bot.domain.change.world import Obj, World
+from bot.domain.errors import ApprovalError, ClusterError
+from bot.domain.target import Target, named_by
+from bot.flow.ports import Sent
+from tests.domain.change import worlds
+
+Key = tuple[str, str]
+"""Kind and name; everything lives in one namespace."""
+Trouble = Literal["lost_reply", "never_arrived", "cut_off", "429"]
+SETTLE_SECONDS = 2.0
+"""How long the controllers take to make an edit true."""
+
+
+class MemoryCluster:
+    def __init__(self, now: Callable[[], float], *args: str, replicas: int = 4) -> None:
+        """One workload `llm` of that many replicas, with these engine arguments."""
+        self._now = now
+        self._busy_until = 0.0
+        self._made = 0
+        self.objects: dict[Key, Obj] = {}
+        self.applied: Counter[str] = Counter()
+        """How often each call id has won."""
+        self.sent: list[tuple[str, str]] = []
+        """Every attempt: the call's id and what it came to."""
+        self.troubles: list[Trouble] = []
+        """What becomes of the next calls, in order."""
+        self.unreachable = ""
+        """Why reads fail; empty while they work."""
+        self._put("Service", worlds.service())
+        for number in (1, 2, 3):
+            self._put("Node", worlds.node(number))
+        self._put("Deployment", worlds.deployment(worlds.template(*args), replicas=replicas))
+        self._control()
+
+    # --- Cluster --------------------------------------------------------------------------------------------------
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        self._reach()
+        return named_by(alert.labels, "test")
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        self._reach()
+        if self._now() >= self._busy_until:
+            self._control()
+        pods = self._all("Pod")
+        canary = next((name_of(d) for d in self._all("Deployment") if CANARY_LABEL in labels_of(d)), "")
+        return World(
+            at=self._now(),
+            workload=self._copy("Deployment", target.name),
+            replica_sets=self._all("ReplicaSet"),
+            pods=pods,
+            services=self._all("Service"),
+            endpoint_slices=(worlds.endpoint_slice(*self._served(pods)),),
+            pdbs=(worlds.budget(),),
+            nodes=self._all("Node"),
+            all_pods=pods,
+            canary=self._copy("Deployment", canary),
+        )
+
+    async def rehearse(self, call: Call) -> str:
+        self._reach()
+        if call.method == "patch":
+            return misfit(call, self.objects.get(_key(call)))
+        return ""
+
+    # --- ClusterWriter --------------------------------------------------------------------------------------------
+
+    async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
+        if call not in approved.plan.calls:
+            raise ApprovalError(f"not a call of the approved plan: {call.title}")
+        trouble = self.troubles.pop(0) if self.troubles else None
+        if trouble == "429":
+            return self._noted(call_id, Sent("failed", "no disruption allowed now", retry_after_seconds=10.0))
+        if trouble == "cut_off":
+            self.unreachable = "nobody answers"
+        if trouble in ("never_arrived", "cut_off"):
+            return self._noted(call_id, Sent("unclear", "no answer"))
+        sent = self._apply(call, call_id)
+        if trouble == "lost_reply":
+            sent = Sent("unclear", "no answer")
+        return self._noted(call_id, sent)
+
+    async def look(self, call: Call, *, call_id: str) -> Looked:
+        if self.unreachable:
+            return "unclear"
+        return seen_in(call, self.objects.get(_key(call)), call_id=call_id)
+
+    def _noted(self, call_id: str, sent: Sent) -> Sent:
+        self.sent.append((call_id, sent.result))
+        return sent
+
+    def _apply(self, call: Call, call_id: str) -> Sent:
+        key = _key(call)
+        present = self.objects.get(key)
+        if call.method == "create":
+            if present is not None:
+                return Sent("failed", "it exists already")
+            made = stamped(copy.deepcopy(call.body), call_id)
+            made["metadata"] |= {"uid": f"{key[1]}-uid", "generation": 1}
+            self._put(call.target.kind, made)
+        elif call.method in ("delete", "evict"):
+            if present is None or uid_of(present) != call.target.uid:
+                return Sent("done", "it was gone already")
+            del self.objects[key]
+        else:
+            if reason := misfit(call, present):
+                return Sent("failed", reason)
+            assert present is not None
+            self.objects[key] = self._patched(call, present, call_id)
+        self.applied[call_id] += 1
+        self._busy_until = self._now() + SETTLE_SECONDS
+        return Sent("done")
+
+    @staticmethod
+    def _patched(call: Call, present: Obj, call_id: str) -> Obj:
+        body = copy.deepcopy(present)
+        body["metadata"].setdefault("annotations", {})
+        changed = applied(call.body, body)
+        if call.stamped:
+            changed["metadata"]["annotations"][CALL_ANNOTATION] = call_id
+        if changed.get("spec") != present.get("spec"):
+            changed["metadata"]["generation"] = int(present["metadata"].get("generation", 0)) + 1
+        return changed
+
+    # --- what a test does -----------------------------------------------------------------------------------------
+
+    def edit(self, name: str, path: str, value: Any) -> None:
+        """Somebody else replaces a field of a Deployment."""
+        key = ("Deployment", name)
+        try:
+            self.objects[key] = applied([{"op": "replace", "path": path, "value": value}], self.objects[key])
+        except PatchConflictError as error:
+            raise AssertionError(f"there is nothing at {path}") from error
+        self._control()
+
+    def flags(self, name: str = "llm") -> list[str]:
+        args: list[str] = self.objects["Deployment", name]["spec"]["template"]["spec"]["containers"][0]["args"]
+        return args
+
+    def state(self) -> dict[str, Obj]:
+        """Every object, as it can be compared between two runs."""
+        self._control()
+        return {f"{kind} {name}": copy.deepcopy(obj) for (kind, name), obj in sorted(self.objects.items())}
+
+    # --- controllers ----------------------------------------------------------------------------------------------
+
+    def _control(self) -> None:
+        """What the controllers would have done by now."""
+        deployments = {name_of(d): d for (kind, _), d in self.objects.items() if kind == "Deployment"}
+        for key, found in list(self.objects.items()):
+            owner = (found["metadata"].get("ownerReferences") or [{}])[0]
+            if owner.get("kind") == "Deployment" and owner.get("name") not in deployments:
+                self._drop_replica_set(key, found)
+        for deployment in deployments.values():
+            self._roll_out(deployment)
+
+    def _drop_replica_set(self, key: Key, replica_set: Obj) -> None:
+        for pod in self._pods_of(replica_set):
+            del self.objects["Pod", name_of(pod)]
+        del self.objects[key]
+
+    def _roll_out(self, deployment: Obj) -> None:
+        current = self._replica_set_for(deployment)
+        for other in self._replica_sets_of(deployment):
+            for pod in self._pods_of(other) if other is not current else ():
+                del self.objects["Pod", name_of(pod)]
+        wanted, pods = replicas_of(deployment), self._pods_of(current)
+        for pod in pods[: max(0, len(pods) - wanted)]:
+            del self.objects["Pod", name_of(pod)]
+        for _ in range(wanted - len(pods)):
+            self._put("Pod", self._new_pod(current))
+        counts = dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas", "readyReplicas"), wanted)
+        deployment["status"] = {"observedGeneration": deployment["metadata"].get("generation", 0), **counts}
+
+    def _replica_set_for(self, deployment: Obj) -> Obj:
+        owned = self._replica_sets_of(deployment)
+        template = deployment["spec"]["template"]
+        for found in owned:
+            if same_template(found["spec"]["template"], template):
+                return found
+        revision = max((revision_of(found) or 0 for found in owned), default=0) + 1
+        made = worlds.replica_set(revision, template, of=uid_of(deployment), of_name=name_of(deployment))
+        digest = template_digest(template)[:6]
+        for labels in (made["metadata"]["labels"], made["spec"]["selector"]["matchLabels"]):
+            labels[TEMPLATE_HASH_LABEL] = digest
+        made["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH_LABEL] = digest
+        self._put("ReplicaSet", made)
+        deployment["metadata"].setdefault("annotations", {})[REVISION_ANNOTATION] = str(revision)
+        return made
+
+    def _replica_sets_of(self, deployment: Obj) -> list[Obj]:
+        return [
+            rs for (kind, _), rs in self.objects.items() if kind == "ReplicaSet" and _owner(rs) == uid_of(deployment)
+        ]
+
+    def _pods_of(self, replica_set: Obj) -> list[Obj]:
+        """Those that would end first come first."""
+        pods = [p for (kind, _), p in self.objects.items() if kind == "Pod" and _owner(p) == uid_of(replica_set)]
+        return sorted(pods, key=lambda p: (int(annotations_of(p).get(DELETION_COST_ANNOTATION, "0")), name_of(p)))
+
+    def _new_pod(self, replica_set: Obj) -> Obj:
+        self._made += 1
+        made = worlds.pod(self._made)
+        made["metadata"]["labels"] = dict(labels_of(replica_set["spec"]["template"]))
+        made["metadata"]["ownerReferences"] = worlds.owner("ReplicaSet", name_of(replica_set), uid_of(replica_set))
+        made["spec"] = {**copy.deepcopy(replica_set["spec"]["template"]["spec"]), "nodeName": made["spec"]["nodeName"]}
+        return made
+
+    # --- objects --------------------------------------------------------------------------------------------------
+
+    def _put(self, kind: str, obj: Obj) -> None:
+        self.objects[kind, name_of(obj)] = obj
+
+    def _copy(self, kind: str, name: str) -> Obj | None:
+        return copy.deepcopy(self.objects.get((kind, name)))
+
+    def _all(self, kind: str) -> tuple[Obj, ...]:
+        """As they are: a patch makes a new object, and only Deployments are written in place (their status)."""
+        return tuple(obj for (known, _), obj in self.objects.items() if known == kind)
+
+    def _served(self, pods: tuple[Obj, ...]) -> list[Obj]:
+        selectors = [service["spec"]["selector"] for service in self._all("Service")]
+        return [pod for pod in pods if any(selects_plainly(selector, labels_of(pod)) for selector in selectors)]
+
+    def _reach(self) -> None:
+        if self.unreachable:
+            raise ClusterError(self.unreachable)
+
+
+def _key(call: Call) -> Key:
+    return call.target.kind, call.target.name
+
+
+def _owner(obj: Obj) -> str:
+    return str((obj["metadata"].get("ownerReferences") or [{}])[0].get("uid", ""))

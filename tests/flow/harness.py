@@ -1,0 +1,394 @@
+"""The real flow over the real Redis and the real messenger, in virtual time; cluster, signals and people are fakes.
+
+A `Scene` is what outlives a bot: Redis, the cluster, Slack, the people. A `Bot` is one process: everything in its
+memory is gone when it crashes, and the next one begins with what the scene holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis.asyncio as aioredis
+
+from bot.adapters.redis.claims import RedisClaims
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.samples import RedisSamples
+from bot.adapters.redis.shown import RedisShown
+from bot.adapters.redis.store import RedisStore
+from bot.adapters.redis.watch_log import RedisWatchLog
+from bot.adapters.slack.messenger import METADATA_TYPE, Place, SlackMessenger
+from bot.adapters.slack.shown import Shown
+from bot.adapters.yaml_playbooks import from_bundle
+from bot.domain.alert import Alert
+from bot.domain.approval import ApprovalRules, Press
+from bot.domain.machine import Rules
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.library import Library
+from bot.domain.run import Run
+from bot.domain.scrape import Scrape
+from bot.domain.timeline import first_break
+from bot.flow.accept_alerts import AcceptAlerts
+from bot.flow.advance_run import AdvanceRun
+from bot.flow.apply_call import ApplyCall
+from bot.flow.hear_people import HearPeople
+from bot.flow.judge_press import JudgeForRun
+from bot.flow.perform_effect import Handler, PerformEffect
+from bot.flow.plan_change import PlanForRun
+from bot.flow.ports import Replica
+from bot.flow.read_for_run import ReadForRun
+from bot.flow.reconcile import Reconcile
+from bot.flow.route_alerts import RouteAlerts
+from bot.flow.sample_replicas import SampledHistory, WorldReplicas
+from bot.flow.see_world import SeeWorld
+from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
+from bot.flow.wake import Wake
+from bot.flow.watch_signals import WatchForRun
+from bot.sandbox.slack.team import Settings, Team
+from tests import builders
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.inbound import KnownPeople
+from tests.fakes.signals import Script, ScriptedSignals
+from tests.flow.stage import Crash, Life, Stage, StagedCluster, StagedConnection, StagedPeople, StagedSlack
+from tests.redis_server import VirtualTime
+
+CHANNEL = "C0INC"
+APPROVERS = ("U0ANA", "U0BEN")
+LEAD = "U0LEA"
+"""Answers the questions; whoever chose a change is not the one who approves it."""
+GRANT_VALID_SECONDS = 600.0
+STEP_SECONDS = 1.0
+RESTART_SECONDS = 16.0
+"""A new process is there before this long, and every lease of the old one has lapsed by then."""
+MOST_STEPS = 400
+RULES = Rules(
+    approvals=ApprovalRules(
+        low=builders.policy(users=APPROVERS),
+        medium=builders.policy(users=APPROVERS),
+        high=builders.policy(users=APPROVERS, needed=2),
+    )
+)
+Answers = Mapping[str, str]
+"""State to the choice that is made there."""
+
+
+@functools.cache
+def _compiled(source: tuple[tuple[str, str], ...]) -> CompiledPlaybook:
+    return from_bundle(dict(source))
+
+
+def compiled_once(bundle: Mapping[str, str]) -> CompiledPlaybook:
+    """`from_bundle`, shared by all bots of the tests: it is frozen, and reading it takes longer than a whole run."""
+    return _compiled(tuple(sorted(bundle.items())))
+
+
+class NoAlarms:
+    """`Alarms` that never ring: the net that looks every second has to be enough."""
+
+    async def wake_at(self, incident_id: str, at: float) -> None: ...
+
+
+class IdleEngines:
+    """`Scraper` of replicas on which nothing runs and to which nothing comes."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+
+    async def scrape(self, replicas: Sequence[Replica]) -> Sequence[Scrape]:
+        idle = dict.fromkeys(("num_requests_running", "num_requests_waiting", "request_success"), 0.0)
+        return [Scrape(replica=r.name, uid=r.uid, at=self._now(), role=r.role, ranks={"0": idle}) for r in replicas]
+
+
+@dataclass
+class Scene:
+    """Everything that a crash of the bot leaves as it was, and what the people and Alertmanager do."""
+
+    client: aioredis.Redis
+    tag: str
+    time: VirtualTime
+    stage: Stage
+    cluster: MemoryCluster
+    playbook: CompiledPlaybook
+    script: Script
+    answers: Answers
+    alerts: list[Alert]
+    """Not yet answered with 200: they are sent again until they are."""
+    team: Team = field(init=False)
+    eyes: RedisStore = field(init=False)
+    people_are_there: bool = True
+    pressed: set[tuple[str, str]] = field(default_factory=set)
+    """What each person pressed and saw acknowledged."""
+    attempts: int = 0
+
+    def __post_init__(self) -> None:
+        self.team = Team(Settings(bot_url="", signing_secret="", pace="off"), self.time.now)
+        self.eyes = RedisStore(Connection(self.client, tag=self.tag, clock=self.time.prelude), owner="a test")
+
+    def signals(self) -> Mapping[str, object]:
+        """What can be read now; a test may put another script in place at any time."""
+        return self.script()
+
+    async def run(self) -> Run | None:
+        incidents = await self.eyes.recent_incidents(2)
+        assert len(incidents) < 2, f"one alert opened {incidents}"
+        return await self.eyes.load(incidents[0]) if incidents else None
+
+    def messages(self) -> list[dict[str, Any]]:
+        return list(self.team.messages.channels.get(CHANNEL, {}).values())
+
+    def slots(self) -> list[str]:
+        """What stands in Slack, by the key that each message carries, without the incident's number."""
+        keys = [m["metadata"] for m in self.messages() if "metadata" in m]
+        return [key["event_payload"]["slot"].partition("/")[2] for key in keys if key["event_type"] == METADATA_TYPE]
+
+    def files(self) -> list[str]:
+        return [file["name"].partition("-timeline")[2] for m in self.messages() for file in m.get("files", ())]
+
+    async def left(self) -> dict[str, object]:
+        """What is still owed, waiting or held; empty when nothing is."""
+        key = self.eyes._redis.key
+        found: dict[str, object] = {
+            "intake": await self.client.lrange(key("intake"), 0, -1),
+            "pending": await self.client.zrange(key("pending"), 0, -1),
+            "due": await self.client.zrange(key("due"), 0, -1),
+            "owed": await self.client.zrange(key("owed"), 0, -1),
+            "owners": await self.client.hgetall(key("owners")),
+            "leases": await self.client.hgetall(key("leases")),
+            "open": await self.client.hgetall(key("open")),
+        }
+        return {name: what for name, what in found.items() if what}
+
+
+class Bot:
+    """One process of the bot, as wiring joins it."""
+
+    def __init__(self, scene: Scene, owner: str) -> None:
+        self.life = Life(owner)
+        self._scene = scene
+        stage, time = scene.stage, scene.time
+        self._redis = StagedConnection(scene.client, stage, self.life, tag=scene.tag, clock=time.prelude)
+        self._cluster = StagedCluster(scene.cluster, stage, self.life)
+        self.store = RedisStore(self._redis, owner=owner)
+        self.claims = RedisClaims(self._redis)
+        self.advance = AdvanceRun(self.store, compiled_once, RULES)
+        self.apply: ApplyCall
+        self.perform = PerformEffect(self.store, self.store, self._handlers())
+        self.wake = Wake(self.advance, self.perform, NoAlarms(), later=_left_to_the_net)
+        library = Library({scene.playbook.name: scene.playbook})
+        route = RouteAlerts(
+            self.store, self.store, library, self._cluster, cluster_name="test", wake=self.wake.incident
+        )
+        self.reconcile = Reconcile(self.store, self.store, self.wake, route)
+        self.accept = AcceptAlerts(self.store, self.reconcile.wake_routing)
+        self.hear = HearPeople(self.store, self.store, self.claims, self.wake.incident)
+
+    def _handlers(self) -> dict[str, Handler]:
+        scene, stage, time = self._scene, self._scene.stage, self._scene.time
+        playbook_of = self.advance.playbook_of
+        read = ReadForRun(ScriptedSignals(scene.signals, time.now), playbook_of)
+        scraped = SampledHistory(
+            replicas=WorldReplicas(self._cluster),
+            scraper=IdleEngines(time.now),
+            store=RedisSamples(self._redis),
+            now=time.now,
+        )
+        see = SeeWorld(self._cluster, scraped)
+        plan = PlanForRun(read, see, self._cluster, playbook_of)
+        self.apply = ApplyCall(
+            self._cluster, self.claims, self.store, plan, see, playbook_of,
+            grant_valid_seconds=GRANT_VALID_SECONDS, pause=self._pause,
+        )  # fmt: skip
+        messenger = self._messenger()
+        return {
+            "read_signals": read,
+            "plan_change": plan,
+            "apply_step": self.apply,
+            "watch_signals": WatchForRun(read, RedisWatchLog(self._redis), playbook_of),
+            "judge_press": JudgeForRun(StagedPeople(KnownPeople(LEAD, *APPROVERS), stage, self.life)),
+            "show_in_slack": ShowRun(messenger),
+            "tell": TellPerson(messenger),
+            "export_timeline": ExportForRun(messenger, self.store),
+            "release_leases": ReleaseForRun(self.claims),
+        }
+
+    def _messenger(self) -> SlackMessenger:
+        scene = self._scene
+        return SlackMessenger(
+            StagedSlack(scene.team, scene.stage, self.life),
+            RedisShown(self._redis, Shown, dataclasses.asdict),
+            RedisPace(self._redis, {"post": (1000.0, 1000.0), "update": (1000.0, 1000.0)}),
+            scene.time,
+            Place(channel=CHANNEL, deployment=scene.tag),
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        """Waiting passes virtual time, for everybody."""
+        await self._scene.stage.step(self.life, "pause", lambda: self._scene.time.advance(seconds), counts=False)
+
+    async def turn(self) -> None:
+        """Whatever can be done now: hear the outside, then work until nothing is left but waiting."""
+        try:
+            await self._hear_alertmanager()
+            await self._hear_people()
+            await self.reconcile.once()
+        except Crash:
+            assert self.life.is_over
+        await self.wake.settled()
+
+    async def _hear_alertmanager(self) -> None:
+        for alert in list(self._scene.alerts):
+            await self.accept([alert], 0)
+            if alert in self._scene.alerts:
+                self._scene.alerts.remove(alert)
+
+    async def _hear_people(self) -> None:
+        """Everybody presses what stands in Slack and is theirs to press, until they see it acknowledged."""
+        scene = self._scene
+        run = await scene.run() if scene.people_are_there else None
+        for press in wanted_presses(run, scene) if run else ():
+            assert run is not None
+            scene.attempts += 1
+            await self.hear.press(press.model_copy(update={"press_id": f"p{scene.attempts}"}), run.incident_id)
+            scene.pressed.add((press.about, press.user))
+
+
+def _left_to_the_net(seconds: float, call: Callable[[], None]) -> None:
+    """Nothing comes back by itself: `Reconcile.once` finds what is due."""
+
+
+def wanted_presses(run: Run, scene: Scene) -> list[Press]:
+    standing = set(scene.slots())
+    request, question = run.open_request, run.open_question
+    presses: list[Press] = []
+    if request is not None and f"request:{request.request_id}" in standing:
+        presses += [
+            builders.press(
+                channel=CHANNEL, action="approve", about=request.request_id, digest=request.digest, user=user
+            )
+            for user in APPROVERS[: request.policy.needed]
+        ]
+    if question is not None and f"question:{question.question_id}" in standing:
+        answer = scene.answers.get(question.state) or f"nobody knows what to answer to: {question.text}"
+        presses.append(
+            builders.press(channel=CHANNEL, action="choose", about=question.question_id, value=answer, user=LEAD)
+        )
+    return [press for press in presses if (press.about, press.user) not in scene.pressed]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Everything about a finished run that a crash must not change."""
+
+    ending: str
+    way: tuple[str, ...]
+    calls: Mapping[str, int]
+    """Call id to how often it won."""
+    ledger: tuple[str, ...]
+    decisions: Mapping[str, str]
+    """Requests and questions to what became of them."""
+    cluster: Mapping[str, Any]
+    slack: Mapping[str, int]
+    """Slot or file to how often it stands in the channel."""
+    broken_chain: int | None
+    left: Mapping[str, object]
+
+
+async def play(scene: Scene, *, bots: int = 1, at_once: bool = False) -> Ending:
+    """Let the bots work, press what there is to press, pass time, until the incident is closed and nothing is left."""
+    asyncio.get_running_loop().set_exception_handler(_quiet_about_crashes)
+    scene.people_are_there = True
+    crew = [Bot(scene, f"bot-{number}") for number in range(bots)]
+    for step in range(MOST_STEPS):
+        if at_once:
+            await asyncio.gather(*(bot.turn() for bot in crew))
+        else:
+            await crew[step % bots].turn()
+        for number, bot in enumerate(crew):
+            if bot.life.is_over:
+                crew[number] = Bot(scene, f"{bot.life.owner}+")
+                await scene.time.advance(RESTART_SECONDS)
+        run = await scene.run()
+        if run is not None and not run.is_open and not scene.alerts and not await scene.left():
+            return await ending_of(scene, run)
+        await scene.time.advance(STEP_SECONDS)
+    raise AssertionError(f"never came to an end: {await _where(scene)}")
+
+
+async def until(scene: Scene, bot: Bot, reached: Callable[[Run], bool], what: str) -> Run:
+    """Let one bot work and time pass until the run is where the test wants it."""
+    for _ in range(MOST_STEPS):
+        await bot.turn()
+        run = await scene.run()
+        if run is not None and reached(run):
+            return run
+        await scene.time.advance(STEP_SECONDS)
+    raise AssertionError(f"never {what}: {await _where(scene)}")
+
+
+async def told(scene: Scene) -> str:
+    """The whole timeline as text."""
+    run = await scene.run()
+    entries = await scene.eyes.timeline(run.incident_id) if run else ()
+    return "\n".join(f"{item.entry.kind}: {item.entry.text}" for item in entries)
+
+
+async def _where(scene: Scene) -> str:
+    run = await scene.run()
+    if run is None:
+        return "no incident"
+    newest = "\n  ".join((await told(scene)).splitlines()[-12:])
+    return f"at {run.at_state}, left {await scene.left()}; the timeline ends\n  {newest}"
+
+
+def _quiet_about_crashes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if not isinstance(context.get("exception"), Crash):
+        loop.default_exception_handler(context)
+
+
+async def ending_of(scene: Scene, run: Run) -> Ending:
+    """Without the incident's number, which a crash may skip."""
+
+    def plain(value: Any) -> Any:
+        text = json.dumps(value, sort_keys=True)
+        return json.loads(text.replace(run.incident_id, "INC").replace(run.incident_id.lower(), "inc"))
+
+    files = Counter(f"file{name}" for name in scene.files())
+    return Ending(
+        ending=run.ending,
+        way=run.way,
+        calls=plain(scene.cluster.applied),
+        ledger=tuple(plain([entry.call_id for entry in run.ledger])),
+        decisions={r.request_id: r.status for r in run.requests.values()}
+        | {q.question_id: f"{q.status} {q.answer}" for q in run.questions.values()},
+        cluster=plain(scene.cluster.state()),
+        slack=dict(Counter(scene.slots()) + files),
+        broken_chain=first_break(await scene.eyes.timeline(run.incident_id)),
+        left=await scene.left(),
+    )
+
+
+def differences(wanted: Ending, found: Ending) -> list[str]:
+    """What differs, field by field, in few words."""
+    found_out = []
+    for name in (f.name for f in dataclasses.fields(Ending)):
+        one, other = getattr(wanted, name), getattr(found, name)
+        if one == other:
+            continue
+        if isinstance(one, Mapping):
+            keys = sorted(k for k in {*one, *other} if one.get(k) != other.get(k))
+            found_out += [f"{name}[{k}]: {_short(one.get(k))} became {_short(other.get(k))}" for k in keys]
+        else:
+            found_out.append(f"{name}: {_short(one)} became {_short(other)}")
+    return found_out
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) < 300 else f"{text[:300]}…"

@@ -1,0 +1,90 @@
+"""Two scenes: a short playbook with every kind of step, and the main way of the shipped one with shortened waits."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio as aioredis
+
+from bot.adapters.yaml_playbooks import load_playbook
+from tests import builders
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.signals import Script
+from tests.flow.harness import Scene
+from tests.flow.stage import Side, Stage
+from tests.redis_server import VirtualTime
+
+DRILL = Path(__file__).with_name("drill.yaml")
+SHIPPED = Path(__file__).parents[2] / "playbooks" / "kv-cache-oom.yaml"
+SHORT = dict.fromkeys(("calm_for", "spare_for", "settle_for", "quiet_for"), "2s")
+"""What the shipped playbook waits for, shortened."""
+
+drill_playbook = functools.cache(lambda: load_playbook(DRILL))
+shipped_playbook = functools.cache(lambda: load_playbook(SHIPPED, SHORT))
+
+
+def drill_signals(cluster: MemoryCluster) -> Script:
+    def script() -> dict[str, float]:
+        return {"thrash": 0.0 if "--max-num-seqs=6" in cluster.flags() else 2.8, "spare_room": 0.0}
+
+    return script
+
+
+async def drill_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
+    """The short playbook on a workload that is taken out of rotation by a label before a replica ends."""
+    time = VirtualTime(client, tag)
+    await time.start()
+    cluster = MemoryCluster(time.now, "--served-model-name=tiny-llama", "--max-num-seqs=64")
+    return Scene(
+        client, tag, time, Stage(dies_at), cluster, drill_playbook(), drill_signals(cluster),
+        answers={"lever": "cap"}, alerts=[builders.alert()],
+    )  # fmt: skip
+
+
+def shipped_signals(cluster: MemoryCluster) -> Script:
+    """The thrash of the captures until the fleet has the cap; the spare is calm from the beginning."""
+    replicas = {"llm-1": 2.8, "llm-2": 2.6, "llm-3": 3.0, "llm-4": 2.8}
+
+    def script() -> dict[str, Any]:
+        is_capped = "--max-num-seqs=6" in cluster.flags()
+        return {
+            "thrash": 0.0 if is_capped else 2.8,
+            "kv_usage": 0.6 if is_capped else 0.99,
+            "running": 6.0 if is_capped else 44.0,
+            "waiting": 0.0 if is_capped else 4.0,
+            "stall": False,
+            "arrivals": 1.7,
+            "ttft_p99": 0.3,
+            "prompt_length": 96.0,
+            "output_length": 512.0,
+            "thrash_by_replica": replicas,
+            "usage_by_replica": dict.fromkeys(replicas, 0.99),
+            "arrivals_by_replica": dict.fromkeys(replicas, 0.5),
+            "spare_usage": 0.6,
+            "spare_thrash": 0.0,
+            "spare_stall": False,
+            "node": {"healthy": True, "fault": False, "thermal": False},
+            "restarts": {"count": 0.5, "oom": False, "crashed": False},
+            "last_words": {"version": "0.32.0"},
+            "rollout": {"happened": False, "matters": False, "by_bot": False},
+            "engine_flags": {"max_num_seqs": 64.0, "version": "0.32.0"},
+            "kv_budget": {"tokens": 4064.0, "block_size": 16.0, "blocks": 254.0},
+            "rotation": {"ready": 4.0, "in_rotation": 4.0, "wanted": 4.0},
+            "drain_mode": {"mode": "native"},
+            "capacity": {"free_gpus": 8.0, "replicas_that_fit": 8.0},
+        }
+
+    return script
+
+
+async def shipped_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
+    """The main way of the shipped playbook: the cap on a spare, then on the fleet, verified, the spare removed."""
+    time = VirtualTime(client, tag)
+    await time.start()
+    cluster = MemoryCluster(time.now)
+    return Scene(
+        client, tag, time, Stage(dies_at), cluster, shipped_playbook(), shipped_signals(cluster),
+        answers={"choose": "cap"}, alerts=[builders.alert()],
+    )  # fmt: skip

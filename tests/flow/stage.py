@@ -1,0 +1,243 @@
+"""Where a bot meets the outside: each step is taken alone, in a fixed order, and numbered where it changes something.
+
+At a chosen step the bot dies, before the step happened or after it happened and before its answer was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast
+
+import redis.asyncio as aioredis
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.kubernetes.requests import Looked
+from bot.adapters.redis.connection import Connection
+from bot.domain.alert import Alert
+from bot.domain.approval import Approved, Authority, Policy
+from bot.domain.change.plan import Call
+from bot.domain.change.world import World
+from bot.domain.target import Target
+from bot.flow.ports import Sent
+from bot.sandbox.slack.arguments import Arguments
+from bot.sandbox.slack.errors import ApiError
+from bot.sandbox.slack.team import Team
+from bot.sandbox.slack.web_api import METHODS
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.inbound import KnownPeople
+
+T = TypeVar("T")
+Side = Literal["before", "after"]
+LEFT_FOR_OTHERS = 2
+"""Turns of the event loop in which every other task comes to the point where it waits for its own step."""
+READS = frozenset({"now", "get", "hexists", "hget", "hgetall", "hmget", "llen", "lrange", "zrangebyscore", "zrevrange"})
+
+
+class Crash(BaseException):
+    """The process is gone. No handler of the bot catches this."""
+
+
+@dataclass
+class Life:
+    """One process of the bot; what it still tries after its end fails at once."""
+
+    owner: str
+    is_over: bool = False
+
+
+@dataclass
+class Stage:
+    """Takes the steps of all bots one after the other, so that a run with the same beginning is the same run."""
+
+    dies_at: tuple[int, Side] | None = None
+    points: list[str] = field(default_factory=list)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def step(self, life: Life, what: str, work: Callable[[], Awaitable[T]], *, counts: bool) -> T:
+        async with self._turn:
+            self._live(life, None)
+            if counts:
+                self.points.append(what)
+                self._live(life, "before")
+            result = await work()
+            for _ in range(LEFT_FOR_OTHERS):
+                await asyncio.sleep(0)
+            if counts:
+                self._live(life, "after")
+            return result
+
+    def _live(self, life: Life, side: Side | None) -> None:
+        """Raise `Crash` when this life is over, or ends here."""
+        life.is_over = life.is_over or (side is not None and self.dies_at == (len(self.points), side))
+        if life.is_over:
+            raise Crash
+
+
+# --- Redis ------------------------------------------------------------------------------------------------------------
+
+
+class StagedConnection(Connection):
+    """A real connection whose scripts and commands are steps."""
+
+    def __init__(self, client: aioredis.Redis, stage: Stage, life: Life, *, tag: str, clock: str) -> None:
+        super().__init__(cast(aioredis.Redis, _NamedCommands(client)), tag=tag, clock=clock)
+        self._stage, self._life = stage, life
+
+    async def script(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        what = f"redis {name} {keys[0].partition(':')[2]}" if keys else f"redis {name}"
+        run = super().script
+        return await self._stage.step(self._life, what, lambda: run(name, keys, args), counts=name not in READS)
+
+    async def ask(self, command: Any) -> Any:
+        run, counts = super().ask, command.name not in READS
+        return await self._stage.step(self._life, f"redis {command}", lambda: run(command), counts=counts)
+
+
+@dataclass
+class _Command:
+    """A command that is sent when it is awaited."""
+
+    name: str
+    about: str
+    send: Callable[[], Awaitable[Any]]
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.send().__await__()
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.about}"
+
+
+class _NamedCommands:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def pipeline(self, *, transaction: bool) -> _NamedPipeline:
+        return _NamedPipeline(self._client.pipeline(transaction=transaction))
+
+    def __getattr__(self, name: str) -> Callable[..., _Command]:
+        def command(*args: Any, **options: Any) -> _Command:
+            about = str(args[0]).partition(":")[2]
+            return _Command(name, about, lambda: getattr(self._client, name)(*args, **options))
+
+        return command
+
+
+class _NamedPipeline:
+    def __init__(self, pipeline: Any) -> None:
+        self._pipeline = pipeline
+        self._names: list[str] = []
+
+    def execute(self) -> _Command:
+        return _Command("pipeline", "+".join(self._names), self._pipeline.execute)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def command(*args: Any, **options: Any) -> None:
+            self._names.append(name)
+            getattr(self._pipeline, name)(*args, **options)
+
+        return command
+
+
+# --- Slack ------------------------------------------------------------------------------------------------------------
+
+
+class StagedSlack(AsyncWebClient):
+    """The SDK's client over the stand-in in this process: each call is one step and one function call."""
+
+    def __init__(self, team: Team, stage: Stage, life: Life) -> None:
+        session = cast(Any, _StagedSession(team, stage, life))
+        super().__init__(token=team.settings.token, session=session, retry_handlers=[])
+        self._team, self._stage, self._life = team, stage, life
+
+    async def _request(self, *, http_verb: str, api_url: str, req_args: dict[str, Any]) -> dict[str, Any]:
+        method = api_url.rpartition("/")[2]
+        values: dict[str, Any] = {}
+        for part in ("params", "data", "json"):
+            values |= req_args.get(part) or {}
+
+        async def answer() -> dict[str, Any]:
+            try:
+                said = METHODS[method](self._team, Arguments(values))
+            except ApiError as refused:
+                said = refused.answer()
+            return {"data": said, "headers": {}, "status_code": 200}
+
+        return await self._stage.step(self._life, f"slack {method}", answer, counts=True)
+
+
+@dataclass(frozen=True)
+class _Response:
+    status: int
+
+
+class _StagedSession:
+    """What the messenger posts to addresses that are no methods: the bytes of a file."""
+
+    def __init__(self, team: Team, stage: Stage, life: Life) -> None:
+        self._team, self._stage, self._life = team, stage, life
+
+    def post(self, url: str, *, data: bytes) -> _Posting:
+        async def receive() -> _Response:
+            stored = self._team.files.receive(url.rpartition("/")[2], data)
+            return _Response(200 if stored else 400)
+
+        return _Posting(lambda: self._stage.step(self._life, "slack upload", receive, counts=True))
+
+
+class _Posting:
+    def __init__(self, send: Callable[[], Awaitable[_Response]]) -> None:
+        self._send = send
+
+    async def __aenter__(self) -> _Response:
+        return await self._send()
+
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+# --- cluster and people -----------------------------------------------------------------------------------------------
+
+
+class StagedCluster:
+    """`Cluster` and `ClusterWriter`; reads are steps too, but change nothing and are not counted."""
+
+    def __init__(self, cluster: MemoryCluster, stage: Stage, life: Life) -> None:
+        self._cluster, self._stage, self._life = cluster, stage, life
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        return await self._read("resolve", lambda: self._cluster.resolve(alert))
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        return await self._read("world", lambda: self._cluster.world(target, incident_id=incident_id))
+
+    async def rehearse(self, call: Call) -> str:
+        return await self._read("rehearse", lambda: self._cluster.rehearse(call))
+
+    async def look(self, call: Call, *, call_id: str) -> Looked:
+        return await self._read("look", lambda: self._cluster.look(call, call_id=call_id))
+
+    async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
+        what = f"cluster {call.method} {call.target} ({call_id})"
+        return await self._stage.step(
+            self._life, what, lambda: self._cluster.send(approved, call, call_id=call_id), counts=True
+        )
+
+    async def _read(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
+        return await self._stage.step(self._life, f"cluster {what}", work, counts=False)
+
+
+class StagedPeople:
+    def __init__(self, people: KnownPeople, stage: Stage, life: Life) -> None:
+        self._people, self._stage, self._life = people, stage, life
+
+    async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
+        return await self._stage.step(
+            self._life, f"people {user}", lambda: self._people.authority(user, policy, at=at), counts=True
+        )
+
+    async def may_steer(self, user: str, *, at: float) -> Authority:
+        return await self._stage.step(
+            self._life, f"people {user}", lambda: self._people.may_steer(user, at=at), counts=True
+        )

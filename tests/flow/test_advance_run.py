@@ -1,0 +1,121 @@
+"""Draining an inbox: a lost race is run again, a deadline counts once, and a fault of ours sticks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.store import RedisStore
+from bot.domain.effect import Effect
+from bot.domain.errors import StaleRunError
+from bot.domain.event import StepSettled
+from bot.domain.run import Run
+from bot.domain.timeline import Chained, first_break
+from bot.flow.advance_run import AdvanceRun
+from tests import builders
+from tests.flow.harness import RULES, Bot, Scene, compiled_once, told, until
+from tests.flow.scenes import drill_playbook
+
+pytestmark = pytest.mark.fast
+STRANGE = StepSettled(
+    event_id="strange", effect_id="v3/apply/R2/9/0", request_id="R2", step=99, call_id="x", result="done"
+)
+"""The outcome of a step that the plan does not have: nothing of ours makes it, and deciding about it fails."""
+
+
+class Overtaken(RedisStore):
+    """Somebody else commits first, once."""
+
+    commits = 0
+
+    async def commit(self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]) -> None:
+        self.commits += 1
+        if self.commits == 1:
+            raise StaleRunError("somebody else was first")
+        await super().commit(run, consumed=consumed, entries=entries, effects=effects)
+
+
+async def opened(store: RedisStore) -> None:
+    await store.accept([builders.alert()], truncated=0)
+    (entry,) = await store.intake(10)
+    playbook = drill_playbook()
+    assert await store.route(entry, builders.run(digest=playbook.digest), "opens", bundle=playbook.bundle())
+
+
+async def asked(scene: Scene, bot: Bot) -> Run:
+    await until(scene, bot, lambda run: run.open_question is not None, "asked which lever")
+    await bot.turn()
+    scene.people_are_there = False
+    return await until(scene, bot, lambda run: "request:R2:expiry" in run.deadlines, "asked for the cap")
+
+
+async def test_a_commit_that_came_second_is_decided_again(redis: Connection) -> None:
+    store = Overtaken(redis, owner="one")
+    await opened(store)
+    advanced = await AdvanceRun(store, compiled_once, RULES)("INC-1")
+    assert [effect.effect_id for effect in advanced.effects] == ["v1/read", "show"]
+    assert store.commits == 2
+    assert await store.inbox("INC-1") == []
+
+
+async def test_an_unknown_incident_is_no_work(store: RedisStore) -> None:
+    assert (await AdvanceRun(store, compiled_once, RULES)("INC-9")).effects == ()
+
+
+async def test_a_run_says_when_it_next_wants_to_be_woken(scene: Scene, bot: Bot) -> None:
+    run = await asked(scene, bot)
+    assert (await bot.advance("INC-1")).wake_at == run.deadlines["request:R2:half"]
+
+
+async def test_an_overdue_deadline_is_an_event_once_however_many_look(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    other = Bot(scene, "two")
+    await scene.time.advance(1000)
+    await asyncio.gather(bot.advance("INC-1"), other.advance("INC-1"), bot.advance("INC-1"))
+    timeline = await told(scene)
+    assert timeline.count("decided: request R2 expired") == 1
+    assert timeline.count("half of the time for R2") == 1
+    assert scene.cluster.sent == []
+
+
+async def test_an_event_that_fails_three_times_is_set_aside_and_asks_a_person(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    assert await scene.eyes.append("INC-1", [STRANGE])
+    for _ in range(2):
+        await bot.advance("INC-1")
+    run = await scene.run()
+    assert run is not None
+    assert run.open_question is not None
+    assert "could not be handled (step_settled): IndexError" in run.open_question.text
+    assert "set aside after three failures" in await told(scene)
+    assert await scene.eyes.inbox("INC-1") == []
+    assert first_break(await scene.eyes.timeline("INC-1")) is None
+
+
+async def test_what_came_before_a_failing_event_is_kept_and_what_came_after_it_follows(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    before, after = builders.alert(fingerprint="f2"), builders.alert(fingerprint="f3")
+    for alert in (before, after):
+        await bot.store.accept([alert], truncated=0)
+        await bot.reconcile.route()
+        if alert is before:
+            await scene.eyes.append("INC-1", [STRANGE])
+    await bot.wake.settled()
+    await bot.advance("INC-1")
+    run = await scene.run()
+    assert run is not None
+    assert set(run.alerts) == {"f1", "f2", "f3"}
+
+
+async def test_a_stuck_incident_does_not_block_another(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    await scene.eyes.append("INC-1", [STRANGE])
+    await bot.accept([builders.alert(fingerprint="f9", deployment="other")], 0)
+    await bot.reconcile.once()
+    await bot.wake.settled()
+    other = await scene.eyes.load("INC-2")
+    assert other is not None
+    assert other.visit > 0

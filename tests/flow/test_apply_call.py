@@ -1,0 +1,182 @@
+"""Between a grant and its call: what stops it, what puts it off, and that it can win only once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bot.domain.effect import ApplyStep
+from bot.domain.event import Commanded, StepSettled
+from bot.domain.run import Run
+from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.ports import Owed
+from tests import builders
+from tests.flow.harness import GRANT_VALID_SECONDS, Bot, Scene, play, told, until
+
+pytestmark = pytest.mark.fast
+OTHER = "INC-99"
+WORKLOAD = builders.TARGET.key
+STEP = ApplyStep(effect_id="v3/apply/R2/0/0", request_id="R2", step=0)
+
+
+async def asked(scene: Scene, bot: Bot, request_id: str = "R2") -> Run:
+    """The request stands in Slack, and nobody has decided."""
+    scene.people_are_there = True
+    await until(scene, bot, lambda run: run.open_question is not None, "asked which lever")
+    await bot.turn()
+    scene.people_are_there = False
+    return await until(scene, bot, lambda run: is_posted(run, request_id), f"posted {request_id}")
+
+
+def is_posted(run: Run, request_id: str) -> bool:
+    request = run.open_request
+    return request is not None and request.request_id == request_id and request.posted_at is not None
+
+
+async def command(scene: Scene, bot: Bot, word: str) -> None:
+    event = Commanded.model_validate({"event_id": f"{word}/{scene.time.now()}", "command": word, "user": "U0ANA"})
+    assert await bot.hear.command(event, "INC-1")
+
+
+async def approved(scene: Scene, bot: Bot, reached: Callable[[Run], bool], what: str) -> Run:
+    scene.people_are_there = True
+    return await until(scene, bot, reached, what)
+
+
+def is_asked_what_next(run: Run) -> bool:
+    return run.open_question is not None and run.open_question.built_in
+
+
+async def test_without_enough_presses_nothing_is_sent(scene: Scene, bot: Bot) -> None:
+    run = await asked(scene, bot)
+    assert run.change is not None
+    granted_by_nobody = run.with_(change=run.change.model_copy(update={"begun": True}))
+    done = await bot.apply(Job(granted_by_nobody, Owed("INC-1", STEP, 0, ""), scene.time.now()), STEP)
+    assert isinstance(done, Done)
+    (event,) = done.events
+    assert isinstance(event, StepSettled)
+    assert (event.result, event.detail) == ("failed", "not granted: 2 more approvals needed")
+    assert scene.cluster.sent == []
+
+
+async def test_a_halt_stops_the_call_and_a_resume_sends_it(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    await command(scene, bot, "halt")
+    run = await approved(scene, bot, is_halted, "halted")
+    assert run.requests["R2"].status == "granted"
+    assert scene.cluster.sent == []
+    await command(scene, bot, "resume")
+    assert (await play(scene)).calls["INC/R2/0"] == 1
+
+
+def is_halted(run: Run) -> bool:
+    return run.change is not None and run.change.progress.startswith("halted")
+
+
+async def test_a_workload_that_another_incident_changes_is_waited_for(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    leases = [f"workload/{WORKLOAD}"]
+    await bot.claims.claim(OTHER, f"{OTHER}/R1/0", workload_key="other", lease_keys=leases, counts=True)
+    await approved(scene, bot, lambda run: "another incident" in waits_for(run), "put off")
+    assert scene.cluster.sent == []
+    await bot.claims.release(OTHER)
+    assert (await play(scene)).calls["INC/R2/0"] == 1
+
+
+def waits_for(run: Run) -> str:
+    return run.change.progress if run.change else ""
+
+
+async def test_an_open_breaker_lets_no_further_change_pass(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    for number in range(3):
+        call = f"{OTHER}/R{number}/0"
+        await bot.claims.claim(OTHER, call, workload_key=WORKLOAD, lease_keys=[], counts=True)
+    await approved(scene, bot, lambda run: not run.is_open, "closed")
+    assert scene.cluster.sent == []
+    assert "the breaker is open" in await told(scene)
+
+
+async def test_a_grant_that_was_not_begun_in_time_lapses_and_is_asked_for_again(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    await command(scene, bot, "halt")
+    await approved(scene, bot, is_halted, "halted")
+    scene.people_are_there = False
+    await scene.time.advance(GRANT_VALID_SECONDS + 1)
+    await command(scene, bot, "resume")
+    run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")
+    assert run.requests["R2"].status == "expired"
+    assert scene.cluster.sent == []
+
+
+async def test_a_plan_that_has_become_another_one_is_asked_for_again(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    args = [arg.replace("64", "32") for arg in scene.cluster.flags()]
+    scene.cluster.edit("llm", "/spec/template/spec/containers/0/args", args)
+    run = await approved(scene, bot, lambda run: run.requests["R2"].status == "superseded", "superseded")
+    assert scene.cluster.sent == []
+    assert "--max-num-seqs 32 → 6 instead of --max-num-seqs 64 → 6" in run.requests["R2"].decision_reason
+    assert (await play(scene)).calls["INC/R3/0"] == 1
+
+
+@pytest.mark.parametrize(
+    ("thrash", "said"),
+    [
+        pytest.param(0.0, "the reason for this change is gone", id="the reason is gone"),
+        pytest.param(None, "cannot be read again", id="the reason cannot be read"),
+    ],
+)
+async def test_a_change_without_its_reason_is_not_made(scene: Scene, bot: Bot, thrash: float | None, said: str) -> None:
+    await asked(scene, bot)
+    readings = {} if thrash is None else {"thrash": thrash}
+    scene.script = lambda: readings
+    run = await approved(scene, bot, is_asked_what_next, "asked what next")
+    assert run.open_question is not None
+    assert said in run.open_question.text
+    assert scene.cluster.sent == []
+
+
+async def test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_again(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    scene.cluster.troubles = ["lost_reply"]
+    ending = await play(scene)
+    assert ending.calls["INC/R2/0"] == 1
+    assert [sent for sent in scene.cluster.sent if "R2" in sent[0]] == [("INC-1/R2/0", "unclear")]
+
+
+async def test_a_call_that_never_arrived_is_sent_again(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    scene.cluster.troubles = ["never_arrived"]
+    ending = await play(scene)
+    assert ending.calls["INC/R2/0"] == 1
+    assert [result for call, result in scene.cluster.sent if "R2" in call] == ["unclear", "done"]
+
+
+async def test_a_budget_that_says_not_now_is_asked_again_later(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    scene.cluster.troubles = ["429", "429"]
+    began = scene.time.now()
+    ending = await play(scene)
+    assert ending.calls["INC/R2/0"] == 1
+    assert [result for call, result in scene.cluster.sent if "R2" in call] == ["failed", "failed", "done"]
+    assert scene.time.now() - began > 20
+
+
+async def test_what_nobody_can_tell_after_three_looks_is_a_question_for_people(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    scene.cluster.troubles = ["cut_off"]
+    await approved(scene, bot, is_asked_what_next, "asked what next")
+    assert scene.cluster.sent == [("INC-1/R2/0", "unclear")]
+    assert "unclear" in await told(scene)
+
+
+async def test_a_lost_lease_stops_before_the_call(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    await command(scene, bot, "halt")
+    run = await approved(scene, bot, is_halted, "halted")
+    await bot.claims.set_halt("INC-1", by="")
+    job = Job(run, Owed("INC-1", STEP, 0, ""), scene.time.now())
+    job.lost.set()
+    assert await bot.apply(job, STEP) == Later(0.0)
+    assert scene.cluster.sent == []

@@ -1,0 +1,111 @@
+"""What people click and command is stored first, and a halt counts before any run has heard of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.redis.claims import RedisClaims
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.store import RedisStore
+from bot.domain.event import Commanded
+from bot.flow.hear_people import HearPeople
+from tests import builders
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture
+def woken() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def claims(redis: Connection) -> RedisClaims:
+    return RedisClaims(redis)
+
+
+@pytest.fixture
+def hear(store: RedisStore, claims: RedisClaims, woken: list[str]) -> HearPeople:
+    return HearPeople(store, store, claims, woken.append)
+
+
+async def opened(store: RedisStore, *incidents: str) -> None:
+    """Open incidents, each on a target of its own, that have heard nothing but their alert."""
+    for incident in incidents:
+        await store.accept([builders.alert(fingerprint=incident)], truncated=0)
+        (entry,) = await store.intake(10)
+        target = builders.TARGET.model_copy(update={"name": incident.lower()})
+        assert await store.route(entry, builders.run(incident_id=incident, target=target), "opens", bundle={})
+
+
+async def commands(store: RedisStore, incident: str) -> list[str]:
+    return [event.command for event in await store.inbox(incident) if isinstance(event, Commanded)]
+
+
+def command(word: str) -> Commanded:
+    return Commanded.model_validate({"event_id": word, "command": word, "user": "ana"})
+
+
+async def call_is(claims: RedisClaims, incident: str) -> str:
+    return await claims.claim(incident, f"{incident}/R1/0", workload_key=incident, lease_keys=[], counts=True)
+
+
+async def test_a_press_is_stored_once_and_wakes_its_incident(
+    store: RedisStore, hear: HearPeople, woken: list[str]
+) -> None:
+    await opened(store, "INC-1")
+    assert await hear.press(builders.press(), "INC-1")
+    assert await hear.press(builders.press(), "INC-1")
+    assert [event.kind for event in await store.inbox("INC-1")] == ["alert_changed", "pressed"]
+    assert set(woken) == {"INC-1"}
+
+
+async def test_a_press_for_an_unknown_incident_is_not_acknowledged(hear: HearPeople, woken: list[str]) -> None:
+    assert not await hear.press(builders.press(), "INC-9")
+    assert woken == []
+
+
+async def test_a_halt_counts_before_the_run_has_heard_of_it(
+    store: RedisStore, hear: HearPeople, claims: RedisClaims
+) -> None:
+    await opened(store, "INC-1", "INC-2")
+    await hear.command(command("halt"), "INC-1")
+    run = await store.load("INC-1")
+    assert run is not None
+    assert run.halted_by == ""
+    assert await call_is(claims, "INC-1") == "halted"
+    assert await call_is(claims, "INC-2") == "claimed"
+
+
+async def test_a_halt_of_all_counts_for_incidents_that_open_later(
+    store: RedisStore, hear: HearPeople, claims: RedisClaims
+) -> None:
+    await hear.halt_all("ana")
+    await opened(store, "INC-1")
+    assert await call_is(claims, "INC-1") == "halted"
+
+
+async def test_all_open_incidents_are_told_of_a_halt_and_of_its_end(store: RedisStore, hear: HearPeople) -> None:
+    await opened(store, "INC-1", "INC-2")
+    await hear.halt_all("ana")
+    await hear.resume_all("ana")
+    assert [await commands(store, incident) for incident in ("INC-1", "INC-2")] == [["halt", "resume"]] * 2
+
+
+async def test_resuming_all_leaves_an_incident_halted_that_was_halted_by_itself(
+    store: RedisStore, hear: HearPeople, claims: RedisClaims
+) -> None:
+    await opened(store, "INC-1", "INC-2")
+    await hear.command(command("halt"), "INC-1")
+    await hear.resume_all("ben")
+    assert await commands(store, "INC-1") == ["halt"]
+    assert await commands(store, "INC-2") == ["resume"]
+    assert await call_is(claims, "INC-1") == "halted"
+    assert await call_is(claims, "INC-2") == "claimed"
+
+
+async def test_an_export_is_owed_only_by_an_incident_that_exists(store: RedisStore, hear: HearPeople) -> None:
+    await opened(store, "INC-1")
+    assert await hear.export("INC-1", "md", "ana")
+    assert not await hear.export("INC-9", "md", "ana")
+    assert await commands(store, "INC-1") == ["export"]

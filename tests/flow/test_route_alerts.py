@@ -1,0 +1,210 @@
+"""Where an accepted alert goes: it opens, joins, reopens, is told, or is kept as unmatched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from bot.adapters.redis.store import RedisStore
+from bot.domain.alert import Alert
+from bot.domain.errors import ClusterError
+from bot.domain.playbook.library import Library
+from bot.domain.target import Target
+from bot.flow.route_alerts import RouteAlerts
+from tests import builders
+from tests.fakes.cluster import MemoryCluster
+from tests.flow.scenes import drill_playbook
+from tests.redis_server import VirtualTime
+
+pytestmark = pytest.mark.fast
+REOPEN_SECONDS = 900.0
+LATER = builders.START + 300
+
+
+@pytest.fixture
+def cluster(time: VirtualTime) -> MemoryCluster:
+    return MemoryCluster(time.now)
+
+
+@pytest.fixture
+def woken() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def route(store: RedisStore, cluster: MemoryCluster, woken: list[str]) -> RouteAlerts:
+    library = Library({"drill": drill_playbook()})
+    return RouteAlerts(
+        store, store, library, cluster,
+        cluster_name="test", reopen_within_seconds=REOPEN_SECONDS, wake=woken.append,
+    )  # fmt: skip
+
+
+Accept = Callable[..., Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def arrives(store: RedisStore, route: RouteAlerts) -> Accept:
+    async def arrive(*alerts: Alert) -> None:
+        await store.accept(alerts, truncated=0)
+        await route()
+        assert await store.intake(10) == []
+
+    return arrive
+
+
+async def close(store: RedisStore, time: VirtualTime, incident: str = "INC-1") -> None:
+    run = await store.load(incident)
+    assert run is not None
+    closed = run.with_(version=run.version + 1, closed_at=time.now(), ending="fixed")
+    await store.commit(closed, consumed=len(await store.inbox(incident)), entries=(), effects=())
+
+
+async def inbox(store: RedisStore, incident: str) -> list[str]:
+    return [event.event_id.partition("/")[2] for event in await store.inbox(incident)]
+
+
+async def reasons(store: RedisStore) -> list[str]:
+    return [reason for _alert, reason in await store.unmatched(10)]
+
+
+async def test_an_alert_opens_an_incident_on_its_workload_and_wakes_it(
+    store: RedisStore, arrives: Accept, woken: list[str]
+) -> None:
+    await arrives(builders.alert())
+    run = await store.load("INC-1")
+    assert run is not None
+    assert (run.target, run.playbook, run.visit, run.state) == (builders.TARGET, "drill", 0, "look")
+    assert run.digest == drill_playbook().digest
+    assert await store.bundle(run.digest) == drill_playbook().bundle()
+    assert await store.open_incident(builders.TARGET.key) == "INC-1"
+    assert woken == ["INC-1"]
+
+
+async def test_a_further_alert_of_the_same_workload_joins_its_incident(store: RedisStore, arrives: Accept) -> None:
+    await arrives(builders.alert(), builders.alert(fingerprint="f2"))
+    await arrives(builders.alert("resolved"))
+    assert list(await store.open_incidents()) == ["INC-1"]
+    assert [key.split("/")[0] + "/" + key.split("/")[2] for key in await inbox(store, "INC-1")] == [
+        "f1/firing",
+        "f2/firing",
+        "f1/resolved",
+    ]
+
+
+async def test_another_workload_has_an_incident_of_its_own(store: RedisStore, arrives: Accept) -> None:
+    await arrives(builders.alert(), builders.alert(fingerprint="f2", deployment="other"))
+    assert list(await store.open_incidents()) == ["INC-1", "INC-2"]
+
+
+@pytest.mark.parametrize(
+    ("alert", "reason"),
+    [
+        pytest.param(builders.alert(alertname="DiskFull"), "no playbook's opens_on matches", id="no playbook wants it"),
+        pytest.param(builders.alert(cluster="east"), "about cluster 'east'", id="another cluster"),
+        pytest.param(builders.alert("resolved"), "no incident of its target is open", id="a straggler of nothing"),
+    ],
+)
+async def test_what_opens_nothing_is_kept_with_its_reason(
+    store: RedisStore, arrives: Accept, alert: Alert, reason: str
+) -> None:
+    await arrives(alert)
+    assert list(await store.open_incidents()) == []
+    (kept,) = await reasons(store)
+    assert reason in kept
+
+
+async def test_a_straggler_of_a_closed_incident_is_told_to_it_and_opens_nothing(
+    store: RedisStore, arrives: Accept, time: VirtualTime
+) -> None:
+    await arrives(builders.alert())
+    await close(store, time)
+    await arrives(builders.alert("resolved"))
+    assert list(await store.open_incidents()) == []
+    assert len(await inbox(store, "INC-1")) == 1
+
+
+@pytest.mark.parametrize(
+    ("after_seconds", "incident"),
+    [pytest.param(REOPEN_SECONDS - 1, "INC-1", id="soon"), pytest.param(REOPEN_SECONDS + 1, "INC-2", id="later")],
+)
+async def test_the_same_trouble_soon_again_reopens_and_later_opens_anew(
+    store: RedisStore, arrives: Accept, time: VirtualTime, after_seconds: float, incident: str
+) -> None:
+    await arrives(builders.alert())
+    await close(store, time)
+    await time.advance(after_seconds)
+    await arrives(builders.alert(starts_at=LATER))
+    assert await store.open_incident(builders.TARGET.key) == incident
+
+
+class SlowCluster(MemoryCluster):
+    """One that does not say in time whose alert it is."""
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        raise TimeoutError
+
+
+class SilentCluster(MemoryCluster):
+    """One that does not answer; `asked` counts how often it was tried."""
+
+    asked = 0
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        self.asked += 1
+        raise ClusterError("nobody answers")
+
+
+class IgnorantCluster(MemoryCluster):
+    async def resolve(self, alert: Alert) -> Target | None:
+        return None
+
+
+@pytest.mark.parametrize("kind", [SlowCluster, SilentCluster, IgnorantCluster], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("alert", "target"),
+    [
+        pytest.param(builders.alert(), builders.TARGET, id="named outright"),
+        pytest.param(
+            builders.alert(deployment="", service="llm"),
+            Target(cluster="test", namespace="serving", kind="Unknown", name="llm", resolved=False),
+            id="hinted at",
+        ),
+    ],
+)
+async def test_a_workload_that_the_cluster_does_not_name_is_what_the_labels_say(
+    store: RedisStore, time: VirtualTime, kind: type[MemoryCluster], alert: Alert, target: Target
+) -> None:
+    library = Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, kind(time.now), cluster_name="test", wake=lambda _: None)
+    await store.accept([alert], truncated=0)
+    await route()
+    run = await store.load("INC-1")
+    assert run is not None
+    assert run.target == target
+
+
+async def test_a_cluster_that_did_not_answer_is_left_alone_for_a_moment(store: RedisStore, time: VirtualTime) -> None:
+    cluster = SilentCluster(time.now)
+    library = Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, cluster, cluster_name="test", wake=lambda _: None)
+    storm = [builders.alert(fingerprint=f"f{number}", deployment=f"llm-{number}") for number in range(5)]
+    await store.accept(storm, truncated=0)
+    await route()
+    assert len(await store.open_incidents()) == len(storm)
+    assert cluster.asked == 1
+
+
+async def test_an_index_that_changed_meanwhile_is_looked_at_again(
+    store: RedisStore, route: RouteAlerts, time: VirtualTime
+) -> None:
+    """Another process opens the incident between this one's look and its write."""
+    await store.accept([builders.alert()], truncated=0)
+    (entry,) = await store.intake(10)
+    await store.accept([builders.alert(fingerprint="f2")], truncated=0)
+    assert await store.route(entry, builders.run(incident_id="INC-7"), "opens", bundle={})
+    await route()
+    assert list(await store.open_incidents()) == ["INC-7"]
+    assert len(await inbox(store, "INC-7")) == 2

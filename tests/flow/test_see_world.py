@@ -1,0 +1,76 @@
+"""What waiting sees of a replica's load: enough to tell an empty one from one that was hardly looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from bot.domain.alert import Alert
+from bot.domain.change.plan import Call, ObjectRef, Wait
+from bot.domain.change.progress import progress
+from bot.domain.change.world import World
+from bot.domain.scrape import Scrape
+from bot.domain.target import Target
+from bot.flow.ports import ReadContext
+from bot.flow.see_world import SeeWorld
+from tests.builders import START, TARGET, run
+from tests.fakes.samples import FakeSampleStore
+
+pytestmark = pytest.mark.fast
+
+QUIET_SECONDS = 4.0
+EMPTIED = Wait(
+    condition="emptied",
+    about=ObjectRef(kind="Pod", namespace="serving", name="a", uid="uid-a"),
+    parameters={"uid": "uid-a", "quiet_seconds": QUIET_SECONDS},
+    within_seconds=60.0,
+    title="a is empty",
+)
+
+
+class OnePod:
+    """A cluster of one pod without a workload; only `world` is asked."""
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        return TARGET
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        return World(at=START, workload=None, pods=({"metadata": {"name": "a", "uid": "uid-a"}},))
+
+    async def rehearse(self, call: Call) -> str:
+        return ""
+
+
+class IdleReplica:
+    """The `History` port over one replica that finished its last request long ago."""
+
+    source = "test"
+
+    def __init__(self) -> None:
+        self._store, self.now = FakeSampleStore(), START
+
+    async def sample(self, context: ReadContext) -> None:
+        idle = {"num_requests_running": 0.0, "num_requests_waiting": 0.0, "request_success": 7.0}
+        page = Scrape(replica="a", uid="uid-a", at=self.now, started_at=START - 900, ranks={"0": idle})
+        await self._store.add(context.target.key, [page])
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        return await self._store.between(context.target.key, start, end)
+
+
+@pytest.mark.parametrize("every_seconds", [1.0, 1.05, 1.5])
+async def test_a_replica_that_stays_idle_is_seen_as_empty_however_the_looks_fall(every_seconds: float) -> None:
+    history = IdleReplica()
+    see = SeeWorld(OnePod(), history)
+    context = ReadContext(
+        target=TARGET, incident_id="INC-1", opened_at=START, picked={}, settings={"quiet_for": QUIET_SECONDS}
+    )
+    seen = []
+    for look in range(8):
+        history.now = START + look * every_seconds
+        seen.append(progress(EMPTIED, await see(run(), context, at=history.now)).state)
+    assert seen[0] == "pending"
+    assert seen[-1] == "done"

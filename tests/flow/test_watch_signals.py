@@ -1,0 +1,165 @@
+"""A watch holds long enough, is too late, breaks, or cannot be read; a restart forgets no look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.watch_log import RedisWatchLog
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.effect import WatchSignals
+from bot.domain.event import Progressed, Watched
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.run import ActiveWatch, Run
+from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.ports import Owed, Tick
+from bot.flow.read_for_run import ReadForRun
+from bot.flow.watch_signals import WatchForRun, held_seconds
+from tests import builders
+from tests.fakes.signals import ScriptedSignals
+
+pytestmark = pytest.mark.fast
+PLAYBOOK = load_text("""
+language: 1
+playbook: watcher
+title: A watch
+opens_on: ['alertname="Any"']
+signals:
+  thrash: {ratio: [num_preemptions, request_success], over: 1m}
+  usage: {metric: kv_cache_usage_perc, over: 1m}
+  restarts: {probe: restarts}
+start: calm
+states:
+  calm:
+    watch: {calm: thrash < 0.1, room: usage < 0.9}
+    for: 6s
+    within: 30s
+    every: 2s
+    broke: [{when: restarts.oom, to: over}]
+    held: over
+  over: {end: fixed}
+""")
+GOOD: Mapping[str, object] = {"thrash": 0.0, "usage": 0.5, "restarts": {"oom": False}}
+BAD = {**GOOD, "thrash": 2.0}
+BLIND = {name: value for name, value in GOOD.items() if name != "thrash"}
+BROKEN = {**BAD, "restarts": {"oom": True}}
+LOOK = WatchSignals(effect_id="v3/watch", visit=3, state="calm", started_at=builders.START)
+
+
+class Watching:
+    """One watch that began at 0 and has until 30, looked at when the test says and with the readings that it gives."""
+
+    def __init__(self, redis: Connection) -> None:
+        self._redis = redis
+        self._run = builders.run(
+            state="calm", visit=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30)
+        )
+        self.restart()
+
+    def restart(self) -> None:
+        """Another process goes on."""
+        self.said: Mapping[str, object] = {}
+        self._at = builders.START
+        signals = ScriptedSignals(lambda: self.said, lambda: self._at)
+        self._watch = WatchForRun(ReadForRun(signals, playbook_of), RedisWatchLog(self._redis), playbook_of)
+
+    async def look(self, second: float, said: Mapping[str, object]) -> Done | Later:
+        self.said, self._at = said, builders.START + second
+        return await self._watch(Job(self._run, Owed("INC-1", LOOK, 0, ""), self._at), LOOK)
+
+
+async def playbook_of(run: Run) -> CompiledPlaybook:
+    return PLAYBOOK
+
+
+@pytest.fixture
+def watching(redis: Connection) -> Watching:
+    return Watching(redis)
+
+
+async def verdict(watching: Watching, *looks: tuple[float, Mapping[str, object]]) -> Watched:
+    """The verdict of the last look; those before it come to none."""
+    *before, (last, said) = looks
+    for second, readings in before:
+        assert isinstance(await watching.look(second, readings), Later), f"a verdict at {second} already"
+    done = await watching.look(last, said)
+    assert isinstance(done, Done)
+    (event,) = done.events
+    assert isinstance(event, Watched)
+    return event
+
+
+async def test_it_holds_once_every_part_has_held_long_enough(watching: Watching) -> None:
+    event = await verdict(watching, (0, GOOD), (2, GOOD), (4, GOOD), (6, GOOD))
+    assert (event.verdict, event.detail) == ("held", "held for 6 s")
+    assert event.parts == {"calm": "held", "room": "held"}
+    assert event.readings["thrash"].value == 0.0
+
+
+async def test_one_bad_look_begins_the_time_anew(watching: Watching) -> None:
+    event = await verdict(watching, (0, GOOD), (2, GOOD), (4, BAD), (6, GOOD), (8, GOOD), (10, GOOD), (12, GOOD))
+    assert event.verdict == "held"
+
+
+async def test_a_gap_of_more_than_two_looks_begins_the_time_anew(watching: Watching) -> None:
+    event = await verdict(watching, (0, GOOD), (2, GOOD), (10, GOOD), (12, GOOD), (14, GOOD), (16, GOOD))
+    assert event.detail == "held for 6 s"
+
+
+async def test_a_restart_forgets_no_look(watching: Watching) -> None:
+    await watching.look(0, GOOD)
+    await watching.look(3, GOOD)
+    watching.restart()
+    assert (await verdict(watching, (6, GOOD))).verdict == "held"
+
+
+@pytest.mark.parametrize(
+    ("said", "is_called", "why"),
+    [
+        pytest.param(BAD, "not_held", "calm: not held", id="did not hold"),
+        pytest.param(BLIND, "unknown", "calm: unknown", id="cannot be read"),
+        pytest.param(GOOD, "not_held", "held only 0 of 6 s", id="held too late"),
+    ],
+)
+async def test_at_the_end_of_its_time_it_says_what_was_lacking(
+    watching: Watching, said: Mapping[str, object], is_called: str, why: str
+) -> None:
+    event = await verdict(watching, (28, BAD), (30, said))
+    assert event.verdict == is_called
+    assert why in event.detail
+
+
+async def test_what_breaks_ends_it_at_once(watching: Watching) -> None:
+    event = await verdict(watching, (0, GOOD), (2, BROKEN))
+    assert (event.verdict, event.broke, event.detail) == ("broke", 0, "broke: restarts.oom")
+
+
+async def test_it_tells_what_it_waits_for_and_comes_back_at_its_cadence(watching: Watching) -> None:
+    again = await watching.look(0, BAD)
+    assert isinstance(again, Later)
+    assert again.after_seconds == 2.0
+    (event,) = again.events
+    assert isinstance(event, Progressed)
+    assert event.text == "waits for calm"
+
+
+async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> None:
+    left = builders.run(state="calm", visit=3, watch=None)
+    watch = WatchForRun(ReadForRun(ScriptedSignals(dict, lambda: 0.0), playbook_of), NoLog(), playbook_of)
+    assert await watch(Job(left, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK) == Done()
+
+
+class NoLog:
+    """`WatchLog` that must not be asked."""
+
+    async def add(self, incident_id: str, visit: int, tick: Tick) -> None:
+        raise AssertionError("nothing is watched any more")
+
+    async def ticks(self, incident_id: str, visit: int) -> Sequence[Tick]:
+        raise AssertionError("nothing is watched any more")
+
+
+def test_nothing_has_held_before_the_first_look() -> None:
+    assert held_seconds((), every=2.0) == 0.0
