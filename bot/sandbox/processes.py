@@ -16,6 +16,7 @@ from typing import Any
 from bot.domain.errors import BotError
 
 READY = "ready "
+SETTINGS_PREFIX = "INCIDENT_BOT_"
 READY_WITHIN_SECONDS = 60.0
 END_WITHIN_SECONDS = 5.0
 
@@ -46,7 +47,7 @@ class Family:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, **(env or {})},
+            env={**_inherited(), **(env or {})},
             # A terminal's Ctrl-C reaches the launcher alone, which ends the others in order.
             start_new_session=True,
         )
@@ -88,6 +89,11 @@ class Family:
                 child.process.kill()
                 child.process.wait()
         self.children.clear()
+
+
+def _inherited() -> dict[str, str]:
+    """Settings of a real deployment in this shell must not reach the demo's bot."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS_PREFIX)}
 
 
 def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> None:

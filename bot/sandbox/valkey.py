@@ -5,6 +5,7 @@ Everything that it has said yes to is on disk (`appendfsync always`), so state s
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -73,7 +74,11 @@ def _spawn(folder: Path, port: int) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(  # noqa: S603 - the program is the one found above, the arguments are ours
             [str(program), *arguments, *durable], stdout=log, stderr=log, start_new_session=True
         )
-    _wait_until_it_listens(process, port, folder)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(process.wait)
+        on_failure.callback(process.kill)
+        _wait_until_it_listens(process, port, folder)
+        on_failure.pop_all()
     return process
 
 
@@ -93,7 +98,6 @@ def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, folder: 
             if probe.connect_ex(("127.0.0.1", port)) == 0 and _answers(probe):
                 return
         time.sleep(0.02)
-    process.kill()
     raise NoServerError(f"the embedded server did not listen on port {port} within {READY_WITHIN_SECONDS:.0f} s")
 
 
