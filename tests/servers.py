@@ -15,6 +15,7 @@ PROGRAMS = {
     "redis": ("redis-server", "valkey-server"),
     "prometheus": ("prometheus",),
     "promtool": ("promtool",),
+    "amtool": ("amtool",),
     "alertmanager": ("prometheus-alertmanager", "alertmanager"),
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
 }

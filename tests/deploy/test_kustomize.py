@@ -134,14 +134,14 @@ def test_alertmanager_sends_everything_with_the_bots_token_and_tells_when_it_is_
     assert webhook["http_config"]["authorization"]["type"] == "Bearer"
 
 
-@pytest.mark.skipif(shutil.which("amtool") is None, reason="amtool is not on PATH")
+@pytest.mark.needs_server("amtool")
 def test_alertmanager_takes_the_snippet() -> None:
     command = ["amtool", "check-config", str(DEPLOY / "alertmanager-snippet.yaml")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH: the other tests read the same files")
 @pytest.mark.parametrize("folder", ["base", "serving"])
 def test_kustomize_renders(folder: str) -> None:
     command = ["kubectl", "kustomize", str(DEPLOY / "kustomize" / folder)]
