@@ -1,10 +1,8 @@
 """Options of the whole test run, and what a test needs that may not be installed."""
 
-import os
-
 import pytest
 
-from tests.servers import NEEDED, skip_without_servers
+from tests.servers import skip_without_servers
 
 pytest_plugins = ["tests.redis_server"]
 
@@ -13,12 +11,6 @@ pytest_plugins = ["tests.redis_server"]
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture: a server that is missing must not cost the time to start the others."""
     skip_without_servers(item)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _environment_of_the_bot() -> None:
-    """Every process of a test inherits this environment, and the bot refuses what has its prefix and is no setting."""
-    os.environ.pop(NEEDED, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-NEEDED = "INCIDENT_BOT_TESTS_NEED_SERVERS"
-MUST_RUN = os.environ.get(NEEDED) == "1"
-"""Read once: the variable is taken away before the first test, because the bot refuses it as no setting of its own."""
+NEEDED = "TESTS_NEED_SERVERS"
 PROGRAMS = {
     "redis": ("redis-server", "valkey-server"),
     "prometheus": ("prometheus",),
@@ -37,7 +35,7 @@ def required(server: str) -> str:
 
 
 def skip_without_servers(item: pytest.Item) -> None:
-    """Skip, or fail under `INCIDENT_BOT_TESTS_NEED_SERVERS=1`, a test whose servers are not installed."""
+    """Skip, or fail under `TESTS_NEED_SERVERS=1`, a test whose servers are not installed."""
     named = [server for marker in item.iter_markers("needs_server") for server in marker.args]
     if unknown := sorted(set(named) - set(PROGRAMS)):
         raise pytest.UsageError(f"{item.nodeid}: needs_server{unknown} is none of {sorted(PROGRAMS)}")
@@ -45,6 +43,6 @@ def skip_without_servers(item: pytest.Item) -> None:
     if not missing:
         return
     tried = "; ".join(f"{server}: no {' or '.join(PROGRAMS[server])} on PATH" for server in missing)
-    if MUST_RUN:
+    if os.environ.get(NEEDED) == "1":
         pytest.fail(f"{tried} ({NEEDED}=1 does not let this test be skipped)", pytrace=False)
     pytest.skip(tried)

@@ -65,6 +65,8 @@ class StepSettled(_Event):
     result: Result | Literal["not_needed", "still_unknown", "lapsed"]
     detail: str = ""
     replanned: PlanResult | None = None
+    readings: dict[str, Reading] = {}
+    """What was read right before the call."""
     evidence: dict[str, Any] = {}
 
 

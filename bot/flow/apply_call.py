@@ -7,7 +7,7 @@ means that the same call may be sent again, and anything else is unclear and goe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -19,6 +19,7 @@ from bot.domain.effect import ApplyStep
 from bot.domain.errors import ApprovalError, ClusterError
 from bot.domain.event import Progressed, StepSettled
 from bot.domain.run import Run
+from bot.domain.signal import Reading
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
@@ -142,11 +143,11 @@ class ApplyCall:
             return self._settled(
                 effect, "lapsed", f"the grant was not begun within {self._grant_valid / 60:.0f} minutes"
             )
-        result, _readings = await self._planner.plan(job.run, at=job.now)
+        result, readings = await self._planner.plan(job.run, at=job.now)
         if result.outcome == "not_needed":
-            return self._settled(effect, "not_needed", result.reason)
+            return self._settled(effect, "not_needed", result.reason, readings=readings)
         if result.outcome == "unknown":
-            return self._settled(effect, "still_unknown", result.reason)
+            return self._settled(effect, "still_unknown", result.reason, readings=readings)
         if result.outcome != "planned" or result.plan is None:
             return self._settled(effect, "superseded", result.reason, replanned=result)
         moved = what_changed(request.plan, result.plan)
@@ -197,6 +198,7 @@ class ApplyCall:
         *,
         call_id: str = "",
         replanned: PlanResult | None = None,
+        readings: Mapping[str, Reading] | None = None,
     ) -> Done:
         event = StepSettled(
             event_id=f"settled/{effect.effect_id}",
@@ -207,6 +209,7 @@ class ApplyCall:
             result=result,
             detail=detail,
             replanned=replanned,
+            readings=dict(readings or {}),
         )
         return Done((event,))
 

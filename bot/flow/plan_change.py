@@ -47,14 +47,13 @@ class PlanForRun:
         values = scope_values(run, dict(readings), playbook.settings)
         holds = playbook.still_holds(change.state, values)
         if isinstance(holds, Unknown):
-            return PlanResult(
-                outcome="unknown", reason=f"whether '{state.still}' still holds: {holds.reason}"
-            ), readings
+            why = f"whether '{state.still}' still holds: {_with_causes(holds, readings)}"
+            return PlanResult(outcome="unknown", reason=why), readings
         if not holds:
             return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true"), readings
         arguments = playbook.arguments(change.state, values)
         if isinstance(arguments, Unknown):
-            return PlanResult(outcome="unknown", reason=arguments.reason), readings
+            return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings)), readings
         return await self._of_world(run, playbook, state.change, arguments, at=at), readings
 
     async def _of_world(
@@ -78,6 +77,12 @@ class PlanForRun:
         if refusal:
             return PlanResult(outcome="impossible", reason=f"the API server refuses it: {refusal}")
         return result
+
+
+def _with_causes(missing: Unknown, readings: Mapping[str, Reading]) -> str:
+    """What is not known, and why it could not be read."""
+    causes = dict.fromkeys(reading.unknown for reading in readings.values() if not reading.is_known)
+    return missing.reason + (f" ({'; '.join(causes)})" if causes else "")
 
 
 def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanContext:

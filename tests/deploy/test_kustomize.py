@@ -141,7 +141,9 @@ def test_alertmanager_takes_the_snippet() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH: the other tests read the same files")
+@pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="kubectl is not on PATH: the other tests read the same files"
+)
 @pytest.mark.parametrize("folder", ["base", "serving"])
 def test_kustomize_renders(folder: str) -> None:
     command = ["kubectl", "kustomize", str(DEPLOY / "kustomize" / folder)]

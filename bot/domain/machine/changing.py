@@ -34,7 +34,8 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     draft.post(
         "outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, {"result": result.outcome, "text": text}
     )
-    if result.outcome == "unknown":
+    if result.outcome in ("unknown", "failed"):
+        # Nothing was sent: what the playbook writes for a change that failed is not meant.
         asking.ask_what_next(draft, f"The change '{change.verb}' cannot be planned: {text}")
     else:
         entering.go(draft, result.outcome, because=text)
@@ -82,6 +83,8 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
         return
     request = draft.run.requests[event.request_id]
     step = request.plan.steps[event.step] if request.plan.steps else None
+    if event.readings:
+        reading.keep(draft, event.readings)
     match event.result:
         case "done":
             _record_step(draft, event, step)

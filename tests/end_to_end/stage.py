@@ -1,0 +1,161 @@
+"""A running world and everything that a test may see of it from outside: Slack, the cluster's journal, the timeline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import httpx
+
+from bot import wiring
+from bot.domain.errors import StorageUnavailableError
+from bot.domain.run import Run
+from bot.domain.timeline import Chained, Entry
+from bot.sandbox import demo
+from bot.sandbox.approver import Approver
+from tests.waiting import until
+
+T = TypeVar("T")
+Json = dict[str, Any]
+FIRST = "INC-1"
+SHORT = {"window": "8s", "length_window": "10s", "stall_window": "8s", "calm_for": "8s", "flap_for": "10s"}
+
+
+@dataclass
+class Stage:
+    """`said` is what the scripted approver did, in order."""
+
+    world: demo.World
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._approver = Approver(self.world.slack_url, demo.CHANNEL, demo.THRASH.answers, self.said.append)
+
+    # --- what people do ----------------------------------------------------------------------------------------------
+
+    def pressing_until(self, condition: Callable[[], T | None], what: str, within: float) -> T:
+        """The approver presses whatever waits, until `condition`."""
+
+        def look() -> T | None:
+            self._approver.look()
+            return condition()
+
+        return until(look, what, within, seen=self.told)
+
+    def has_pressed(self, button: str, about: str) -> bool:
+        return any(f"'{button}'" in line and about in line for line in self.said)
+
+    def press(self, user: str, message: Json, action_id: str, **more: object) -> Json:
+        """One person's click on the button with `action_id`; what that person gets to see."""
+        where = {"user": user, "channel": demo.CHANNEL, "ts": message["ts"], "action_id": action_id}
+        answer = httpx.post(f"{self.world.slack_url}/__sandbox__/press", json=where | more, timeout=10)
+        told: Json = answer.raise_for_status().json()
+        return told
+
+    def slack_fails(self, *faults: Json) -> None:
+        httpx.post(f"{self.world.slack_url}/__sandbox__/faults", json=list(faults), timeout=10).raise_for_status()
+
+    # --- what Alertmanager does --------------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> str:
+        return self.world.bot_environment["INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN"]
+
+    def post(self, content: bytes, token: str | None = None) -> httpx.Response:
+        """To the bot's receiver, as Alertmanager does."""
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
+        return httpx.post(f"{self.world.bot_url}/alertmanager", content=content, headers=headers, timeout=20)
+
+    # --- what can be seen --------------------------------------------------------------------------------------------
+
+    def run(self, incident_id: str = FIRST) -> Run | None:
+        """None while there is no such run, or while the storage is away."""
+        with contextlib.suppress(StorageUnavailableError):
+            return asyncio.run(wiring.load_run(self.world.redis_url, incident_id))
+        return None
+
+    def state(self, incident_id: str = FIRST) -> str:
+        run = self.run(incident_id)
+        return run.state if run else ""
+
+    def closed_run(self, incident_id: str = FIRST) -> Run | None:
+        run = self.run(incident_id)
+        return run if run and not run.is_open else None
+
+    def timeline(self, incident_id: str = FIRST) -> Sequence[Chained]:
+        return asyncio.run(wiring.load_timeline(self.world.redis_url, incident_id))
+
+    def entries(self, kind: str, incident_id: str = FIRST) -> list[Entry]:
+        return [item.entry for item in self.timeline(incident_id) if item.entry.kind == kind]
+
+    def messages(self, user: str = "") -> list[Json]:
+        """The channel's messages; with `user` also what only that person sees."""
+        asked = {"channel": demo.CHANNEL} | ({"user": user} if user else {})
+        found: list[Json] = httpx.get(f"{self.world.slack_url}/__sandbox__/messages", params=asked, timeout=10).json()
+        return found
+
+    def message(self, words: str, user: str = "") -> Json | None:
+        """The newest message whose notification contains `words`."""
+        return next((m for m in reversed(self.messages(user)) if words in m.get("text", "")), None)
+
+    def whispers(self, user: str) -> list[str]:
+        """What the bot told this person alone."""
+        return [m.get("text", "") for m in self.messages(user) if m.get("is_ephemeral")]
+
+    def cluster(self, path: str) -> Json:
+        found: Json = httpx.get(f"{self.world.kubernetes_url}{path}", timeout=10).raise_for_status().json()
+        return found
+
+    def changes(self) -> list[tuple[str, str]]:
+        """Verb and path of each mutating request that succeeded; rehearsals do not count."""
+        journal: list[Json] = httpx.get(f"{self.world.kubernetes_url}/__sandbox__/mutations", timeout=10).json()
+        return [(noted["verb"], noted["path"]) for noted in journal if not noted["dryRun"]]
+
+    def told(self) -> str:
+        """Where everything stands, for the message of a test that waited in vain."""
+        run = self.run()
+        where = f"{run.incident_id} in '{run.at_state}'" if run else "no incident"
+        tail = [f"{item.entry.kind}: {item.entry.text[:160]}" for item in self.timeline()[-6:]] if run else []
+        return "\n  ".join([f"{where}; pressed: {self.said[-2:]}", *tail])
+
+
+def slots(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The key of each of the bot's messages: every one should be there once."""
+    payloads = [(message.get("metadata") or {}).get("event_payload") for message in messages]
+    return [payload["slot"] for payload in payloads if payload]
+
+
+def alert(name: str = "VllmKVCacheThrash", status: str = "firing", **labels: str) -> Json:
+    named = {"alertname": name, "namespace": "serving", "deployment": "llm", "severity": "warning"}
+    ended = datetime.now(UTC) if status == "resolved" else datetime(1, 1, 1, tzinfo=UTC)
+    return {
+        "status": status,
+        "labels": named | labels,
+        "annotations": {"summary": f"{name} on {labels.get('deployment', 'llm')}"},
+        "startsAt": STARTED.isoformat(),
+        "endsAt": ended.isoformat(),
+        "generatorURL": "",
+    }
+
+
+def webhook(*alerts: Json, **fields: object) -> Json:
+    """Alertmanager's webhook, version 4."""
+    return {"version": "4", "groupKey": "{}", "status": "firing", "receiver": "bot", "alerts": list(alerts), **fields}
+
+
+def as_body(payload: Json) -> bytes:
+    return json.dumps(payload).encode()
+
+
+STARTED = datetime.now(UTC)
+
+
+@contextlib.contextmanager
+def stage(*, with_alerting: bool = True, start_bot: bool = True, **settings: str) -> Iterator[Stage]:
+    with demo.world(settings=SHORT | settings, with_alerting=with_alerting, start_bot=start_bot) as world:
+        yield Stage(world)

@@ -1,0 +1,121 @@
+"""`incident-bot demo` as a person starts it: it comes to its verified end by itself, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bot.sandbox.demo import SCENARIOS
+from tests.waiting import until
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+PROCESSES = 6
+"""Redis, Kubernetes, the fleet, Slack, alerting and the bot."""
+SHELL = {"COLUMNS": "200", "NO_COLOR": "1", "INCIDENT_BOT_PROMETHEUS_URL": "http://prometheus.invalid:9090"}
+"""A person's shell may hold the settings of a real deployment; the demo must not touch it."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def children(self) -> list[int]:
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
+        rows = (map(int, line.split()) for line in listed.splitlines())
+        return [pid for pid, parent in rows if parent == self.process.pid]
+
+    def all_children(self) -> list[int]:
+        """Once everything has been started, which is when the page is told."""
+        until(lambda: "Slack page:" in self.said(), "the demo has started its processes", 90, seen=self.said)
+        found = self.children()
+        assert len(found) == PROCESSES
+        return found
+
+    def interrupt(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(timeout=20)
+
+
+Demos = Mapping[str, tuple[Launched, list[int]]]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@contextmanager
+def launched(folder: Path, *arguments: str) -> Iterator[Launched]:
+    output = folder / f"{'-'.join(('demo', *arguments))}.txt"
+    with output.open("wb") as file:
+        command = [sys.executable, "-u", "-m", "bot", "demo", *arguments]
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=os.environ | SHELL)
+    try:
+        yield Launched(process, output)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
+    """Every scenario at once, each in a world of its own, with the processes that it started.
+
+    They run through the whole module, so that their waiting costs nothing.
+    """
+    folder = tmp_path_factory.mktemp("demos")
+    with ExitStack() as running:
+        begun = {
+            name: running.enter_context(launched(folder, "--scenario", name, "--unattended")) for name in SCENARIOS
+        }
+        yield {name: (demo, demo.all_children()) for name, demo in begun.items()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("demos")
+def test_an_interrupted_demo_stops_everything_that_it_started(number: signal.Signals, tmp_path: Path) -> None:
+    with launched(tmp_path) as demo:
+        children = demo.all_children()
+        assert demo.interrupt(number) == 128 + number
+        assert [pid for pid in children if is_alive(pid)] == []
+        assert "Traceback" not in demo.said()
+
+
+@pytest.mark.usefixtures("demos")
+@pytest.mark.parametrize("begun", [1, 3])
+def test_a_demo_that_is_interrupted_while_it_starts_stops_what_it_has_started(begun: int, tmp_path: Path) -> None:
+    with launched(tmp_path) as demo:
+        until(lambda: len(demo.children()) >= begun, f"{begun} processes were started", 30)
+        children = demo.children()
+        assert demo.interrupt(signal.SIGINT) == 128 + signal.SIGINT
+        assert [pid for pid in children if is_alive(pid)] == []
+        assert "Traceback" not in demo.said()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_scenario_comes_to_its_verified_end_unattended(scenario: str, demos: Demos) -> None:
+    demo, children = demos[scenario]
+    until(lambda: demo.process.poll() is not None, f"the demo of {scenario} has ended", 240, seen=demo.said)
+    said = demo.said()
+    assert demo.process.returncode == 0, said
+    assert "Windows are shortened for the demo" in said
+    assert "Each entry carries the hash of the one before it" in said
+    assert ", verified." in said.splitlines()[-1]
+    assert [pid for pid in children if is_alive(pid)] == []
