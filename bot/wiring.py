@@ -46,7 +46,7 @@ from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, load_folder
-from bot.domain.errors import StorageUnavailableError
+from bot.domain.errors import ClusterError, StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.run import Run
 from bot.domain.target import Target
@@ -87,6 +87,7 @@ class SystemClock:
 class Cluster:
     """Everything that speaks to Kubernetes."""
 
+    client: KubernetesClient
     port: KubernetesCluster
     writer: KubernetesWriter
     logs: KubernetesPodLogs
@@ -147,7 +148,7 @@ def open_cluster(settings: Settings, stack: contextlib.AsyncExitStack) -> Cluste
     client = KubernetesClient(cluster_connection(settings))
     stack.push_async_callback(client.close)
     port = KubernetesCluster(client, name=settings.cluster)
-    return Cluster(port, KubernetesWriter(client, port.reader), KubernetesPodLogs(port.reader))
+    return Cluster(client, port, KubernetesWriter(client, port.reader), KubernetesPodLogs(port.reader))
 
 
 def slack_pace(settings: Settings) -> dict[str, tuple[float, float]]:
@@ -242,6 +243,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             metrics=facts.page,
             slack=endpoint(app),
         )
+        await warm_up(cluster)
         await alarms.start(wake.incident)
         stack.push_async_callback(alarms.stop)
         stack.push_async_callback(wake.stop)
@@ -288,6 +290,14 @@ def effect_handlers(
         "export_timeline": ExportForRun(talk.messenger, storage.store),
         "release_leases": ReleaseForRun(storage.claims),
     }
+
+
+async def warm_up(cluster: Cluster) -> None:
+    """The client takes a second to import: the first alert's two seconds for its target must not go there."""
+    try:
+        await cluster.client.open()
+    except ClusterError as error:
+        log.warning("cluster.unreachable", reason=str(error))
 
 
 async def not_ready(storage: Storage) -> Mapping[str, str]:

@@ -84,6 +84,10 @@ class KubernetesClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def open(self) -> None:
+        """Import and configure now what the first request would else wait for. Raise `ClusterError` without a way."""
+        await self._opened()
+
     async def close(self) -> None:
         if self._api is not None:
             await self._api.close()
