@@ -18,6 +18,7 @@ from bot.domain.change.progress import progress
 from bot.domain.effect import ApplyStep
 from bot.domain.errors import ApprovalError, ClusterError
 from bot.domain.event import Progressed, StepSettled
+from bot.domain.redaction import redacted
 from bot.domain.run import Run
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.plan_change import PlanForRun
@@ -184,6 +185,7 @@ class ApplyCall:
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
     def _progress(self, job: Job, effect: ApplyStep, text: str) -> tuple[Progressed, ...]:
+        text = redacted(text)  # an API server's message may quote what it refuses
         if job.run.change is not None and job.run.change.progress == text:
             return ()
         event_id = f"progress/{effect.effect_id}/{job.run.version}/{text}"
@@ -205,7 +207,7 @@ class ApplyCall:
             step=effect.step,
             call_id=call_id,
             result=result,
-            detail=detail,
+            detail=redacted(detail),
             replanned=replanned,
         )
         return Done((event,))

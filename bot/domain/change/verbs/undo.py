@@ -20,6 +20,7 @@ from bot.domain.change.verbs.replicas import in_rotation
 from bot.domain.change.verbs.rolling import expected_downtime, rolled_out, rollout_circumstances
 from bot.domain.change.verbs.scale import drained_first, scaled, victims_of
 from bot.domain.change.world import Obj, World
+from bot.domain.redaction import redacted_data
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
 def _shown(value: Any) -> str:
     if value is ABSENT:
         return "not set"
-    text = str(value)
+    text = str(redacted_data(value))
     return text if len(text) <= 300 else text[:297] + "…"
 
 
