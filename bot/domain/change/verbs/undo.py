@@ -121,6 +121,8 @@ class _Replay:
             found = pod_named(world, target.uid or target.name)
         else:
             known = [obj for obj in (world.workload, world.canary) if obj is not None]
+            if target.kind == "ConfigMap":
+                known = list(world.config_maps.values())
             found = next((obj for obj in known if name_of(obj) == target.name), None)
         return self._objects.get(uid_of(found), found) if found else None
 
@@ -166,6 +168,8 @@ def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
     if call.target.kind == "Pod":
         is_label = any(op["path"].startswith("/metadata/labels/") for op in call.body)
         return [], [in_rotation(inverse.before, context)] if is_label else [], ()
+    if call.target.kind == "ConfigMap":
+        return [], [], ()
     if call.subresource == "scale":
         return _around_scale(world, context, inverse)
     template = dig(inverse.after, "spec", "template")
