@@ -6,7 +6,6 @@ Secrets, tokens and raw payloads are no fields; what looks like one is masked al
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections import Counter
 from collections.abc import MutableMapping
@@ -17,9 +16,8 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-SECRET_NAMES = re.compile(r"token|secret|password|authorization|api[_-]?key", re.IGNORECASE)
-SECRET_VALUES = re.compile(r"xox[abeprs]-[\w-]+|xapp-[\w-]+|Bearer\s+\S+|hf_\w{10,}|://[^/\s:]*:[^@\s]+@")
-MASK = "(masked)"
+from bot.domain.redaction import shown_value
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -49,10 +47,8 @@ class Facts(Collector):
 
 def masked(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     for name, value in event.items():
-        if SECRET_NAMES.search(name) and name != "event":
-            event[name] = MASK
-        elif isinstance(value, str):
-            event[name] = SECRET_VALUES.sub(MASK, value)
+        if name != "event" and isinstance(value, str):
+            event[name] = shown_value(name, value)
     return event
 
 

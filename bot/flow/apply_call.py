@@ -18,6 +18,7 @@ from bot.domain.change.progress import progress
 from bot.domain.effect import ApplyStep
 from bot.domain.errors import ApprovalError, ClusterError
 from bot.domain.event import Progressed, StepSettled
+from bot.domain.redaction import redacted
 from bot.domain.run import Run
 from bot.domain.signal import Reading
 from bot.flow.perform_effect import Done, Job, Later
@@ -185,6 +186,7 @@ class ApplyCall:
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
     def _progress(self, job: Job, effect: ApplyStep, text: str) -> tuple[Progressed, ...]:
+        text = redacted(text)  # an API server's message may quote what it refuses
         if job.run.change is not None and job.run.change.progress == text:
             return ()
         event_id = f"progress/{effect.effect_id}/{job.run.version}/{text}"
@@ -207,7 +209,7 @@ class ApplyCall:
             step=effect.step,
             call_id=call_id,
             result=result,
-            detail=detail,
+            detail=redacted(detail),
             replanned=replanned,
             readings=dict(readings or {}),
         )

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from bot.domain.change.capacity import capacity_for
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, seconds_of
-from bot.domain.change.rollout import TEMPLATE, replica_sets_of, revision_of, template_differences
+from bot.domain.change.rollout import TEMPLATE, replica_sets_of, revision_of
 from bot.domain.change.rotation import pods_of_canary, pods_of_workload, rotation_of
+from bot.domain.change.template_differences import template_differences
 from bot.domain.change.world import Obj, World
 from bot.domain.signal import Reading, unknown
 from bot.flow.ports import Probe, Question

@@ -115,6 +115,49 @@ async def test_only_what_the_engine_runs_on_can_matter(new: Obj, matters: bool) 
     assert reading.fields["matters"] is matters
 
 
+async def test_a_rollout_is_told_flag_by_flag_with_variables_image_and_config_maps() -> None:
+    def with_parts(seqs: str, token: str, level: str, config: str, image: str) -> Obj:
+        made = template(f"--max-num-seqs={seqs}", "--api-key", token, image=image)
+        made["spec"]["containers"][0] |= {
+            "env": [
+                {"name": "HF_TOKEN", "value": token},
+                {"name": "LEVEL", "value": level},
+                {"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": config, "key": "mode"}}},
+            ],
+            "envFrom": [{"configMapRef": {"name": config}}],
+        }
+        made["spec"]["volumes"] = [{"name": "c", "configMap": {"name": config}}]
+        return made
+
+    before = with_parts("64", "old-secret-1", "info", "config-a", "vllm/vllm-openai:v0.31.0")
+    after = with_parts("256", "new-secret-2", "debug", "config-b", "vllm/vllm-openai:v0.32.0")
+    newer, older = revision(2, after, minutes_before=20), revision(1, before, minutes_before=999)
+    reading = await ask("recent_rollout", world(newer, older))
+    assert reading.detail.split(": ", 1)[1].split("; ") == [
+        "--api-key (masked) → (masked)",
+        "--max-num-seqs 64 → 256",
+        "env HF_TOKEN (masked) → (masked)",
+        "env LEVEL info → debug",
+        "env MODE $ConfigMap config-a/mode → $ConfigMap config-b/mode",
+        "envFrom ConfigMap config-a all → (not set)",
+        "envFrom ConfigMap config-b (not set) → all",
+        "image vllm/vllm-openai:v0.31.0 → vllm/vllm-openai:v0.32.0",
+        "volumes/c/configMap/name: config-a → config-b",
+    ]
+    assert reading.fields["matters"] is True
+
+
+async def test_words_that_are_not_understood_are_told_as_a_whole_without_their_secrets() -> None:
+    hidden = [
+        {**template(), "spec": {"containers": [{"name": "vllm", "image": "i", "command": ["sh", "-c", script]}]}}
+        for script in ("vllm serve m $(cat /x) --api-key old-secret", "vllm serve m $(cat /x) --api-key new-secret")
+    ]
+    newer, older = revision(2, hidden[1], minutes_before=20), revision(1, hidden[0], minutes_before=999)
+    reading = await ask("recent_rollout", world(newer, older))
+    assert "containers/0/command:" in reading.detail
+    assert "-secret" not in f"{reading.detail}{reading.fields}"
+
+
 async def test_the_bots_own_rollout_is_never_the_suspect() -> None:
     ours = revision(2, template("--max-num-seqs=6"), minutes_before=-5, stamp="INC-7/c1/1")
     reading = await ask("recent_rollout", world(ours, OLD))

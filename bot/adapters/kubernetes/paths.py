@@ -31,6 +31,7 @@ KINDS: dict[str, Resource] = {
     "EndpointSlice": Resource("discovery.k8s.io", "v1", "endpointslices"),
     "PodDisruptionBudget": Resource("policy", "v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
+    "ConfigMap": Resource("", "v1", "configmaps"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),
 }
 

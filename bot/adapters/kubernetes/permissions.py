@@ -46,8 +46,10 @@ READING = (
     *_reading("policy", "poddisruptionbudgets"),
     *_reading("autoscaling", "horizontalpodautoscalers"),
     Permission("get", "", "pods", "log"),
+    Permission("get", "", "configmaps"),
 )
 _PATCH_DEPLOYMENT = Permission("patch", "apps", "deployments")
+_PATCH_CONFIG_MAP = Permission("patch", "", "configmaps")
 _PATCH_POD = Permission("patch", "", "pods")
 _CREATE, _DELETE = Permission("create", "apps", "deployments"), Permission("delete", "apps", "deployments")
 _SCALE, _EVICT = Permission("patch", "apps", "deployments", "scale"), Permission("create", "", "pods", "eviction")
@@ -55,12 +57,12 @@ CHANGING: dict[str, tuple[Permission, ...]] = {
     "scale": (_SCALE, _PATCH_POD),
     "canary": (_CREATE, _DELETE),
     "remove_canary": (_DELETE, _PATCH_POD),
-    "set_flags": (_PATCH_DEPLOYMENT,),
+    "set_flags": (_PATCH_DEPLOYMENT, _PATCH_CONFIG_MAP),
     "isolate_replica": (_PATCH_POD,),
     "replace_replica": (_EVICT,),
     "return_replica": (_PATCH_POD,),
     "rollback": (_PATCH_DEPLOYMENT,),
-    "undo": (_PATCH_DEPLOYMENT, _PATCH_POD, _SCALE, _DELETE),
+    "undo": (_PATCH_DEPLOYMENT, _PATCH_CONFIG_MAP, _PATCH_POD, _SCALE, _DELETE),
 }
 """What each verb needs besides reading."""
 

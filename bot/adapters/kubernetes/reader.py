@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.change.capacity import accelerators_of
-from bot.domain.change.objects import CANARY_LABEL, dig, uid_of
+from bot.domain.change.flags_in_spec import config_maps_named
+from bot.domain.change.objects import CANARY_LABEL, dig, name_of, uid_of
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
 from bot.domain.target import Target
@@ -73,9 +74,19 @@ class KubernetesReader:
             "canary": self._listed("Deployment", namespace, of_canary),
             "canary_pods": self._listed("Pod", namespace, of_canary),
         }
-        parts = dict(zip(reads, await asyncio.gather(*reads.values()), strict=True))
+        config_maps = self._config_maps(namespace, config_maps_named(dig(workload, "spec", "template") or {}))
+        *lists, named = await asyncio.gather(*reads.values(), config_maps)
+        parts = dict(zip(reads, lists, strict=True))
         parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"))
-        return _assembled(at, workload, parts)
+        return _assembled(at, workload, parts | {"config_maps": named})
+
+    async def _config_maps(self, namespace: str, names: Collection[str]) -> _Part:
+        """Each by its name: the bot may not list them, and reads no other."""
+        try:
+            found = await asyncio.gather(*(self.find("ConfigMap", namespace, name) for name in sorted(names)))
+        except ClusterError as error:
+            return _Part(unreadable=str(error))
+        return _Part(tuple(one for one in found if one is not None))
 
     async def find(self, kind: str, namespace: str, name: str) -> Obj | None:
         """One object, None when there is none. Raise `ClusterError` on anything else."""
@@ -158,6 +169,7 @@ def _merged(one: _Part, other: _Part) -> _Part:
 
 def _assembled(at: float, workload: Obj | None, parts: Mapping[str, _Part]) -> World:
     canary = next(iter(parts["canary"].items), None)
-    lists: dict[str, Any] = {name: part.items for name, part in parts.items() if name != "canary"}
+    lists: dict[str, Any] = {name: part.items for name, part in parts.items() if name not in ("canary", "config_maps")}
+    lists["config_maps"] = {name_of(one): one for one in parts["config_maps"].items}
     unreadable = {name: part.unreadable for name, part in parts.items() if part.unreadable}
     return World(at=at, workload=workload, canary=canary, unreadable=unreadable, **lists)

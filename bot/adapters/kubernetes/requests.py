@@ -12,6 +12,7 @@ from bot.domain.change.json_patch import ABSENT, Broken, broken_tests, is_in_for
 from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, dig, is_going_away, uid_of
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj
+from bot.domain.redaction import redacted_data
 from bot.flow.ports import Sent
 
 RETRY_SECONDS = 10.0
@@ -95,7 +96,7 @@ def said(broken: Sequence[Broken]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = "not set" if value is ABSENT else str(value)
+    text = "not set" if value is ABSENT else str(redacted_data(value))
     return text if len(text) <= 200 else text[:199] + "…"
 
 

@@ -6,11 +6,12 @@ What none of the three says is not known.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.adapters.vllm.log_lines import StartLines
 from bot.domain.change.flag_table import FlagValueError, newest_table, parse_value
-from bot.domain.change.flags_in_spec import flags_of_template
+from bot.domain.change.flags_in_spec import FlagsInSpec, flags_of_template
 from bot.domain.change.objects import labels_of
 from bot.domain.change.world import Obj
 
@@ -31,10 +32,12 @@ class EngineFlags:
     sources: dict[str, str]
 
 
-def engine_flags(pod: Obj, node: Obj | None, log: StartLines) -> EngineFlags:
-    spec = flags_of_template(pod)
+def engine_flags(
+    pod: Obj, node: Obj | None, log: StartLines, config_maps: Mapping[str, Obj] | None = None
+) -> EngineFlags:
+    spec = flags_of_template(pod, config_maps=config_maps)
     version = log.version or version_of_tag(spec.image)
-    found = _Found(spec.values if not spec.unparsable else {}, spec.unparsable, log.arguments, {})
+    found = _Found(_written(spec, of_file=False), _written(spec, of_file=True), spec.unparsable, log.arguments, {})
     defaults = _defaults(version, node)
     dtype = found.value("--kv-cache-dtype", defaults)
     timeout, seqs = found.value("--shutdown-timeout", defaults), found.value("--max-num-seqs", defaults)
@@ -47,11 +50,19 @@ def engine_flags(pod: Obj, node: Obj | None, log: StartLines) -> EngineFlags:
     )
 
 
+def _written(spec: FlagsInSpec, *, of_file: bool) -> dict[str, str | bool]:
+    """Without values that are references to what the pod spec does not hold."""
+    flags = [flag for flag in spec.written if (flag.entry is not None) is of_file]
+    return {flag.name: flag.value for flag in flags if not str(flag.value).startswith("$")}
+
+
 @dataclass(frozen=True)
 class _Found:
-    """The three places in which a flag's value is looked for, and which of them gave each."""
+    """The places in which a flag's value is looked for, and which of them gave each."""
 
     written: dict[str, str | bool]
+    filed: dict[str, str | bool]
+    """From a ConfigMap, which may have changed since the pod started: what its log says counts before it."""
     unparsable: str
     logged: dict[str, object] | None
     sources: dict[str, str]
@@ -64,6 +75,9 @@ class _Found:
         if self.logged is not None and name in self.logged:
             self.sources[name] = "its start log"
             return self.logged[name]
+        if flag in self.filed:
+            self.sources[name] = "its config file"
+            return self.filed[flag]
         if self.unparsable and self.logged is None:
             self.sources[name] = f"{self.unparsable}, and its start log does not say"
             return None

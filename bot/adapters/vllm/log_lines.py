@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bot.domain import redaction
+
 OomClass = Literal[
     "none",
     "weights",
@@ -62,9 +64,6 @@ _TELLING = re.compile(
     r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|died unexpectedly|failed to start"
     r"|initialization failed|unrecognized arguments|invalid choice|validation error|RuntimeError|ValueError",
     re.IGNORECASE,
-)
-_SECRET = re.compile(
-    r"(hf_|sk-|xox[a-z]-|Bearer )[\w.-]{6,}|((?:api[_-]?key|token|password)['\"]?\s*[:=]\s*)['\"]?[^\s'\",}]+"
 )
 
 _VERSION = re.compile(r"Initializing a V[01] LLM engine \(v([\w.+]+)\)")
@@ -139,11 +138,11 @@ def last_words(log: str) -> LastWords:
         serves = _SERVES.search(log, 0, found.start())
         return LastWords("serving" if serves else "start_up", redacted(_line_of(log, found)), telling)
     if found := _START_FAILED.search(log):
-        return LastWords("start_failed", _line_of(log, found), telling)
+        return LastWords("start_failed", redacted(_line_of(log, found)), telling)
     # An engine that was told to stop leaves the same errors behind as one that died.
     told_to_stop = _TOLD_TO_STOP.search(log)
     if found := _ENGINE_DIED.search(log, 0, told_to_stop.start() if told_to_stop else len(log)):
-        return LastWords("engine_died", _line_of(log, found), telling)
+        return LastWords("engine_died", redacted(_line_of(log, found)), telling)
     return LastWords("none", telling=telling)
 
 
@@ -155,4 +154,4 @@ def _line_of(log: str, found: re.Match[str]) -> str:
 
 def redacted(line: str) -> str:
     """A log line without what looks like a secret, at most 400 characters."""
-    return _SECRET.sub(lambda found: (found[2] or found[1] or "") + "…", line)[:400]
+    return redaction.redacted(line)[:400]

@@ -200,7 +200,12 @@ class EngineFlagsInEffect:
         nodes = {name_of(node): node for node in world.nodes}
         logs = await asyncio.gather(*(_logs_of(self._logs, pod, since=math.inf) for pod in pods))
         found = [
-            engine_flags(pod, nodes.get(dig(pod, "spec", "nodeName")), start_lines(log[0]) if log else StartLines())
+            engine_flags(
+                pod,
+                nodes.get(dig(pod, "spec", "nodeName")),
+                start_lines(log[0]) if log else StartLines(),
+                world.config_maps,
+            )
             for pod, log in zip(pods, logs, strict=True)
         ]
         parts = {name: _agreed(found, name) for name in PARTS}

@@ -6,12 +6,16 @@ import json
 from typing import Any
 
 from bot.domain.change.plan import Difference
+from bot.domain.redaction import shown_value
 
 NOT_SET = "(not set)"
 LONGEST = 120
 
 
 def changed(name: str, path: str, before: Any, after: Any) -> Difference:
+    """Secrets are masked here, once for all who read it; the call's body keeps them."""
+    named = name.removesuffix(":")
+    before, after = shown_value(named, before), shown_value(named, after)
     return Difference(path=path, before=before, after=after, text=f"{name} {_arrow(before, after)}")
 
 

@@ -8,6 +8,7 @@ cut.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,7 +42,7 @@ class DrainMode:
 def drain_mode(world: World, template: Obj | None = None) -> DrainMode:
     """The mode of the workload's replicas, or of pods made from `template`."""
     template = template or dig(world.workload, "spec", "template") or {}
-    native, why_not = _native(template)
+    native, why_not = _native(template, world.config_maps)
     if native is not None:
         return native
     key = rotation_key(world, _labels(world, template))
@@ -61,8 +62,8 @@ def _labels(world: World, template: Obj) -> dict[str, str]:
     return wanted
 
 
-def _native(template: Obj) -> tuple[DrainMode | None, str]:
-    flags = flags_of_template(template)
+def _native(template: Obj, config_maps: Mapping[str, Obj]) -> tuple[DrainMode | None, str]:
+    flags = flags_of_template(template, config_maps=config_maps)
     pre_stop = pre_stop_seconds(template, flags)
     if pre_stop is None or pre_stop < LEAST_PRE_STOP_SECONDS:
         return None, f"preStop sleeps {_seconds(pre_stop)}, at least {LEAST_PRE_STOP_SECONDS:.0f} s are needed"

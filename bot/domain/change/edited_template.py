@@ -1,103 +1,333 @@
-"""A workload's pod template with engine flags edited: checked against the engine, and written where they stand."""
+"""A workload's pod template with flags, variables or the image edited: checked, and written where each one stands."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from bot.domain.change.command_words import Place
 from bot.domain.change.context import impossible, not_needed
-from bot.domain.change.differences import changed, shown
-from bot.domain.change.flag_rules import broken_rule, check_edits
-from bot.domain.change.flag_table import FlagTable, newest_table, table_of, version_of_image
-from bot.domain.change.flags_in_spec import FlagEdit, FlagsInSpec, Where, flags_of_template, with_edits
-from bot.domain.change.json_patch import FieldEdit, edit_of, pointer, test_of
-from bot.domain.change.objects import dig, name_of
+from bot.domain.change.differences import changed
+from bot.domain.change.flag_edits import Pen, Written, with_flag
+from bot.domain.change.flag_rules import (
+    Edits,
+    Engine,
+    EnvEdit,
+    broken_rule,
+    changes_nothing,
+    check_edits,
+    check_flag,
+    edit_in_words,
+    faults_of_engine,
+    image_wanted,
+    number_of,
+)
+from bot.domain.change.flag_table import newest_table, table_of, version_of_image
+from bot.domain.change.flags_in_spec import FlagEdit, FlagsInSpec, flags_of_template
+from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of, pointer, test_of
+from bot.domain.change.objects import CONFIG_ANNOTATION, annotations_of, dig, name_of
 from bot.domain.change.plan import Circumstance, Difference
 from bot.domain.change.rollout import TEMPLATE, bare
 from bot.domain.change.world import Obj
+from bot.domain.redaction import redacted, shown_value
+
+FIELDS = ("command", "args", "env", "image")
+"""The fields of a container that edits may change."""
+
+
+@dataclass(frozen=True)
+class EditedConfigMap:
+    obj: Obj
+    fields: tuple[FieldEdit, ...]
+    differences: tuple[Difference, ...]
 
 
 @dataclass(frozen=True)
 class EditedTemplate:
     flag_edits: tuple[FlagEdit, ...]
     fields: tuple[FieldEdit, ...]
-    """The lists to replace in the Deployment."""
+    """The fields to replace in the Deployment."""
     guard: Obj
-    """Pins the container that the lists belong to."""
+    """Pins the container that the fields belong to."""
     differences: tuple[Difference, ...]
     template: Obj
     """The template as it will be."""
     owners_part: dict[str, Any]
     """The part of the spec that an owner of the workload has to be given."""
     notes: tuple[Circumstance, ...]
-
-    @property
-    def summary(self) -> str:
-        return ", ".join(f"{edit.flag} {shown(_value(edit))}" for edit in self.flag_edits)
-
-    @property
-    def choices(self) -> dict[str, str]:
-        return {edit.flag: edit.text for edit in self.flag_edits}
+    summary: str
+    choices: dict[str, str]
+    config_maps: tuple[EditedConfigMap, ...] = ()
+    """To be patched before the template, whose annotation then rolls the pods."""
 
 
-def edited_template(workload: Obj, arguments: Mapping[str, Any]) -> EditedTemplate:
-    """Raise `NoPlanError` when an edit cannot be, or when none changes anything."""
-    template = dig(workload, "spec", "template") or {}
-    version = version_of_image(flags_of_template(template).image)
-    table = table_of(version)
-    flags = flags_of_template(template, table)
-    if flags.unparsable:
-        raise impossible(f"the flags of {name_of(workload)} cannot be edited: {flags.unparsable}", _by_hand(arguments))
-    edits = check_edits(arguments.get("edits"), flags, table or newest_table(), is_sure=table is not None)
-    if not edits:
-        raise not_needed("the flags have these values already")
-    if reason := broken_rule(flags, edits):
-        raise impossible(reason)
-    return _written(workload, flags, edits, table or newest_table(), _table_note(version, table))
+@dataclass
+class _Lines:
+    """What changes, by the ConfigMap in which it stands; the template's own is the empty name."""
+
+    by_holder: dict[str, list[Difference]] = field(default_factory=dict)
+
+    def add(self, holder: str, line: Difference) -> None:
+        self.by_holder.setdefault(holder, []).append(line)
+
+    def of(self, holder: str) -> tuple[Difference, ...]:
+        return tuple(self.by_holder.get(holder, ()))
 
 
-def _written(
-    workload: Obj, flags: FlagsInSpec, edits: tuple[FlagEdit, ...], table: FlagTable, note: Circumstance
+def edited_template(
+    workload: Obj,
+    arguments: Mapping[str, Any],
+    config_maps: Mapping[str, Obj] | None = None,
+    *,
+    only_template: bool = False,
 ) -> EditedTemplate:
-    path = TEMPLATE + pointer("spec", "containers", flags.container_index)
-    lists = with_edits(flags, edits, table)
-    wanted = {where: words for where, words in lists.items() if tuple(words) != flags.lists[where]}
-    template = bare(dig(workload, "spec", "template"))
-    template["spec"]["containers"][flags.container_index].update(wanted)
-    named_lists: dict[str, Any] = {"name": flags.container}
-    named_lists.update({where: words for where, words in lists.items() if words})
-    return EditedTemplate(
-        flag_edits=edits,
-        fields=tuple(edit_of(workload, f"{path}/{where}", words) for where, words in wanted.items()),
-        guard=test_of(workload, f"{path}/name"),
-        differences=tuple(
-            changed(edit.flag, f"{path}/{_where(flags, edit)}", flags.values.get(edit.flag), _value(edit))
-            for edit in edits
+    """Raise `NoPlanError` when an edit cannot be, or when none changes anything.
+
+    `only_template`: ConfigMaps are left alone, for a spare beside replicas that read the same ones.
+    """
+    wanted = arguments.get("edits")
+    before = Written(bare(dig(workload, "spec", "template")), dict(config_maps or {}))
+    flags = flags_of_template(before.template, None, before.config_maps)
+    engine = Engine(version_of_image(image_wanted(wanted) or flags.image))
+    edits = check_edits(wanted, engine)
+    pen = Pen(engine.table, only_template)
+    flags = pen.read(before)
+    if not flags.container or (flags.unparsable and edits.flags):
+        raise impossible(f"the flags of {name_of(workload)} cannot be edited: {flags.unparsable}", _by_hand(edits))
+    lines = _Lines()
+    after, done = _with_edits(before, edits, engine, pen, lines)
+    read = pen.read(after)
+    _check_result(flags, read, done, engine)
+    if after == before:
+        raise not_needed("the flags have these values already" if edits.flags else "it is so already")
+    asked = Edits(done, edits.variables, edits.image)
+    return _result(workload, _Change(before, after, asked, lines, engine, flags.container_index))
+
+
+def _with_edits(
+    before: Written, edits: Edits, engine: Engine, pen: Pen, lines: _Lines
+) -> tuple[Written, tuple[FlagEdit, ...]]:
+    """Everything written, and the flag edits that changed something."""
+    index = pen.read(before).container_index
+    path = pointer("spec", "containers", index)
+    written = before
+    image = before.text(Place(f"{path}/image"))
+    if edits.image and edits.image != image:
+        written = written.with_text(Place(f"{path}/image"), edits.image)
+        lines.add("", changed("image", f"{TEMPLATE}{path}/image", image, edits.image))
+    for variable in edits.variables:
+        written = _with_variable(written, variable, path, lines)
+    done = []
+    for edit in edits.flags:
+        flags = pen.read(written)
+        if changes_nothing(edit, flags, engine):
+            continue
+        new = with_flag(written, edit, pen)
+        holder = next((name for name, held in new.config_maps.items() if held != written.config_maps[name]), "")
+        value = edit.value if isinstance(edit.value, bool) or edit.value is None else edit.text
+        at = TEMPLATE + _changed_field(written, new, path) if not holder else ""
+        lines.add(holder, changed(edit.flag, at, flags.values.get(edit.flag), value))
+        written = new
+        done.append(edit)
+    return written, tuple(done)
+
+
+def _changed_field(before: Written, after: Written, path: str) -> str:
+    return next(
+        (
+            f"{path}/{name}"
+            for name in FIELDS
+            if before.text(Place(f"{path}/{name}")) != after.text(Place(f"{path}/{name}"))
         ),
-        template=template,
-        owners_part={"template": {"spec": {"containers": [named_lists]}}},
-        notes=(note,),
+        path,
     )
 
 
-def _value(edit: FlagEdit) -> str | bool:
-    return edit.value if isinstance(edit.value, bool) else edit.text
+def _with_variable(written: Written, edit: EnvEdit, path: str, lines: _Lines) -> Written:
+    place = Place(f"{path}/env")
+    held = written.text(place)
+    entries: list[Obj] = list(held) if isinstance(held, list) else []
+    present = [number for number, entry in enumerate(entries) if entry["name"] == edit.name]
+    if edit.value is None:
+        new = [entry for entry in entries if entry["name"] != edit.name]
+    elif not present:
+        new = [*entries, {"name": edit.name, "value": edit.value}]
+    else:
+        number = present[-1]
+        if "valueFrom" in entries[number]:
+            raise impossible(f"{edit.name} comes from {_source(entries[number])}, not from the pod template")
+        new = [*entries[:number], {**entries[number], "value": edit.value}, *entries[number + 1 :]]
+    if new == entries:
+        return written
+    was = entries[present[-1]].get("value", "(from elsewhere)") if present else None
+    lines.add("", changed(f"env {edit.name}", f"{TEMPLATE}{path}/env", was, edit.value))
+    return written.with_text(place, new)
 
 
-def _where(flags: FlagsInSpec, edit: FlagEdit) -> Where:
-    present = flags.last(edit.flag) or (flags.written[-1] if flags.written else None)
-    return present.where if present else "args"
+def _source(entry: Obj) -> str:
+    return ", ".join(sorted(entry["valueFrom"])) or "elsewhere"
 
 
-def _by_hand(arguments: Mapping[str, Any]) -> str:
-    edits = [edit for edit in arguments.get("edits") or [] if isinstance(edit, Mapping)]
-    return "set by hand: " + " ".join(f"{edit.get('flag')}={edit.get('value')}" for edit in edits) if edits else ""
+def _check_result(before: FlagsInSpec, after: FlagsInSpec, done: tuple[FlagEdit, ...], engine: Engine) -> None:
+    """Raise `NoPlanError` unless the engine would start with this, and read it as it was meant."""
+    if after.unparsable and not before.unparsable:
+        raise impossible(f"the edited command line could not be read any more: {after.unparsable}")
+    for edit in done:
+        present = after.values.get(edit.flag)
+        as_number = number_of(present or "", engine.table, edit.flag)
+        reads = present in (edit.text, edit.value) or as_number == edit.value
+        if not reads and not (not edit.value and present is None):
+            raise impossible(f"{edit.flag} cannot be written there so that the engine reads {edit.text}")
+    edited = {edit.flag for edit in done}
+    moved = {name for name in after.values if after.values[name] != before.values.get(name)}
+    for name in moved - edited:
+        check_flag(name, after.values[name], engine)
+    # Under the same version the engine runs with them already.
+    if version_of_image(before.image) != engine.version and (faults := faults_of_engine(after, engine)):
+        raise impossible(f"{after.image} would not run with its flags: {'; '.join(faults)}")
+    if reason := broken_rule(after, edited | moved, engine):
+        raise impossible(reason)
 
 
-def _table_note(version: str, table: FlagTable | None) -> Circumstance:
-    if table is not None:
+@dataclass(frozen=True)
+class _Change:
+    before: Written
+    after: Written
+    edits: Edits
+    lines: _Lines
+    engine: Engine
+    container_index: int
+
+    @property
+    def path(self) -> str:
+        return pointer("spec", "containers", self.container_index)
+
+
+def _result(workload: Obj, change: _Change) -> EditedTemplate:
+    before, after, edits, path = change.before, change.after, change.edits, change.path
+    config_maps = tuple(
+        _edited_config_map(held, after.config_maps[name], change.lines.of(name))
+        for name, held in before.config_maps.items()
+        if held != after.config_maps[name]
+    )
+    template = _rolled_template(after.template, config_maps)
+    container = template["spec"]["containers"][change.container_index]
+    for name in FIELDS:
+        if container.get(name) == [] and before.text(Place(f"{path}/{name}")) != []:
+            del container[name]
+    fields = [
+        edit_of(workload, f"{TEMPLATE}{path}/{name}", container.get(name, ABSENT))
+        for name in FIELDS
+        if container.get(name, ABSENT) != before.text(Place(f"{path}/{name}"))
+    ]
+    return EditedTemplate(
+        flag_edits=edits.flags,
+        fields=(*fields, *_annotation_edits(workload, template)),
+        guard=test_of(workload, f"{TEMPLATE}{path}/name"),
+        differences=(*change.lines.of(""), *_indirect(change)),
+        template=template,
+        owners_part={"template": {"spec": {"containers": [_for_owner(before, container, path)]}}},
+        notes=(_table_note(change.engine), *_shared_notes(config_maps)),
+        summary=_summary(edits),
+        choices=_choices(edits),
+        config_maps=config_maps,
+    )
+
+
+def _rolled_template(template: Obj, config_maps: tuple[EditedConfigMap, ...]) -> Obj:
+    """A ConfigMap's change alone restarts nothing: an annotation of the template does."""
+    template = bare(template)
+    if config_maps:
+        texts = "\n".join(str(edit.after) for one in config_maps for edit in one.fields)
+        mark = hashlib.sha256(texts.encode()).hexdigest()[:16]
+        metadata: dict[str, Any] = template.setdefault("metadata", {})
+        metadata["annotations"] = {**annotations_of(template), CONFIG_ANNOTATION: mark}
+    return template
+
+
+def _annotation_edits(workload: Obj, template: Obj) -> list[FieldEdit]:
+    present = dig(workload, "spec", "template", "metadata", "annotations")
+    wanted = annotations_of(template)
+    if wanted == (present or {}):
+        return []
+    path = f"{TEMPLATE}/metadata/annotations"
+    if present is None:
+        return [edit_of(workload, path, wanted)]
+    return [edit_of(workload, path + pointer(CONFIG_ANNOTATION), wanted[CONFIG_ANNOTATION])]
+
+
+def _edited_config_map(before: Obj, after: Obj, differences: tuple[Difference, ...]) -> EditedConfigMap:
+    if before.get("immutable"):
+        raise impossible(f"ConfigMap {name_of(before)} is immutable", "it has to be replaced by its owner")
+    keys = [key for key in before["data"] if before["data"][key] != after["data"][key]]
+    paths = {key: pointer("data", key) for key in keys}
+    return EditedConfigMap(
+        obj=before,
+        fields=tuple(edit_of(before, paths[key], after["data"][key]) for key in keys),
+        differences=tuple(line.model_copy(update={"path": paths[keys[0]]}) for line in differences),
+    )
+
+
+def _indirect(change: _Change) -> list[Difference]:
+    """Flags that change because a variable does."""
+    pen, path = Pen(change.engine.table), f"{TEMPLATE}{change.path}/env"
+    was, now = pen.read(change.before).values, pen.read(change.after).values
+    named = {edit.flag for edit in change.edits.flags}
+    return [
+        changed(name, path, was.get(name), now.get(name))
+        for name in sorted(was.keys() | now.keys())
+        if name not in named and was.get(name) != now.get(name)
+    ]
+
+
+def _for_owner(before: Written, container: Obj, path: str) -> Obj:
+    old_env = before.text(Place(f"{path}/env"))
+    part: Obj = {"name": container.get("name")}
+    for name in FIELDS:
+        if container.get(name, ABSENT) == before.text(Place(f"{path}/{name}")):
+            continue
+        value = container.get(name)
+        if name == "env":
+            value = [entry for entry in value or [] if not isinstance(old_env, list) or entry not in old_env]
+        part[name] = value
+    return part
+
+
+def _summary(edits: Edits) -> str:
+    said = [edit_in_words(edit) for edit in edits.flags]
+    said += [
+        f"{e.name}={shown_value(e.name, e.value)}" if e.value is not None else f"no {e.name}" for e in edits.variables
+    ]
+    return redacted(", ".join([*said, *([f"image {edits.image}"] if edits.image else [])]))
+
+
+def _choices(edits: Edits) -> dict[str, str]:
+    """As people see them; the exact values are in the calls."""
+    chosen = {
+        edit.flag: "(removed)" if edit.value is None else str(shown_value(edit.flag, edit.text)) for edit in edits.flags
+    }
+    chosen |= {e.name: "(removed)" if e.value is None else str(shown_value(e.name, e.value)) for e in edits.variables}
+    return chosen | ({"image": edits.image} if edits.image else {})
+
+
+def _by_hand(edits: Edits) -> str:
+    return f"set by hand: {' '.join(f'{edit.flag}={edit.text}' for edit in edits.flags)}" if edits.flags else ""
+
+
+def _table_note(engine: Engine) -> Circumstance:
+    version = engine.version
+    if table_of(version) is not None:
         return Circumstance(name="flag_table", grade="fine", text=f"flags checked against vLLM {version}")
-    engine = f"vLLM {version}" if version else "this image, whose tag does not say a version"
-    text = f"no flag table for {engine}: only types were checked, against vLLM {newest_table().version}"
+    known = f"vLLM {version}" if version else "this image, whose tag does not say a version"
+    text = f"no flag table for {known}: checked against vLLM {newest_table().version} and the history of flags only"
     return Circumstance(name="flag_table", grade="warning", text=text)
+
+
+def _shared_notes(config_maps: tuple[EditedConfigMap, ...]) -> list[Circumstance]:
+    if not config_maps:
+        return []
+    names = ", ".join(name_of(one.obj) for one in config_maps)
+    text = f"ConfigMap {names} is edited: whoever else reads it gets the new values at its next start"
+    return [Circumstance(name="config_map", grade="note", text=text)]

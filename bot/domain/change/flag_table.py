@@ -52,8 +52,15 @@ class FlagTable:
     """Every option string (`-tp`, `--no-x`, aliases) to the flag's name."""
 
     def name_of(self, option: str) -> str | None:
-        """The flag that an option string means: exactly, or as the unique beginning of one, as argparse does."""
-        spelled = normalised(option)
+        """The flag that an option string means: exactly, or as the unique beginning of one, as argparse does.
+
+        A key of a JSON flag keeps its dots: `--compilation-config.level`.
+        """
+        spelled, dot, key = normalised(option).partition(".")
+        name = self._name_of(spelled)
+        return f"{name}{dot}{key}" if name else None
+
+    def _name_of(self, spelled: str) -> str | None:
         if spelled in self.spellings:
             return self.spellings[spelled]
         if not spelled.startswith("--"):
@@ -93,10 +100,12 @@ def version_of_image(image: str) -> str:
 
 
 def normalised(option: str) -> str:
-    """The engine reads underscores of a flag's name as dashes; dotted keys of JSON flags belong to the flag."""
-    if not option.startswith("--"):
-        return option
-    return option.split("=", 1)[0].split(".", 1)[0].replace("_", "-")
+    """The engine reads underscores of a flag's name as dashes; the keys behind a dot stay as they are."""
+    spelled = option.split("=", 1)[0]
+    if not spelled.startswith("--"):
+        return spelled
+    name, dot, key = spelled.partition(".")
+    return name.replace("_", "-") + dot + key
 
 
 def parse_value(spec: FlagSpec | None, value: FlagValue) -> FlagValue:

@@ -17,6 +17,7 @@ from bot.domain.change.verbs.scale import plan_scale
 from bot.domain.change.verbs.set_flags import plan_set_flags
 from bot.domain.change.verbs.undo import plan_undo
 from bot.domain.change.world import World
+from bot.domain.redaction import redacted
 
 VERBS: dict[str, tuple[Callable[[Situation], Plan], frozenset[str]]] = {
     "scale": (plan_scale, frozenset({"by", "to"})),
@@ -36,7 +37,7 @@ def plan_change(verb: str, arguments: Mapping[str, Any], world: World, context: 
     try:
         return PlanResult(outcome="planned", plan=_planned(verb, arguments, world, context))
     except NoPlanError as declined:
-        return PlanResult(outcome=declined.outcome, reason=declined.reason, hint=declined.hint)
+        return PlanResult(outcome=declined.outcome, reason=redacted(declined.reason), hint=redacted(declined.hint))
 
 
 def _planned(verb: str, arguments: Mapping[str, Any], world: World, context: PlanContext) -> Plan:

@@ -1,4 +1,4 @@
-"""Rolling updates: their strategy, whether one is under way, who runs which revision, how two templates differ."""
+"""Rolling updates: their strategy, whether one is under way, who runs which revision."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from bot.domain.change.differences import changed
-from bot.domain.change.flags_in_spec import flags_of_template
-from bot.domain.change.json_patch import FieldEdit, edit_of, pointer
+from bot.domain.change.json_patch import FieldEdit, edit_of
 from bot.domain.change.objects import (
     REVISION_ANNOTATION,
     TEMPLATE_HASH_LABEL,
@@ -22,7 +18,6 @@ from bot.domain.change.objects import (
     is_owned_by,
     uid_of,
 )
-from bot.domain.change.plan import Difference
 from bot.domain.change.rotation import pods_of_workload
 from bot.domain.change.world import Obj, World
 
@@ -119,7 +114,8 @@ def bare(template: Obj | None) -> Obj:
     return cleaned
 
 
-def _comparable(template: Obj | None) -> Obj:
+def comparable(template: Obj | None) -> Obj:
+    """Without the controller's label and empty metadata, so that equal ones are equal."""
     cleaned = bare(template)
     metadata = cleaned.get("metadata")
     if isinstance(metadata, dict):
@@ -128,11 +124,11 @@ def _comparable(template: Obj | None) -> Obj:
 
 
 def same_template(one: Obj | None, other: Obj | None) -> bool:
-    return _comparable(one) == _comparable(other)
+    return comparable(one) == comparable(other)
 
 
 def template_digest(template: Obj | None) -> str:
-    text = json.dumps(_comparable(template), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(comparable(template), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -157,40 +153,3 @@ def pods_of_revision(world: World, replica_set: Obj | None) -> tuple[list[Obj], 
     for pod in pods_of_workload(world):
         (mine if (controller_of(pod) or {}).get("uid") == uid else others).append(pod)
     return mine, others
-
-
-def template_differences(before: Obj, after: Obj) -> tuple[Difference, ...]:
-    """Every difference of two pod templates as people read it: flags one by one, the rest by its path."""
-    old, new = _comparable(before), _comparable(after)
-    differences = list(_flag_differences(old, new))
-    flags_are_known = not (flags_of_template(old).unparsable or flags_of_template(new).unparsable)
-    index = flags_of_template(new).container_index
-    skipped = {pointer("spec", "containers", index, part) for part in ("args", "command")} if flags_are_known else set()
-    for path, was, now in _leaves(old, new):
-        if not any(path.startswith(skip) for skip in skipped):
-            name = path.removeprefix("/spec").lstrip("/")
-            differences.append(changed(f"{name}:", TEMPLATE + path, was, now))
-    if not differences and not same_template(old, new):
-        differences.append(Difference(path=TEMPLATE, text="the order or spelling of the command line"))
-    return tuple(differences)
-
-
-def _flag_differences(old: Obj, new: Obj) -> Iterator[Difference]:
-    was, now = flags_of_template(old), flags_of_template(new)
-    for name in sorted(was.values.keys() | now.values.keys()):
-        before, after = was.values.get(name), now.values.get(name)
-        if before != after:
-            yield changed(name, TEMPLATE + pointer("spec", "containers", now.container_index, "args"), before, after)
-
-
-def _leaves(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    if old == new:
-        return
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(old.keys() | new.keys()):
-            yield from _leaves(old.get(key), new.get(key), path + pointer(key))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (was, now) in enumerate(zip(old, new, strict=True)):
-            yield from _leaves(was, now, path + pointer(index))
-    else:
-        yield path, old, new

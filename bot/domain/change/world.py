@@ -37,6 +37,8 @@ class World:
     all_pods: tuple[Obj, ...] = ()
     """Every pod that holds GPUs, for capacity."""
     autoscalers: tuple[Obj, ...] = ()
+    config_maps: dict[str, Obj] = field(default_factory=dict)
+    """By name: those that the workload's pod template takes engine flags or variables from."""
     canary: Obj | None = None
     load: dict[str, ReplicaLoad] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)

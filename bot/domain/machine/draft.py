@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from bot.domain.approval import ApprovalRules, Press
 from bot.domain.effect import Effect, ShowInSlack, Tell
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.redaction import redacted, redacted_data
 from bot.domain.run import Post, PostKind, Run
 from bot.domain.timeline import Entry, EntryKind
 
@@ -46,7 +47,10 @@ class Draft:
         self.run = self.run.with_(**changes)
 
     def record(self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None) -> None:
-        self._entries.append(Entry(kind=kind, at=self.at, text=text, who=who, state=self.run.state, data=data or {}))
+        """What is recorded is a copy without secrets; the run keeps the exact plan."""
+        known = redacted_data(data or {})
+        entry = Entry(kind=kind, at=self.at, text=redacted(text), who=who, state=self.run.state, data=known)
+        self._entries.append(entry)
 
     def ignore(self, what: str) -> None:
         """Put a strange event on the timeline; identical ones are folded into a count."""
@@ -77,7 +81,8 @@ class Draft:
 
     def post(self, kind: PostKind, slot: str, ref: str, data: dict[str, Any] | None = None) -> None:
         if len(self.run.posts) < self.rules.keeps_messages_at_most:
-            self.set(posts=(*self.run.posts, Post(slot=slot, kind=kind, ref=ref, at=self.at, data=data or {})))
+            post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data or {}))
+            self.set(posts=(*self.run.posts, post))
 
     def effect_id(self, what: str) -> str:
         return f"v{self.run.visit}/{what}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bot.domain.change.flag_history import life_of_flag
 from bot.domain.change.flag_table import newest_table
 from bot.domain.metric import SHAPES
 from bot.domain.playbook.durations import seconds
@@ -250,8 +251,10 @@ def _edits(path: Path, edits: Any) -> Mistakes:
         return
     for index, edit in enumerate(edits):
         at: Path = (*path, index)
-        if not isinstance(edit, dict) or edit.keys() != {"flag", "value"}:
-            yield Mistake(at, "an edit is {flag: --name, value: …}")
+        if not isinstance(edit, dict) or edit.keys() not in ({"flag", "value"}, {"env", "value"}, {"image"}):
+            yield Mistake(at, "an edit is {flag: --name, value: …}, {env: NAME, value: …} or {image: …}")
+        elif "flag" not in edit or life_of_flag(str(edit["flag"])) is not None:
+            continue  # a variable, an image, or a flag of some engine versions
         elif newest_table().name_of(str(edit["flag"])) is None:
             flags = newest_table().spellings
             hint = did_you_mean(str(edit["flag"]), flags)

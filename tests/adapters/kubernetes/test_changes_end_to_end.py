@@ -10,6 +10,7 @@ from bot.domain.change.plan import LedgerEntry, Plan
 from bot.domain.change.world import Obj, World
 from tests.adapters.kubernetes.lab import CONTEXT, LLM, Lab
 
+FLAGS = "/api/v1/namespaces/serving/configmaps/flags"
 CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
 
 
@@ -38,6 +39,37 @@ async def spec(lab: Lab) -> Obj:
 
 def names(world: World) -> set[str]:
     return {pod["metadata"]["name"] for pod in world.pods}
+
+
+async def test_flags_in_a_config_map_roll_out_and_back(lab: Lab) -> None:
+    text = "max-num-seqs: 64  # cap\nseed: 1\n"
+    config = {"kind": "ConfigMap", "metadata": {"name": "flags"}, "data": {"config.yaml": text}}
+    answer = await lab.door.post("/api/v1/namespaces/serving/configmaps", json={"apiVersion": "v1", **config})
+    answer.raise_for_status()
+    pods = {
+        "containers": [
+            {"name": "vllm", "volumeMounts": [{"name": "flags", "mountPath": "/etc/vllm"}]}
+            | {"image": "vllm/vllm-openai:v0.32.0", "command": ["vllm", "serve", "m"]}
+            | {"args": ["--config=/etc/vllm/config.yaml"]}
+        ],
+        "volumes": [{"name": "flags", "configMap": {"name": "flags"}}],
+    }
+    await lab.somebody_patches(LLM, {"spec": {"template": {"spec": pods}}})
+    await lab.until_seen("the new template serves", lambda world: _is_served(world, "--config=/etc/vllm/config.yaml"))
+    before = await spec(lab)
+    plan = await lab.plan("set_flags", edits=CAP)
+    await lab.carry_out(plan)
+    assert (await lab.get(FLAGS))["data"]["config.yaml"] == text.replace("64", "6")
+    assert (await spec(lab))["template"]["metadata"]["annotations"]["incident-bot/config"]
+    await lab.carry_out(await lab.plan("undo", with_ledger(plan), of="all"))
+    assert (await lab.get(FLAGS))["data"]["config.yaml"] == text
+    assert (await spec(lab))["template"]["spec"] == before["template"]["spec"]
+
+
+def _is_served(world: World, word: str) -> bool:
+    status = (world.workload or {})["status"]
+    pods = [pod for pod in world.pods if word in pod["spec"]["containers"][0]["args"]]
+    return len(pods) == len(world.pods) == 4 and status.get("availableReplicas") == status.get("replicas") == 4
 
 
 async def test_flags_roll_out_to_every_replica_and_back(lab: Lab) -> None:

@@ -200,12 +200,19 @@ async def test_a_flag_in_the_arguments_is_in_effect() -> None:
 
 async def test_flags_hidden_in_a_shell_string_are_read_from_the_start_log(captures: Path) -> None:
     hidden = pod("a", image="registry/own:latest")
-    hidden["spec"]["containers"][0] |= {"command": ["sh", "-c", "vllm serve m --max-num-seqs 16"], "args": []}
+    hidden["spec"]["containers"][0] |= {"command": ["sh", "-c", "vllm serve m $(cat /flags)"], "args": []}
     log = (captures / "startup_cases/kv_dtype_fp8_16M/server.log").read_text()
     found = (await ask("engine_flags", hidden, logs=Logs({"a": log}))).fields
     assert (found["max_num_seqs"], found["kv_cache_dtype"], found["version"]) == (16.0, "fp8", "0.32.0")
     without = await ask("engine_flags", hidden, logs=Logs({}))
     assert not without.is_known
+
+
+async def test_flags_in_a_shell_string_are_read_without_a_log() -> None:
+    written = pod("a")
+    written["spec"]["containers"][0] |= {"command": ["sh", "-c", "vllm serve m --max-num-seqs 16"], "args": []}
+    found = (await ask("engine_flags", written, logs=Logs({}))).fields
+    assert found["max_num_seqs"] == 16.0
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_a_rollback_lists_every_difference_with_flags_one_by_one() -> None:
         "--max-model-len 2048 → (not set)",
         "--max-num-seqs 64 → 128",
         "--shutdown-timeout 20 → (not set)",
-        "containers/0/image: vllm/vllm-openai:v0.32.0 → vllm/vllm-openai:v0.31.0",
+        "image vllm/vllm-openai:v0.32.0 → vllm/vllm-openai:v0.31.0",
     ]
     assert weighed(plan, "differences").startswith("4 differences")
 

@@ -44,7 +44,7 @@ def plan_canary(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     workload = deployment_of(world)
     require_readable(world, "canary")
-    edited = edited_template(workload, situation.arguments)
+    edited = edited_template(workload, situation.arguments, world.config_maps, only_template=True)
     body = canary_object(workload, edited.template, context)
     if world.canary is not None:
         raise _there_already(world.canary, body)

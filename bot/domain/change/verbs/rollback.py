@@ -20,8 +20,8 @@ from bot.domain.change.rollout import (
     replica_sets_of,
     revision_of,
     same_template,
-    template_differences,
 )
+from bot.domain.change.template_differences import template_differences
 from bot.domain.change.verbs.rolling import (
     deployment_of,
     expected_downtime,

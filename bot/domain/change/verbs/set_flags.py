@@ -1,13 +1,18 @@
-"""set_flags: edit engine flags where they are written, in one template patch that rolls without losing capacity."""
+"""set_flags: edit flags, variables and the image where they are written, in one rollout that keeps capacity.
+
+What stands in a ConfigMap is patched first; the template's annotation then rolls the pods. Taking it back goes the same
+way: the ConfigMap first, so that the pods that roll back read the old text.
+"""
 
 from __future__ import annotations
 
 from bot.domain.change.calls import Wording, patch_call
 from bot.domain.change.circumstances import binding_note, refuse_if_owned
-from bot.domain.change.context import Situation, require_readable
-from bot.domain.change.edited_template import edited_template
+from bot.domain.change.context import Situation, impossible, require_readable
+from bot.domain.change.edited_template import EditedConfigMap, edited_template
 from bot.domain.change.objects import name_of
-from bot.domain.change.plan import Plan
+from bot.domain.change.owner import owner_of
+from bot.domain.change.plan import Call, Plan
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rollout import capacity_keeping_edits
 from bot.domain.change.verbs.rolling import (
@@ -25,9 +30,10 @@ def plan_set_flags(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     workload = deployment_of(world)
     require_readable(world, "replica_sets", "pods")
-    edited = edited_template(workload, situation.arguments)
+    edited = edited_template(workload, situation.arguments, world.config_maps)
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
+    first = [_config_map_call(one) for one in edited.config_maps]
     owner = refuse_if_owned(workload, edited.owners_part)
     strategy_edits = capacity_keeping_edits(workload)
     wording = Wording(
@@ -36,11 +42,13 @@ def plan_set_flags(situation: Situation) -> Plan:
         differences=(*edited.differences, *map(strategy_difference, strategy_edits)),
     )
     call = patch_call(workload, "Deployment", [*edited.fields, *strategy_edits], wording, guards=[edited.guard])
+    undo = tuple(inverse for one in reversed(first) for inverse in one.undo)
+    call = call.model_copy(update={"undo": (*undo, *call.undo)})
     return Plan(
         verb="set_flags",
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",
         choices={"edits": edited.choices},
-        steps=(call, rolled_out(workload, edited.template, context)),
+        steps=(*first, call, rolled_out(workload, edited.template, context)),
         circumstances=(
             owner,
             *rollout_circumstances(world, edited.template),
@@ -51,3 +59,16 @@ def plan_set_flags(situation: Situation) -> Plan:
         expected=expected_downtime(world, workload),
         undo_text="the old flags are written back, which is another rolling restart",
     )
+
+
+def _config_map_call(edited: EditedConfigMap) -> Call:
+    name, owner = name_of(edited.obj), owner_of(edited.obj)
+    if owner is not None:
+        lines = "; ".join(line.text for line in edited.differences)
+        raise impossible(f"{owner.text} owns ConfigMap {name} and would revert the edit", f"{owner.how}: {lines}")
+    wording = Wording(
+        title=f"Edit ConfigMap {name}",
+        undo_title=f"Put the text of ConfigMap {name} back",
+        differences=edited.differences,
+    )
+    return patch_call(edited.obj, "ConfigMap", edited.fields, wording)

@@ -20,6 +20,7 @@ from bot.domain.change.verbs.replicas import in_rotation
 from bot.domain.change.verbs.rolling import expected_downtime, rolled_out, rollout_circumstances
 from bot.domain.change.verbs.scale import drained_first, scaled, victims_of
 from bot.domain.change.world import Obj, World
+from bot.domain.redaction import redacted_data
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class _Replay:
             found = pod_named(world, target.uid or target.name)
         else:
             known = [obj for obj in (world.workload, world.canary) if obj is not None]
+            if target.kind == "ConfigMap":
+                known = list(world.config_maps.values())
             found = next((obj for obj in known if name_of(obj) == target.name), None)
         return self._objects.get(uid_of(found), found) if found else None
 
@@ -132,7 +135,7 @@ def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
 def _shown(value: Any) -> str:
     if value is ABSENT:
         return "not set"
-    text = str(value)
+    text = str(redacted_data(value))
     return text if len(text) <= 300 else text[:297] + "…"
 
 
@@ -165,6 +168,8 @@ def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
     if call.target.kind == "Pod":
         is_label = any(op["path"].startswith("/metadata/labels/") for op in call.body)
         return [], [in_rotation(inverse.before, context)] if is_label else [], ()
+    if call.target.kind == "ConfigMap":
+        return [], [], ()
     if call.subresource == "scale":
         return _around_scale(world, context, inverse)
     template = dig(inverse.after, "spec", "template")

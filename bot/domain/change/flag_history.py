@@ -1,0 +1,125 @@
+"""Which engine versions know a flag or a variable, from data: what came, what went, and what stands in its place.
+
+Releases that were not read say nothing: between the last one without a flag and the first one with it, nobody is sure.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.domain.change.flag_table import FlagValue
+
+
+def release(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+class Values(BaseModel):
+    """What a flag took in some releases, where it differs from the newest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    since: str = Field(default="0.0", alias="from")
+    until: str
+    choices: tuple[str, ...] = ()
+    default: FlagValue | None = None
+    only_on: bool = False
+    """A switch without a `--no-` form."""
+
+
+class Ignored(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    since: str = Field(alias="from")
+    why: str
+
+
+class Life(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first: str = ""
+    lacking: str = ""
+    last: str = ""
+    removed: str = ""
+    replacement: str = ""
+    note: str = ""
+    ignored: Ignored | None = None
+    values: tuple[Values, ...] = ()
+
+    def is_gone(self, version: str) -> bool:
+        return bool(version and self.removed) and release(version) >= release(self.removed)
+
+    def is_yet_to_come(self, version: str) -> bool:
+        return bool(version and self.lacking) and release(version) <= release(self.lacking)
+
+    def is_there(self, version: str) -> bool:
+        """Certainly: a release between those that were read with it."""
+        if not version or not self.first or release(version) < release(self.first):
+            return False
+        return release(version) <= release(self.last or newest_release())
+
+    def values_in(self, version: str) -> Values | None:
+        """What it took in this release, where that is known to differ from the newest table."""
+        if not version:
+            return None
+        at = release(version)
+        return next((v for v in self.values if release(v.since) <= at <= release(v.until)), None)
+
+
+class History(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    first_release: str
+    newest_release: str
+    flags: dict[str, Life]
+    variables: dict[str, Life]
+
+
+@cache
+def history() -> History:
+    text = files(__package__).joinpath("flags", "history.json").read_text(encoding="utf-8")
+    return History.model_validate_json(json.dumps(json.loads(text)))
+
+
+def newest_release() -> str:
+    return history().newest_release
+
+
+def life_of_flag(flag: str) -> Life | None:
+    return history().flags.get(flag)
+
+
+def fault_of_flag(flag: str, version: str) -> str:
+    """Why this release does not take the flag, and what to write instead; empty when nothing is known against it."""
+    return _fault(flag, life_of_flag(flag), version)
+
+
+def fault_of_variable(name: str, version: str) -> str:
+    return _fault(name, history().variables.get(name), version)
+
+
+def _fault(name: str, life: Life | None, version: str) -> str:
+    if life is None:
+        return ""
+    if life.is_gone(version):
+        never = f"vLLM {version} has no {name}" + ("" if not life.last else f": it was removed in {life.removed}")
+        return never + _instead(life)
+    if life.is_yet_to_come(version):
+        return f"vLLM {version} has no {name} yet: it was first seen in {life.first}" + (
+            f"; {life.note}" if life.note else ""
+        )
+    if life.ignored is not None and version and release(version) >= release(life.ignored.since):
+        return f"vLLM {version} ignores {name}: {life.ignored.why}"
+    return ""
+
+
+def _instead(life: Life) -> str:
+    parts = [f"use {life.replacement} instead" if life.replacement else "", life.note]
+    said = "; ".join(part for part in parts if part)
+    return f"; {said}" if said else ""
