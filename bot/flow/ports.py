@@ -6,7 +6,7 @@ The docstrings are the contract that every adapter and every fake keeps.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bot.domain.alert import Alert
@@ -234,6 +234,8 @@ class ReadContext:
     opened_at: float
     picked: Mapping[str, str]
     settings: Mapping[str, float | str | bool]
+    moments: Mapping[str, float] = field(default_factory=dict)
+    """What a window may end at besides now: `incident.starts_at`, and `results.<state>.<signal>` once it was read."""
 
 
 @dataclass(frozen=True)
