@@ -44,6 +44,7 @@ from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
+from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
@@ -72,6 +73,7 @@ from bot.flow.see_world import SeeWorld
 from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
+from bot.flow.workload_probes import workload_probes
 from bot.settings import Settings
 
 log = structlog.get_logger()
@@ -201,6 +203,8 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
+        **workload_probes(history=history, now=clock.now),
+        **log_probes(logs=cluster.logs, history=history, now=clock.now),
         "gpu_health": gpus,
     }
     return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)
