@@ -235,6 +235,8 @@ class Sampling(_Part):
     )
     """Deployments as namespace/name; those with an open incident are sampled besides."""
     every: Duration = Field(timedelta(seconds=10), examples=["10s"])
+    through: Literal["address", "proxy"] = "address"
+    """How pods' pages are read: at the pods' addresses, or by the API server's pod proxy (needs get on pods/proxy)."""
 
 
 class Approvals(_Part):

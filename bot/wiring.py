@@ -26,7 +26,9 @@ from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
+from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
+from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus import PrometheusHistory
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
@@ -42,6 +44,7 @@ from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
+from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
@@ -58,7 +61,7 @@ from bot.flow.hear_people import HearPeople
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
-from bot.flow.ports import History
+from bot.flow.ports import History, PodPages
 from bot.flow.probes import WORLD_PROBES
 from bot.flow.read_for_run import ReadForRun
 from bot.flow.read_signals import ReadSignals
@@ -70,11 +73,11 @@ from bot.flow.see_world import SeeWorld
 from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
+from bot.flow.workload_probes import workload_probes
 from bot.settings import Settings
 
 log = structlog.get_logger()
 UPDATES_BURST = 10.0
-SCRAPE_SECONDS = 2.0
 STOP_SECONDS = 3
 
 
@@ -173,14 +176,22 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     return Talk(client, messenger, people)
 
 
+def open_pages(settings: Settings, cluster: Cluster, stack: contextlib.AsyncExitStack) -> PodPages:
+    """How the pods' own pages are reached: at their addresses, or through the API server."""
+    if settings.sampling.through == "proxy":
+        return ProxyPages(cluster.client)
+    pages = AddressPages()
+    stack.push_async_callback(pages.close)
+    return pages
+
+
 def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: contextlib.AsyncExitStack) -> Sight:
-    http = httpx.AsyncClient(timeout=SCRAPE_SECONDS, trust_env=False)
-    stack.push_async_callback(http.aclose)
+    pages = open_pages(settings, cluster, stack)
     clock = SystemClock()
     recent = RecentWorlds(cluster.port, clock.now)
     replicas = WorldReplicas(recent)
     samples = RedisSamples(storage.connection)
-    scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(http, clock.now), store=samples, now=clock.now)
+    scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(pages, clock.now), store=samples, now=clock.now)
     history: History = scraped
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
@@ -188,10 +199,12 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
-    gpus = GpuHealth(finder=cluster.port.reader, client=http, store=samples, now=clock.now)
+    gpus = GpuHealth(finder=cluster.port.reader, pages=pages, store=samples, now=clock.now)
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
+        **workload_probes(history=history, now=clock.now),
+        **log_probes(logs=cluster.logs, history=history, now=clock.now),
         "gpu_health": gpus,
     }
     return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)

@@ -11,15 +11,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.domain.change.objects import condition, dig, is_going_away, name_of
+from bot.domain.change.objects import condition, dig, is_going_away, name_of, namespace_of
 from bot.domain.change.world import Obj
 from bot.domain.errors import SourceError
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
-from bot.flow.ports import PodFinder, Question, SampleStore
+from bot.flow.ports import PodFinder, PodPage, PodPages, Question, SampleStore
 from bot.flow.probes import answer, pods_asked_for, unreadable
 
 SOURCE = "dcgm-exporter"
@@ -62,10 +61,8 @@ class Verdict:
 class GpuHealth:
     """The `gpu_health` probe. Its history of registers is kept in the sample store, one key a node."""
 
-    def __init__(
-        self, *, finder: PodFinder, client: httpx.AsyncClient, store: SampleStore, now: Callable[[], float]
-    ) -> None:
-        self._finder, self._client, self._store, self._now = finder, client, store, now
+    def __init__(self, *, finder: PodFinder, pages: PodPages, store: SampleStore, now: Callable[[], float]) -> None:
+        self._finder, self._pages, self._store, self._now = finder, pages, store, now
 
     async def __call__(self, question: Question) -> Reading:
         world = await question.world()
@@ -88,13 +85,13 @@ class GpuHealth:
         return _told(question, dict(zip(replicas, judged, strict=True)), replicas)
 
     async def _judge(
-        self, node: str, known: Obj | None, url: str | None, pods: Sequence[str], question: Question
+        self, node: str, known: Obj | None, exporter: PodPage | None, pods: Sequence[str], question: Question
     ) -> list[Verdict]:
         found = [_judge_node(node, known)]
-        if url is None:
+        if exporter is None:
             return [*found, Verdict(node, None, None, (f"no dcgm-exporter on {node}",))]
         try:
-            page = await self._page(url)
+            page = await self._page(exporter)
         except SourceError as error:
             return [*found, Verdict(node, None, None, (f"{node}: {error}",))]
         gpus = readings_of(page, pods)
@@ -111,18 +108,14 @@ class GpuHealth:
             found.append(judge_gpu(f"{node}/{gpu}", values, before, fastest=fastest, reaches_back=reaches_back))
         return found
 
-    async def _page(self, url: str) -> str:
+    async def _page(self, page: PodPage) -> str:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                response = await self._client.get(url)
-            response.raise_for_status()
+                return await self._pages.read(page)
         except TimeoutError as error:
             raise SourceError(f"dcgm-exporter did not answer within {DEADLINE_SECONDS:g} s") from error
-        except httpx.HTTPStatusError as error:
-            raise SourceError(f"dcgm-exporter answered HTTP {error.response.status_code}") from error
-        except httpx.HTTPError as error:
-            raise SourceError(f"dcgm-exporter: {error or type(error).__name__}") from error
-        return response.text
+        except SourceError as error:
+            raise SourceError(f"dcgm-exporter: {error}") from error
 
 
 def readings_of(page: str, pods: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -258,13 +251,13 @@ def _healthy_replicas(
     return found
 
 
-def _exporters(pods: Sequence[Obj]) -> dict[str, str]:
-    """Node to the address of its exporter's page."""
-    found: dict[str, str] = {}
+def _exporters(pods: Sequence[Obj]) -> dict[str, PodPage]:
+    """Node to its exporter's page."""
+    found: dict[str, PodPage] = {}
     for pod in pods:
         node, address = dig(pod, "spec", "nodeName"), dig(pod, "status", "podIP")
         if node and address and not is_going_away(pod):
             ports = [p for c in dig(pod, "spec", "containers") or [] for p in c.get("ports") or []]
             port = next((int(p["containerPort"]) for p in ports if p.get("name") == "metrics"), EXPORTER_PORT)
-            found[node] = f"http://{f'[{address}]' if ':' in address else address}:{port}/metrics"
+            found[node] = PodPage(namespace_of(pod), name_of(pod), address, port)
     return found

@@ -9,8 +9,9 @@ import asyncio
 import json
 import math
 import re
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import httpx
@@ -18,6 +19,7 @@ import httpx
 from bot.domain.errors import SourceError
 from bot.domain.metric import Sample
 from bot.domain.scrape import Scrape
+from bot.domain.target import Target
 from bot.domain.window import STALE_SECONDS
 from bot.flow.ports import ReadContext, Replica, Replicas
 
@@ -25,6 +27,8 @@ DEADLINE_SECONDS = 4.0
 MOST_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes allows as the name of a pod or namespace; nothing else gets into a query."""
+_POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
+"""How a Deployment's pods go on after its name: template hash and a random end."""
 
 
 class EngineNames(Protocol):
@@ -48,8 +52,17 @@ class PrometheusHistory:
 
     source = "Prometheus"
 
-    def __init__(self, client: httpx.AsyncClient, url: str, *, replicas: Replicas, engine: EngineNames) -> None:
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        url: str,
+        *,
+        replicas: Replicas,
+        engine: EngineNames,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._client, self._url, self._replicas, self._engine = client, url.rstrip("/"), replicas, engine
+        self._now = now
 
     async def sample(self, context: ReadContext) -> None:
         return
@@ -58,16 +71,19 @@ class PrometheusHistory:
         self, context: ReadContext, metrics: frozenset[str], start: float, end: float
     ) -> Sequence[Scrape]:
         replicas = await self._replicas.replicas(context.target, incident_id=context.incident_id)
-        if not replicas:
-            return []
-        pattern = self._engine.series_pattern(metrics)
-        query = raw_query(pattern, context.target.namespace, [replica.name for replica in replicas], end - start)
-        result = await self._ask(query, at=end)
-        pages = _by_target(result)
-        return [scrape for replica in replicas for scrape in self._scrapes(replica, pages, end)]
+        pattern, target = self._engine.series_pattern(metrics), context.target
+        query = raw_query(pattern, target.namespace, [replica.name for replica in replicas], end - start, of=target)
+        pages = _by_target(await self._ask(query, at=end))
+        # Pods that are gone by now were the fleet of a past window; a window that ends now leaves them out itself.
+        gone = sorted(pages.keys() - {replica.name for replica in replicas} - {""})
+        fleet = [*replicas, *(Replica(name=name, uid="", address="") for name in gone)]
+        return [scrape for replica in fleet for scrape in self._scrapes(replica, pages, end)]
 
     def _scrapes(self, replica: Replica, pages: Pages, end: float) -> list[Scrape]:
-        """The replica's scrapes, and one that says so when Prometheus has none that is fresh."""
+        """The replica's scrapes, and one that says so when Prometheus has none that is fresh.
+
+        Of a past moment that cannot be told: the replica may not have been there then.
+        """
         best: list[Scrape] = []
         for target in sorted(pages.get(replica.name, {})):
             by_time = pages[replica.name][target]
@@ -75,7 +91,8 @@ class PrometheusHistory:
             found = [scrape for scrape in made if scrape is not None]
             # Two scrape jobs may cover one pod; adding both would count everything twice.
             best = found if len(found) > len(best) else best
-        if not best or end - best[-1].at > STALE_SECONDS:
+        is_live = bool(replica.address) and self._now() - end <= STALE_SECONDS
+        if is_live and (not best or end - best[-1].at > STALE_SECONDS):
             reason = "Prometheus has no fresh sample of it"
             best.append(Scrape(replica=replica.name, uid=replica.uid, at=end, role=replica.role, error=reason))
         return best
@@ -116,12 +133,16 @@ def result_of(body: bytes) -> list[dict[str, Any]]:
         raise SourceError("its answer is not in the form that Prometheus gives") from error
 
 
-def raw_query(pattern: str, namespace: str, pods: Sequence[str], seconds: float) -> str:
-    """The selector of all samples of these series. Raise `SourceError` for a name that Kubernetes cannot have given."""
-    strange = [name for name in (namespace, *pods) if not _NAME.fullmatch(name)]
+def raw_query(pattern: str, namespace: str, pods: Sequence[str], seconds: float, *, of: Target | None = None) -> str:
+    """The selector of all samples of these series, of these pods and of those that a Deployment `of` once had.
+
+    Raise `SourceError` for a name that Kubernetes cannot have given.
+    """
+    former = of.name if of is not None and of.kind == "Deployment" else ""
+    strange = [name for name in (namespace, *pods, *filter(None, [former])) if not _NAME.fullmatch(name)]
     if strange:
         raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
-    names = "|".join(re.escape(pod) for pod in pods)
+    names = "|".join([*(re.escape(pod) for pod in pods), *([f"{re.escape(former)}{_POD_OF_IT}"] if former else [])])
     matchers = f'__name__=~{_quoted(pattern)},namespace="{namespace}",pod=~{_quoted(names)}'
     return f"{{{matchers}}}[{math.ceil(seconds * 1000)}ms]"
 

@@ -66,8 +66,10 @@ def _is_reborn(answered: Scrape, newest: Scrape) -> bool:
     return bool(answered.uid and newest.uid and answered.uid != newest.uid)
 
 
-def nobody(of: str) -> str:
+def nobody(of: str, *, is_past: bool = False) -> str:
     who = {"target": "no replica", "spare": "no spare"}.get(of, f"the replica in {of}")
+    if is_past:
+        return f"{who} was scraped in the {short(STALE_SECONDS)} before the window's end: no history reaches there"
     return f"{who} was scraped in the last {short(STALE_SECONDS)}"
 
 

@@ -64,6 +64,20 @@ DERIVED: dict[str, frozenset[str]] = {
 DERIVED_GAUGES = frozenset({"free_blocks", "usable_tokens"})
 DERIVED_COUNTERS = frozenset({"arrivals"})
 
+UNITS: dict[str, str] = {
+    **dict.fromkeys(("num_gpu_blocks", "free_blocks"), "blocks"),
+    **dict.fromkeys(("block_size", "usable_tokens", "prompt_tokens", "generation_tokens"), "tokens"),
+    **dict.fromkeys(("prefix_cache_queries", "prefix_cache_hits"), "tokens"),
+    **dict.fromkeys(("request_prompt_tokens", "request_generation_tokens"), "tokens"),
+    **dict.fromkeys(("num_requests_running", "num_requests_waiting", "arrivals", "admission_rejections"), "requests"),
+    **dict.fromkeys(("request_success", "request_success_abort", "request_success_error"), "requests"),
+    **dict.fromkeys(("time_to_first_token_seconds", "inter_token_latency_seconds"), "s"),
+    **dict.fromkeys(("e2e_request_latency_seconds", "request_queue_time_seconds"), "s"),
+    "num_preemptions": "preemptions",
+    "kv_cache_usage_perc": "ratio",
+}
+"""What each metric counts or measures; a share is a `ratio`."""
+
 FRACTIONS = frozenset({"kv_cache_usage_perc"})
 """Shares of a whole: those of two ranks or replicas are compared, never added."""
 

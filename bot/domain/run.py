@@ -17,6 +17,7 @@ from bot.domain.target import Target
 from bot.domain.timeline import GENESIS
 
 Severity = Literal["page", "ticket", "info"]
+STARTS_AT = "incident.starts_at"
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
 
 
@@ -203,6 +204,17 @@ def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Val
     values |= {f"picked.{name}": replica for name, replica in run.picked.items()}
     values |= {f"settings.{name}": value for name, value in settings.items()}
     return values | {"target.name": run.target.name, "target.namespace": run.target.namespace}
+
+
+def moments_of(run: Run) -> dict[str, float]:
+    """The past moments at which a window may end, by the words that a playbook has for them."""
+    read_at = {
+        f"results.{state}.{name}": reading.at
+        for state, earlier in run.results.items()
+        for name, reading in earlier.items()
+        if reading.at > 0
+    }
+    return read_at | {STARTS_AT: run.starts_at}
 
 
 def _named(name: str, reading: Reading) -> dict[str, Value]:

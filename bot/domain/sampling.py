@@ -24,7 +24,7 @@ from bot.domain.history import (
     series,
     short_history,
 )
-from bot.domain.metric import DERIVED, DERIVED_COUNTERS, FRACTIONS, SHAPES, metric_fault, value_of
+from bot.domain.metric import DERIVED, DERIVED_COUNTERS, FRACTIONS, SHAPES, UNITS, metric_fault, value_of
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import (
     Across,
@@ -47,13 +47,14 @@ from bot.domain.window import (
     quantile,
     sampled_seconds,
     short,
+    slope,
 )
 
 SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | StallSignal
 
 COUNTER_TAKES = ("rate", "increase", "last")
+GAUGE_LACKS = ("rate", "increase")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-UNITS = {"kv_cache_usage_perc": "ratio", "arrivals": "requests", "usable_tokens": "tokens"}
 STALL_FALL, STALL_RISE = 0.7, 1.3
 """Running down by 30 %, waiting up by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
 
@@ -71,6 +72,15 @@ def span_of(over: str, settings: Mapping[str, float | str | bool]) -> float:
     return seconds(value) if isinstance(value, str) else float(value)
 
 
+def end_of(ending: str, moments: Mapping[str, float]) -> float | None:
+    """The past moment at which a window ends, None for now. Raise `ValueError` while it is not known."""
+    if not ending:
+        return None
+    if ending not in moments:
+        raise ValueError(f"the window ends at {ending}, which was not read yet")
+    return moments[ending]
+
+
 def spec_fault(spec: SignalSpec) -> str:
     """Why no reading can ever come of this spec, whatever the replicas say; empty when one can."""
     match spec:
@@ -78,7 +88,7 @@ def spec_fault(spec: SignalSpec) -> str:
             fault = metric_fault(spec.metric, "gauge", "counter")
             if not fault and SHAPES[spec.metric] == "counter" and spec.take not in COUNTER_TAKES:
                 fault = f"'{spec.metric}' is a counter: take rate or increase, not {spec.take}"
-            if not fault and SHAPES[spec.metric] == "gauge" and spec.take in ("rate", "increase"):
+            if not fault and SHAPES[spec.metric] == "gauge" and spec.take in GAUGE_LACKS:
                 fault = f"'{spec.metric}' is a gauge: it has no {spec.take}"
             return fault
         case RatioSignal():
@@ -91,6 +101,24 @@ def spec_fault(spec: SignalSpec) -> str:
             )
         case StallSignal() | ProbeSignal():
             return ""
+
+
+def unit_of(spec: SampledSpec) -> str:
+    """The unit of what this spec reads: as it is written, else of its metrics; a yes or no has none."""
+    match spec:
+        case StallSignal():
+            return ""
+        case _ if spec.unit:
+            return spec.unit
+        case MetricSignal():
+            return UNITS[spec.metric] + ("/s" if spec.take in ("rate", "slope") else "")
+        case RatioSignal():
+            above, below = (UNITS[metric] for metric in spec.ratio)
+            return "ratio" if above == below else f"{above} per {below.removesuffix('s')}"
+        case MeanSignal():
+            return UNITS[spec.mean]
+        case QuantileSignal():
+            return UNITS[spec.histogram]
 
 
 def metrics_of(spec: SampledSpec) -> frozenset[str]:
@@ -111,13 +139,26 @@ def metrics_of(spec: SampledSpec) -> frozenset[str]:
 def read_window(
     name: str, spec: SampledSpec, scrapes: Sequence[Scrape], *, window: Window, picked: Mapping[str, str]
 ) -> Reading:
-    """The reading of one signal over one window; whatever `scrapes` hold outside of it is left alone."""
-    fault = spec_fault(spec) or ("a window must be longer than 0 s" if window.seconds <= 0 else "")
+    """The reading of one signal over one window; whatever `scrapes` hold outside of it is left alone.
+
+    Known or not, it says what was asked, over which time and in which unit.
+    """
+    fault = spec_fault(spec)
     if fault:
         return unknown(name, fault, at=window.end)
+    reading = _read(name, spec, scrapes, window=window, picked=picked)
+    asked = {"window_seconds": max(window.seconds, 0.0), "query": words_of(spec, window), "unit": unit_of(spec)}
+    return reading.model_copy(update=asked)
+
+
+def _read(
+    name: str, spec: SampledSpec, scrapes: Sequence[Scrape], *, window: Window, picked: Mapping[str, str]
+) -> Reading:
+    if window.seconds <= 0:
+        return unknown(name, "a window must be longer than 0 s", at=window.end)
     history = gather(scrapes, of=spec.of, picked=picked, window=window)
     if not history.scrapes and not history.unreadable:
-        return unknown(name, nobody(spec.of), at=window.end)
+        return unknown(name, nobody(spec.of, is_past=bool(spec.ending)), at=window.end)
     match spec:
         case MetricSignal():
             reading = _metric(name, spec, history)
@@ -129,9 +170,7 @@ def read_window(
             reading = _quantile(name, spec, history)
         case StallSignal():
             reading = _stall(name, spec, history)
-    return reading.model_copy(
-        update={"at": history.newest, "window_seconds": window.seconds, "query": words_of(spec, window)}
-    )
+    return reading.model_copy(update={"at": history.newest})
 
 
 # --- metric -----------------------------------------------------------------------------------------------------------
@@ -143,7 +182,7 @@ def _metric(name: str, spec: MetricSignal, history: History) -> Reading:
         history, spec.metric, read, lambda scrapes, rank: _take(spec, scrapes, rank, history.window)
     )
     by_replica = {replica: _join_ranks(values, spec) for replica, values in found.items()}
-    unit = spec.unit or ("/s" if spec.take == "rate" else UNITS.get(spec.metric, ""))
+    unit = unit_of(spec)
     if spec.across == "each":
         return _answer(name, by_replica, by_replica, missing, unit)
     value = across_all([value for values in found.values() for value in values], spec.across) if found else None
@@ -160,7 +199,15 @@ def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Wind
     found = series(scrapes, rank, read)
     if spec.take == "last":
         return found[-1].value
+    if spec.take == "slope":
+        return _slope(found, window)
     return short_history(sampled_seconds(found), window) or _over_time([point.value for point in found], spec.take)
+
+
+def _slope(found: Sequence[Point], window: Window) -> float | Missing:
+    """Of the newest process alone: the step to another process's first value is no trend."""
+    own = [point for point in found if point.life == found[-1].life]
+    return short_history(sampled_seconds(own), window) or slope(own)
 
 
 def _over_time(values: Sequence[float], take: str) -> float:
@@ -200,7 +247,7 @@ def _ratio(name: str, spec: RatioSignal, history: History) -> Reading:
     whole = _share(sum(pair[0] for pair in pairs.values()), sum(pair[1] for pair in pairs.values()))
     if pairs and (whole is None or not each):
         return unknown(name, _nothing(below, history), at=history.newest)
-    reading = _answer(name, _joined(each, whole, spec.across), each, missing, spec.unit, readable=len(pairs))
+    reading = _answer(name, _joined(each, whole, spec.across), each, missing, unit_of(spec), readable=len(pairs))
     if not reading.is_known:
         return reading
     silent = sorted(replica for replica, (risen, per) in pairs.items() if risen > 0 and per == 0)
@@ -256,7 +303,7 @@ def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
         return unknown(name, f"no {spec.mean} observed in {short(history.window.seconds)}", at=history.newest)
     observed = sum(pair[1] for pair in pairs.values())
     whole = sum(pair[0] for pair in pairs.values()) / observed if observed > 0 else None
-    return _answer(name, _joined(each, whole, spec.across), each, missing, spec.unit, readable=len(pairs))
+    return _answer(name, _joined(each, whole, spec.across), each, missing, unit_of(spec), readable=len(pairs))
 
 
 def _pairs(
@@ -298,7 +345,7 @@ def _quantile(name: str, spec: QuantileSignal, history: History) -> Reading:
     value = histogram_quantile(_add_buckets(list(buckets.values())), spec.quantile)
     if buckets and value is None:
         return unknown(name, f"no {spec.histogram} observed in {short(history.window.seconds)}", at=history.newest)
-    return _answer(name, value, each, missing, spec.unit, readable=len(buckets))
+    return _answer(name, value, each, missing, unit_of(spec), readable=len(buckets))
 
 
 def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
@@ -383,7 +430,8 @@ def _reasons(missing: Mapping[str, str]) -> str:
 
 def words_of(spec: SampledSpec, window: Window) -> str:
     """What was asked, in one line that a person can check against a dashboard."""
-    span, of = short(window.seconds), "" if spec.of == "target" else f" of {spec.of}"
+    span = short(window.seconds) + (f" ending at {spec.ending}" if spec.ending else "")
+    of = "" if spec.of == "target" else f" of {spec.of}"
     match spec:
         case MetricSignal():
             return f"{spec.take} of {spec.metric} over {span}, {spec.across} across replicas{of}"

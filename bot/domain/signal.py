@@ -86,6 +86,11 @@ PROBES: dict[str, dict[str, Kind]] = {
     "gpu_health": {"healthy": "flag", "fault": "flag", "thermal": "flag", "detail": "text"},
     "rotation": {"in_rotation": "number", "ready": "number", "wanted": "number"},
     "drain_mode": {"mode": "text", "detail": "text"},
+    "last_words": {"why": "text", "line": "text", "oom": "flag", "host_oom": "flag", "died": "flag", "lines": "number"},
+    "compression_method": {"kind": "text", "offloads": "flag", "evidence": "text"},
+    "owner": {"owned": "flag", "tool": "text", "how": "text", "scaled_by": "text"},
+    "last_good": {"found": "flag", "revision": "number", "is_current": "flag", "hours": "number", "summary": "text"},
+    "traffic": {"arrivals_ratio": "number", "prompt_ratio": "number", "output_ratio": "number", "arrivals": "number"},
     "capacity": {"free_gpus": "number", "replicas_that_fit": "number"},
 }
 """Every probe with its parts and their kinds: expressions are checked against this table when a playbook is loaded."""

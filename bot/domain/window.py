@@ -69,6 +69,14 @@ def quantile(values: Sequence[float], q: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)
 
 
+def slope(points: Sequence[Point]) -> float:
+    """How fast a gauge changes, per second: the line of least squares through its samples, as PromQL's `deriv`."""
+    middle = sum(point.at for point in points) / len(points)
+    level = sum(point.value for point in points) / len(points)
+    spread = sum((point.at - middle) ** 2 for point in points)
+    return sum((point.at - middle) * (point.value - level) for point in points) / spread if spread > 0 else 0.0
+
+
 def histogram_quantile(buckets: Mapping[str, float], q: float) -> float | None:
     """The `q`-quantile from cumulative counts by upper bound, as PromQL's function; None when nothing was observed.
 

@@ -6,7 +6,7 @@ The docstrings are the contract that every adapter and every fake keeps.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bot.domain.alert import Alert
@@ -234,6 +234,8 @@ class ReadContext:
     opened_at: float
     picked: Mapping[str, str]
     settings: Mapping[str, float | str | bool]
+    moments: Mapping[str, float] = field(default_factory=dict)
+    """What a window may end at besides now: `incident.starts_at`, and `results.<state>.<signal>` once it was read."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,28 @@ class Replica:
     role: Literal["target", "spare"] = "target"
     in_rotation: bool | None = None
     node: str = ""
+    namespace: str = ""
+
+
+MOST_PAGE_BYTES = 8 * 1024 * 1024
+"""A page of vLLM 0.32 has 53 kB, a node's exporter less; what is larger than this is no metrics page."""
+
+
+@dataclass(frozen=True)
+class PodPage:
+    """One page of one pod. The address is for who can reach it, namespace and pod for who asks the API server."""
+
+    namespace: str
+    pod: str
+    address: str
+    port: int
+    path: str = "/metrics"
+
+
+class PodPages(Protocol):
+    async def read(self, page: PodPage) -> str:
+        """The text, at most `MOST_PAGE_BYTES`; the caller has the deadline. Raise `SourceError` with the reason."""
+        ...
 
 
 class Worlds(Protocol):

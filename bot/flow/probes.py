@@ -148,13 +148,13 @@ def _rollouts(world: World, question: Question) -> list[_Rollout]:
     rollouts = []
     for index, replica_set in enumerate(found):
         before = found[index + 1] if index + 1 < len(found) else None
-        at = _rolled_out_at(replica_set, world, is_current=index == 0)
+        at = rolled_out_at(replica_set, world, is_current=index == 0)
         if at is not None:
-            rollouts.append(_Rollout(replica_set, before, at, _is_ours(replica_set, before, question)))
+            rollouts.append(_Rollout(replica_set, before, at, is_ours(replica_set, before, question)))
     return rollouts
 
 
-def _rolled_out_at(replica_set: Obj, world: World, *, is_current: bool) -> float | None:
+def rolled_out_at(replica_set: Obj, world: World, *, is_current: bool) -> float | None:
     created = seconds_of(dig(replica_set, "metadata", "creationTimestamp"))
     if REUSED_ANNOTATION not in annotations_of(replica_set):
         return created
@@ -164,7 +164,7 @@ def _rolled_out_at(replica_set: Obj, world: World, *, is_current: bool) -> float
     return seconds_of(progress.get("lastUpdateTime")) if is_current else None
 
 
-def _is_ours(replica_set: Obj, before: Obj | None, question: Question) -> bool:
+def is_ours(replica_set: Obj, before: Obj | None, question: Question) -> bool:
     """Whether one of our calls made this revision: its stamp is new with it.
 
     The controller copies the Deployment's annotations to the current ReplicaSet at any time, so a later call of this

@@ -6,14 +6,15 @@ Each source has its own deadline; one that fails or is late makes its signals un
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
 from bot.domain.change.world import World
 from bot.domain.errors import BotError
 from bot.domain.playbook.language import ProbeSignal, SignalSpec
-from bot.domain.sampling import SampledSpec, metrics_of, read_window, span_of
+from bot.domain.sampling import SampledSpec, end_of, metrics_of, read_window, span_of
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import Window
 from bot.flow.ports import History, Probe, Question, ReadContext, Worlds
@@ -62,22 +63,44 @@ class ReadSignals:
     async def _read_windows(self, wanted: Mapping[str, SampledSpec], context: ReadContext) -> dict[str, Reading]:
         if not wanted:
             return {}
-        spans, readings = _spans(wanted, context, at=self._now())
+        asked, readings = _asked(wanted, context, at=self._now())
         try:
             async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
                 now = self._now()
-                metrics = frozenset[str]().union(*(metrics_of(wanted[name]) for name in spans))
-                longest = max(spans.values(), default=0.0)
-                scrapes = await self._history.between(context, metrics, now - longest, now)
+                groups = [self._read_until(end, asked, wanted, context, now) for end in {one.end for one in asked}]
+                found = await asyncio.gather(*groups)
         except (BotError, TimeoutError) as error:
             reason = self._reason(error, self._history.source)
-            return readings | {name: unknown(name, reason, at=self._now()) for name in spans}
-        for name, span in spans.items():
-            window = Window(now - span, now)
-            reading = read_window(name, wanted[name], scrapes, window=window, picked=context.picked)
-            readings[name] = reading.model_copy(update={"source": self._history.source})
-        return readings
+            readings |= {one.name: unknown(one.name, reason, at=self._now()) for one in asked}
+            found = []
+        readings |= {reading.name: reading for group in found for reading in group}
+        return {name: self._told(reading, wanted[name]) for name, reading in readings.items()}
+
+    async def _read_until(
+        self,
+        end: float | None,
+        asked: Sequence[_Asked],
+        wanted: Mapping[str, SampledSpec],
+        context: ReadContext,
+        now: float,
+    ) -> list[Reading]:
+        """The windows that end together, from one look into the history."""
+        together = [one for one in asked if one.end == end]
+        until = now if end is None else min(end, now)
+        metrics = frozenset[str]().union(*(metrics_of(wanted[one.name]) for one in together))
+        longest = max(one.span for one in together)
+        scrapes = await self._history.between(context, metrics, until - longest, until)
+        windows = {one.name: Window(until - one.span, until) for one in together}
+        return [
+            read_window(name, wanted[name], scrapes, window=window, picked=context.picked)
+            for name, window in windows.items()
+        ]
+
+    def _told(self, reading: Reading, spec: SampledSpec) -> Reading:
+        """With its source and its question, whatever became of it: the timeline shows both."""
+        query = reading.query or spec.model_dump_json(exclude_defaults=True)
+        return reading.model_copy(update={"source": self._history.source, "query": query})
 
     async def _ask(self, name: str, spec: ProbeSignal, context: ReadContext, world: _ReadOnce) -> Reading:
         probe = self._probes.get(spec.probe)
@@ -86,19 +109,27 @@ class ReadSignals:
         question = Question(name, spec, context, self._now(), world.get)
         try:
             async with asyncio.timeout(self._deadline):
-                return await probe(question)
+                return _asked_of(await probe(question), question)
         except (BotError, TimeoutError) as error:
-            return unknown(name, self._reason(error, spec.probe), at=self._now(), source=spec.probe)
+            failed = unknown(name, self._reason(error, spec.probe), at=self._now(), source=spec.probe)
+            return _asked_of(failed, question)
         except Exception as error:
             # One probe's own fault must not take the other readings with it, nor stop the run.
             log.exception("probe.failed", probe=spec.probe, target=context.target.key)
             reason = f"'{spec.probe}' itself failed: {type(error).__name__}"
-            return unknown(name, reason, at=self._now(), source=spec.probe)
+            return _asked_of(unknown(name, reason, at=self._now(), source=spec.probe), question)
 
     def _reason(self, error: BotError | TimeoutError, source: str) -> str:
         if isinstance(error, TimeoutError):
             return f"{source} did not answer within {self._deadline:g} s"
         return f"{source}: {error}"
+
+
+def _asked_of(reading: Reading, question: Question) -> Reading:
+    """With what a reader needs to check it, also where the probe came to nothing."""
+    probe = question.spec.probe
+    told = {"source": reading.source or probe, "query": reading.query or probe, "at": reading.at or question.at}
+    return reading.model_copy(update=told)
 
 
 class _ReadOnce:
@@ -119,15 +150,25 @@ class _ReadOnce:
             await asyncio.wait([self._task])
 
 
-def _spans(
+@dataclass(frozen=True)
+class _Asked:
+    """A signal's window: its seconds, and its end where that is a past moment."""
+
+    name: str
+    span: float
+    end: float | None
+
+
+def _asked(
     wanted: Mapping[str, SampledSpec], context: ReadContext, *, at: float
-) -> tuple[dict[str, float], dict[str, Reading]]:
-    """Each signal's window in seconds, and a reading for those whose window is no duration."""
-    spans: dict[str, float] = {}
+) -> tuple[list[_Asked], dict[str, Reading]]:
+    """Each signal's window, and a reading for those that have none."""
+    asked: list[_Asked] = []
     faulty: dict[str, Reading] = {}
     for name, spec in wanted.items():
         try:
-            spans[name] = span_of(spec.over, context.settings)
+            end = end_of(spec.ending, context.moments)
+            asked.append(_Asked(name, span_of(spec.over, context.settings), end))
         except ValueError as error:
             faulty[name] = unknown(name, str(error), at=at)
-    return spans, faulty
+    return asked, faulty

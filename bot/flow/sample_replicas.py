@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from bot.domain.change.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, uid_of
+from bot.domain.change.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
 from bot.domain.change.rotation import is_in_rotation
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import BotError, ClusterError
@@ -131,6 +131,7 @@ def replicas_in(world: World) -> tuple[Replica, ...]:
             role="spare" if CANARY_LABEL in labels_of(pod) else "target",
             in_rotation=None if slices is None else is_in_rotation(pod, slices),
             node=dig(pod, "spec", "nodeName") or "",
+            namespace=namespace_of(pod),
         )
         for pod in world.pods
         if dig(pod, "status", "phase") == "Running" and dig(pod, "status", "podIP") and not is_going_away(pod)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from bot.domain.change.context import QUIET_SECONDS
 from bot.domain.change.world import World
 from bot.domain.errors import BotError
-from bot.domain.run import Run
+from bot.domain.run import Run, moments_of
 from bot.domain.sampling import loads_in
 from bot.domain.signal import Value
 from bot.domain.window import Window
@@ -25,7 +25,12 @@ SAMPLES_APART_SECONDS = 2.0
 def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
     plain = {name: value for name, value in settings.items() if not isinstance(value, dict)}
     return ReadContext(
-        target=run.target, incident_id=run.incident_id, opened_at=run.opened_at, picked=run.picked, settings=plain
+        target=run.target,
+        incident_id=run.incident_id,
+        opened_at=run.opened_at,
+        picked=run.picked,
+        settings=plain,
+        moments=moments_of(run),
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-import httpx
 import pytest
 from aiohttp import web
 
 from bot.adapters.dcgm import GpuHealth, judge_gpu, readings_of
+from bot.adapters.pod_pages import AddressPages
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
 from bot.domain.playbook.language import ProbeSignal
@@ -172,8 +172,8 @@ async def ask(finder: Finder, store: FakeSampleStore, *, now: float = 1000.0, wo
         settings={},
     )
     question = Question("node", ProbeSignal(probe="gpu_health"), context, now, read_world)
-    async with httpx.AsyncClient() as client:
-        return await GpuHealth(finder=finder, client=client, store=store, now=lambda: now)(question)
+    async with AddressPages() as pages:
+        return await GpuHealth(finder=finder, pages=pages, store=store, now=lambda: now)(question)
 
 
 async def test_a_stock_exporter_without_trouble_is_healthy(exporter: Exporter) -> None:

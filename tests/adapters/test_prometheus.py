@@ -5,7 +5,7 @@ import socket
 import subprocess
 import tarfile
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.prometheus import PrometheusHistory, raw_query
 from bot.adapters.vllm import metrics as vllm_metrics
+from bot.domain.change.world import World
 from bot.domain.errors import SourceError
-from bot.domain.playbook.language import MetricSignal, QuantileSignal, RatioSignal
+from bot.domain.playbook.language import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, StallSignal
 from bot.domain.sampling import SampledSpec, metrics_of, read_window
 from bot.domain.scrape import Scrape
 from bot.domain.target import Target
 from bot.domain.window import Window
-from bot.flow.ports import ReadContext, Replica
+from bot.flow.ports import History, ReadContext, Replica
+from bot.flow.read_signals import ReadSignals
+from bot.flow.sample_replicas import SampledHistory
 from tests.adapters.vllm.captures import ARCHIVE, Capture
+from tests.fakes.samples import FakeSampleStore
 
 REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1", role="target", in_rotation=True)
 CONTEXT = ReadContext(
@@ -41,6 +45,16 @@ class Replicas:
 
     async def replicas(self, target: Target, *, incident_id: str) -> Sequence[Replica]:
         return self._replicas
+
+
+class Nothing:
+    async def scrape(self, replicas: Sequence[Replica]) -> Sequence[Scrape]:
+        return []
+
+
+class NoCluster:
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        return World(at=0.0, workload=None)
 
 
 # --- a stand-in that answers what it is told --------------------------------------------------------------------------
@@ -81,10 +95,11 @@ def found(*result: Any) -> bytes:
     return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
 
 
-async def between(server: Answer, *replicas: Replica, end: float = 100.0) -> Sequence[Scrape]:
+async def between(server: Answer, *replicas: Replica, end: float = 100.0, now: float = 100.0) -> Sequence[Scrape]:
     async with httpx.AsyncClient() as client:
         url = f"http://127.0.0.1:{server.port}/prom/"
-        history = PrometheusHistory(client, url, replicas=Replicas(*(replicas or (REPLICA,))), engine=vllm_metrics)
+        live = Replicas(*(replicas or (REPLICA,)))
+        history = PrometheusHistory(client, url, replicas=live, engine=vllm_metrics, now=lambda: now)
         return await history.between(CONTEXT, frozenset({"num_requests_running"}), end - 60, end)
 
 
@@ -156,6 +171,25 @@ async def test_a_name_that_kubernetes_cannot_have_given_is_never_put_into_a_quer
 def test_names_are_matched_literally() -> None:
     query = raw_query("(?:vllm:x)", "serving", ["a.b", "c"], 1.5)
     assert query == '{__name__=~"(?:vllm:x)",namespace="serving",pod=~"a\\\\.b|c"}[1500ms]'
+
+
+@pytest.mark.fast
+def test_pods_that_a_deployment_once_had_are_asked_for_too() -> None:
+    target = Target(cluster="c", namespace="serving", kind="Deployment", name="llm")
+    query = raw_query("x", "serving", ["llm-7d9f-abcde"], 60, of=target)
+    assert 'pod=~"llm\\\\-7d9f\\\\-abcde|llm-[a-z0-9]{1,10}-[a-z0-9]{5}"' in query
+
+
+@pytest.mark.fast
+async def test_the_fleet_of_a_past_window_is_the_pods_that_were_there_then(server: Answer) -> None:
+    server.body = found(series("vllm:num_requests_running", (80, 3), (95, 4), pod="llm-7d9f-abcde"))
+    scrapes = await between(server, end=100, now=5000)
+    # llm-0 lives now; whether it did then is not known, so nobody says that it was silent.
+    assert [(scrape.replica, scrape.at, scrape.error) for scrape in scrapes] == [
+        ("llm-7d9f-abcde", 80, ""),
+        ("llm-7d9f-abcde", 95, ""),
+    ]
+    assert [scrape.error != "" for scrape in await between(server, end=100, now=100)] == [True, False, False]
 
 
 # --- a real Prometheus ------------------------------------------------------------------------------------------------
@@ -236,9 +270,15 @@ def _wait_until_ready(process: "subprocess.Popen[str]") -> None:
         MetricSignal(metric="arrivals", take="increase", across="sum"),
         MetricSignal(metric="usable_tokens", take="last", across="min"),
         RatioSignal(ratio=("num_preemptions", "request_success")),
+        RatioSignal(ratio=("request_success_error", "request_success"), across="each"),
+        MeanSignal(mean="request_generation_tokens"),
         QuantileSignal(quantile=0.9, histogram="time_to_first_token_seconds"),
+        MetricSignal(metric="kv_cache_usage_perc", take="slope"),
+        MetricSignal(metric="free_blocks", take="min", across="min"),
+        MetricSignal(metric="num_preemptions", take="rate", across="each"),
+        StallSignal(stall="engine"),
     ],
-    ids=lambda spec: spec.__class__.__name__ + getattr(spec, "metric", ""),
+    ids=lambda spec: spec.model_dump_json(exclude_defaults=True),
 )
 async def test_a_real_prometheus_leads_to_the_same_verdict_as_our_own_scrapes(
     prometheus: str, captured: Path, phase: str, spec: SampledSpec
@@ -251,5 +291,41 @@ async def test_a_real_prometheus_leads_to_the_same_verdict_as_our_own_scrapes(
         scrapes = await history.between(CONTEXT, metrics_of(spec), window.start, window.end)
     from_prometheus = read_window("it", spec, scrapes, window=window, picked={})
     direct = read_window("it", spec, capture.scrapes, window=window, picked={})
-    assert from_prometheus.value == pytest.approx(direct.value)
+    # Prometheus keeps a scrape's time to the millisecond, so a rate differs in its last digits.
+    assert from_prometheus.value == pytest.approx(direct.value, rel=1e-3, abs=1e-9)
+    assert (from_prometheus.unknown, from_prometheus.unit) == (direct.unknown, direct.unit)
     assert from_prometheus.is_known
+
+
+@pytest.mark.needs_server("prometheus")
+async def test_both_histories_know_the_same_of_the_time_before_and_nothing_of_the_time_before_that(
+    prometheus: str, captured: Path
+) -> None:
+    capture = Capture(captured)
+    healthy, thrash = capture.phase("healthy"), capture.phase("thrash")
+    context = replace(CONTEXT, moments={"incident.starts_at": healthy.end, "results.long_ago.kv": healthy.start - 600})
+    usage = MetricSignal(metric="kv_cache_usage_perc", over=f"{int(healthy.seconds) - 1}s")
+    specs = {
+        "before": usage.model_copy(update={"ending": "incident.starts_at"}),
+        "long_ago": usage.model_copy(update={"ending": "results.long_ago.kv"}),
+    }
+    store = FakeSampleStore()
+    await store.add(CONTEXT.target.key, capture.scrapes)
+
+    def now() -> float:
+        return thrash.end
+
+    replicas = Replicas(REPLICA)
+    own = SampledHistory(replicas=Replicas(), scraper=Nothing(), store=store, now=now)
+    async with httpx.AsyncClient() as client:
+        theirs = PrometheusHistory(client, prometheus, replicas=replicas, engine=vllm_metrics, now=now)
+        histories: list[History] = [own, theirs]
+        direct, stored = [
+            await ReadSignals(history=one, probes={}, cluster=NoCluster(), now=now).read(specs, context)
+            for one in histories
+        ]
+    assert stored["before"].value == pytest.approx(direct["before"].value)
+    assert stored["before"].value == pytest.approx(0.43, abs=0.02)
+    assert (direct["long_ago"].is_known, stored["long_ago"].is_known) == (False, False)
+    assert "no history reaches there" in direct["long_ago"].unknown
+    assert stored["long_ago"].unknown == direct["long_ago"].unknown

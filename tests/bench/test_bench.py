@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.__main__ import main
 from tests.bench.scenarios import SCENARIOS
+from tests.bench.scrape import main as measure_scraping
 
 TINY = ("--rounds=1", "--webhooks=4", "--large-webhooks=2", "--alerts=3", "--cards=3", "--presses=4", "--incidents=2")
 
@@ -17,3 +18,9 @@ def test_the_bench_measures_every_scenario_beside_the_floor(capsys: pytest.Captu
     printed = capsys.readouterr().out
     assert "bot/floor" in printed
     assert [scenario for scenario in SCENARIOS if scenario not in printed] == []
+
+
+@pytest.mark.bench
+def test_the_scrape_bench_reads_every_replica(capsys: pytest.CaptureFixture[str]) -> None:
+    measure_scraping(["--replicas=5", "--rounds=1"])
+    assert "0 failed" in capsys.readouterr().out

@@ -80,6 +80,32 @@ def test_a_gauge_is_taken_over_the_window_as_promql_would(take: Any, expected: f
     assert read(MetricSignal(metric=USAGE, take=take), samples).value == pytest.approx(expected, abs=0.06)
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], 0.01, id="rises"),
+        pytest.param([0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], -0.01, id="falls"),
+        pytest.param([0.5] * 7, 0.0, id="stands"),
+        pytest.param([0.1, 0.9, 0.1, 0.9, 0.1, 0.9, 0.1], 0.0, id="oscillates"),
+    ],
+)
+def test_a_slope_is_the_change_per_second_of_the_line_through_all_samples(values: list[float], expected: float) -> None:
+    reading = read(MetricSignal(metric=USAGE, take="slope"), series(USAGE, values))
+    assert reading.value == pytest.approx(expected, abs=1e-9)
+    assert reading.unit == "ratio/s"
+
+
+def test_the_step_to_a_new_process_is_no_slope() -> None:
+    old = [scrape(NOW - 60 + 10 * i, kv_cache_usage_perc=0.9) for i in range(2)]
+    new = [scrape(NOW - 40 + 10 * i, started_at=NOW - 45, kv_cache_usage_perc=0.1) for i in range(5)]
+    assert read(MetricSignal(metric=USAGE, take="slope"), old + new).value == pytest.approx(0.0, abs=1e-9)
+    assert read(MetricSignal(metric=USAGE, take="slope"), old + new[:1], now=NOW - 40).unknown.startswith("only 0 s")
+
+
+def test_a_counter_has_no_slope() -> None:
+    assert "take rate or increase" in spec_fault(MetricSignal(metric="num_preemptions", take="slope"))
+
+
 @pytest.mark.parametrize(("across", "expected"), [("max", 0.9), ("min", 0.3), ("avg", 0.6), ("sum", 1.2)])
 def test_each_replica_is_taken_first_and_then_all_of_them(across: Any, expected: float) -> None:
     samples = series(USAGE, [0.9] * 7) + series(USAGE, [0.3] * 7, "b")

@@ -7,7 +7,15 @@ import pytest
 
 from bot.domain.change.world import World
 from bot.domain.errors import ClusterError, SourceError, StorageUnavailableError
-from bot.domain.playbook.language import MetricSignal, ProbeSignal, SignalSpec
+from bot.domain.playbook.language import (
+    MeanSignal,
+    MetricSignal,
+    ProbeSignal,
+    QuantileSignal,
+    RatioSignal,
+    SignalSpec,
+    StallSignal,
+)
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
 from bot.domain.target import Target
@@ -89,6 +97,87 @@ async def test_a_window_that_has_only_begun_is_unknown() -> None:
     scene = Scene()
     reading = (await scene.signals().read({"kv": USAGE}, CONTEXT))["kv"]
     assert reading.unknown == "only 0 s of 30 s of history (llm-0, llm-1)"
+
+
+ENDED = ReadContext(
+    target=CONTEXT.target,
+    incident_id="INC-1",
+    opened_at=900.0,
+    picked={},
+    settings={"window": 30.0},
+    moments={"incident.starts_at": 1030.0, "results.look.kv": 1040.0},
+)
+
+
+async def a_past(scene: Scene, signals: ReadSignals) -> None:
+    """A minute at 0.4, from 1000 to 1055, then a minute at 0.9."""
+    await sampled(scene, signals, 12)
+    scene.usage["llm-1"] = 0.9
+    await sampled(scene, signals, 12)
+
+
+async def test_a_window_that_ends_in_the_past_says_nothing_of_the_present() -> None:
+    scene = Scene()
+    signals = scene.signals()
+    await a_past(scene, signals)
+    before = USAGE.model_copy(update={"ending": "incident.starts_at"})
+    then = USAGE.model_copy(update={"ending": "results.look.kv"})
+    found = await signals.read({"now": USAGE, "before": before, "then": then}, ENDED)
+    assert {name: reading.value for name, reading in found.items()} == {"now": 0.9, "before": 0.4, "then": 0.4}
+    assert {name: reading.at for name, reading in found.items()} == {"now": 1120, "before": 1030, "then": 1040}
+    assert (
+        found["before"].query
+        == "max of kv_cache_usage_perc over 30 s ending at incident.starts_at, max across replicas"
+    )
+
+
+async def test_a_past_without_history_is_unknown() -> None:
+    scene = Scene()
+    scene.now = 1200.0
+    signals = scene.signals()
+    await sampled(scene, signals, 12)
+    before = USAGE.model_copy(update={"ending": "incident.starts_at"})
+    reading = (await signals.read({"before": before}, ENDED))["before"]
+    assert reading.value is None
+    assert reading.unknown == "no replica was scraped in the 60 s before the window's end: no history reaches there"
+
+
+async def test_a_window_that_ends_at_what_was_not_read_yet_is_unknown() -> None:
+    scene = Scene()
+    later = USAGE.model_copy(update={"ending": "results.later.kv"})
+    reading = (await scene.signals().read({"kv": later}, ENDED))["kv"]
+    assert reading.unknown == "the window ends at results.later.kv, which was not read yet"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        USAGE,
+        USAGE.model_copy(update={"over": "soon"}),
+        USAGE.model_copy(update={"metric": "kv_usage"}),
+        USAGE.model_copy(update={"of": "spare"}),
+        USAGE.model_copy(update={"ending": "results.never.kv"}),
+        RatioSignal(ratio=("num_preemptions", "request_success")),
+        MeanSignal(mean="request_prompt_tokens"),
+        QuantileSignal(quantile=0.9, histogram="time_to_first_token_seconds"),
+        StallSignal(stall="engine"),
+    ],
+    ids=lambda spec: spec.model_dump_json(exclude_defaults=True),
+)
+@pytest.mark.parametrize("fails", [None, SourceError("gone")])
+async def test_every_reading_carries_source_time_and_question_whatever_became_of_it(
+    spec: SignalSpec, fails: Exception | None
+) -> None:
+    scene = Scene()
+    signals = scene.signals()
+    await sampled(scene, signals, 5)
+    scene.fails = fails
+    reading = (await signals.read({"it": spec}, CONTEXT))["it"]
+    assert reading.name == "it"
+    assert reading.source == "direct scrapes"
+    assert reading.at > 0
+    assert reading.query
+    assert reading.is_known != bool(reading.unknown)
 
 
 async def test_the_picked_replica_is_read_alone() -> None:
@@ -246,3 +335,23 @@ def test_our_canary_is_a_spare_and_an_unreadable_rotation_is_not_out_of_rotation
 def test_a_pod_without_named_ports_is_asked_on_the_engines_own() -> None:
     bare = pod("a", spec={"nodeName": "n1", "containers": [{"name": "vllm"}]})
     assert replicas_in(World(at=0.0, workload=None, pods=(bare,)))[0].port == 8000
+
+
+async def _silent(question: Question) -> Reading:
+    return Reading(name=question.name, unknown="nobody knows")
+
+
+async def _breaks(question: Question) -> Reading:
+    raise RuntimeError("a fault of its own")
+
+
+async def _refuses(question: Question) -> Reading:
+    raise SourceError("gone")
+
+
+@pytest.mark.parametrize("probe", [_silent, _breaks, _refuses])
+async def test_a_probe_that_comes_to_nothing_still_says_who_was_asked_and_when(probe: Probe) -> None:
+    scene = Scene()
+    reading = (await scene.signals(rotation=probe).read({"it": ProbeSignal(probe="rotation")}, CONTEXT))["it"]
+    assert reading.unknown
+    assert (reading.source, reading.query, reading.at) == ("rotation", "rotation", scene.now)

@@ -5,12 +5,11 @@ What the page does not say is absent. A deprecated twin of a metric never adds t
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from bot.domain.metric import COUNTERS, FRACTIONS, GAUGES, HISTOGRAMS, Sample, on_the_page
 from bot.domain.scrape import Histogram, Scrape
@@ -48,17 +47,42 @@ def _page_name(metric: str) -> str:
     return "request_success" if metric.startswith("request_success") else metric
 
 
+_LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*")
+_LABEL = re.compile(r'\s*(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,\s*|$)')
+_ESCAPED = re.compile(r"\\(.)")
 _WANTED_LINE = re.compile(rf"^{series_pattern(GAUGES | COUNTERS | HISTOGRAMS)}[{{ ].*$", re.MULTILINE)
 
 
 def parse(text: str) -> list[Sample]:
-    """The samples that the bot reads. The page is cut down to their lines first: parsing is then many times as fast."""
-    lines = "\n".join(_WANTED_LINE.findall(text)) + "\n"
-    return [
-        Sample(sample.name, sample.labels, sample.value)
-        for family in text_string_to_metric_families(lines)
-        for sample in family.samples
-    ]
+    """The samples that the bot reads, a NaN left out. Raise `ValueError` for a line that is not in the text format.
+
+    A fleet of 200 has 10 MB of pages: only the wanted lines are looked at, and the library takes four times as long.
+    """
+    samples = (_sample(line) for line in _WANTED_LINE.findall(text))
+    return [sample for sample in samples if not math.isnan(sample.value)]
+
+
+def _sample(line: str) -> Sample:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise ValueError(line[:120])
+    return Sample(found[1], _labels(found[2] or ""), float(found[3]))
+
+
+def _labels(text: str) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        found = _LABEL.match(text, at)
+        if found is None:
+            raise ValueError(text[:120])
+        labels[found[1]] = _ESCAPED.sub(_unescaped, found[2]) if "\\" in found[2] else found[2]
+        at = found.end()
+    return labels
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "\n" if found[1] == "n" else found[1]
 
 
 def scrape_of(samples: Iterable[Sample], replica: Replica, at: float) -> Scrape | None:

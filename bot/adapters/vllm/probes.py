@@ -25,6 +25,7 @@ from bot.flow.probes import Part, answer, pods_asked_for, unreadable
 BEFORE_SECONDS = 600.0
 """An alert waits minutes before it fires: a crash so shortly before the opening belongs to the incident."""
 MOST_LOGS = 8
+TAIL_LINES = 2000
 SOURCE = "pods and their logs"
 
 
@@ -41,7 +42,7 @@ def vllm_probes(*, logs: PodLogs, history: History, now: Callable[[], float]) ->
 
 
 @dataclass(frozen=True)
-class _Ended:
+class Ended:
     """One end of an engine container since the incident opened, or shortly before."""
 
     pod: Obj
@@ -63,8 +64,8 @@ class Restarts:
         if failed := unreadable(question, world, "pods"):
             return failed
         since = question.context.opened_at - BEFORE_SECONDS
-        ended = [end for pod in pods_asked_for(question, world) for end in _ends(pod, since)]
-        crashed = [end for end in ended if end.exit_code not in (0, 143) or end.reason == "OOMKilled"]
+        ended = [end for pod in pods_asked_for(question, world) for end in ends_of(pod, since)]
+        crashed = [end for end in ended if is_crash(end)]
         words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MOST_LOGS]))
         parts: dict[str, Part | None] = {
             "count": sum(end.count for end in ended),
@@ -76,17 +77,24 @@ class Restarts:
         telling = [line for word in words if word is not None for line in word.telling[-5:]]
         return answer(question, parts, missing=missing, detail="\n".join(telling)[:2000], source=SOURCE)
 
-    async def _last_words(self, end: _Ended) -> LastWords | None:
+    async def _last_words(self, end: Ended) -> LastWords | None:
         pod = end.pod
         try:
-            log = await self._logs.read(namespace_of(pod), name_of(pod), previous=end.is_previous, tail_lines=2000)
+            log = await self._logs.read(
+                namespace_of(pod), name_of(pod), previous=end.is_previous, tail_lines=TAIL_LINES
+            )
         except ClusterError:
             # The reading says that this log is unreadable; the other pods' logs may still decide it.
             return None
         return None if log is None else last_words(log)
 
 
-def _ends(pod: Obj, since: float) -> Iterable[_Ended]:
+def is_crash(end: Ended) -> bool:
+    """Whether the container did not end because it was told to."""
+    return end.exit_code not in (0, 143) or end.reason == "OOMKilled"
+
+
+def ends_of(pod: Obj, since: float) -> Iterable[Ended]:
     for status in dig(pod, "status", "containerStatuses") or []:
         now, last = dig(status, "state", "terminated"), dig(status, "lastState", "terminated")
         ended, is_previous = (now, False) if now else (last, True)
@@ -96,10 +104,10 @@ def _ends(pod: Obj, since: float) -> Iterable[_Ended]:
         born_since = (seconds_of(dig(pod, "status", "startTime")) or 0.0) >= since
         # Of an older pod only the last end is dated; the ends before it may be from another day.
         count = max(restarts, 1.0) if born_since else 1.0
-        yield _Ended(pod, ended.get("reason") or "Error", int(ended.get("exitCode") or 0), count, is_previous)
+        yield Ended(pod, ended.get("reason") or "Error", int(ended.get("exitCode") or 0), count, is_previous)
 
 
-def _was_oom(crashed: Sequence[_Ended], words: Sequence[LastWords | None]) -> bool | None:
+def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | None]) -> bool | None:
     if any(end.reason == "OOMKilled" for end in crashed):
         return True
     if any(word is not None and word.why in CUDA_OOM for word in words):
@@ -107,7 +115,7 @@ def _was_oom(crashed: Sequence[_Ended], words: Sequence[LastWords | None]) -> bo
     return None if any(word is None for word in words) or len(words) < len(crashed) else False
 
 
-def _last_reason(ended: Sequence[_Ended], words: Sequence[LastWords | None]) -> str:
+def _last_reason(ended: Sequence[Ended], words: Sequence[LastWords | None]) -> str:
     if not ended:
         return ""
     said = next((word for word in words if word is not None and word.why != "none"), None)
@@ -129,9 +137,9 @@ class StartupLog:
         world = await question.world()
         if failed := unreadable(question, world, "pods"):
             return failed
-        pods = _one_of_each_template(pods_asked_for(question, world))[:MOST_LOGS]
+        pods = one_of_each_template(pods_asked_for(question, world))[:MOST_LOGS]
         since = question.context.opened_at - BEFORE_SECONDS
-        of_pods = await asyncio.gather(*(_logs_of(self._logs, pod, since) for pod in pods))
+        of_pods = await asyncio.gather(*(logs_of(self._logs, pod, since) for pod in pods))
         found = [log for logs in of_pods for log in logs]
         if not found:
             reason = "no log of any of its pods can be read" if pods else "there is no such pod"
@@ -150,9 +158,9 @@ class StartupLog:
         return answer(question, parts, missing=missing, detail=worst.line, source=SOURCE)
 
 
-async def _logs_of(logs: PodLogs, pod: Obj, since: float) -> list[str]:
+async def logs_of(logs: PodLogs, pod: Obj, since: float) -> list[str]:
     """The log of the pod's engine, and of the one before it when that one ended after `since`."""
-    has_previous = any(end.is_previous for end in _ends(pod, since))
+    has_previous = any(end.is_previous for end in ends_of(pod, since))
     found: list[str | None] = []
     for previous in (False, True) if has_previous else (False,):
         try:
@@ -163,7 +171,7 @@ async def _logs_of(logs: PodLogs, pod: Obj, since: float) -> list[str]:
     return [log for log in found if log]
 
 
-def _one_of_each_template(pods: Sequence[Obj]) -> list[Obj]:
+def one_of_each_template(pods: Sequence[Obj]) -> list[Obj]:
     """Pods of one template start alike; those that restarted come first, since they have more to say."""
     by_restarts = sorted(pods, key=_restarts, reverse=True)
     seen: dict[str, Obj] = {}
@@ -194,11 +202,11 @@ class EngineFlagsInEffect:
         world = await question.world()
         if failed := unreadable(question, world, "pods"):
             return failed
-        pods = _one_of_each_template(pods_asked_for(question, world))[:MOST_LOGS]
+        pods = one_of_each_template(pods_asked_for(question, world))[:MOST_LOGS]
         if not pods:
             return unknown(question.name, "there is no such pod", at=question.at, source=SOURCE)
         nodes = {name_of(node): node for node in world.nodes}
-        logs = await asyncio.gather(*(_logs_of(self._logs, pod, since=math.inf) for pod in pods))
+        logs = await asyncio.gather(*(logs_of(self._logs, pod, since=math.inf) for pod in pods))
         found = [
             engine_flags(
                 pod,

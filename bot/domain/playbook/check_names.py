@@ -30,8 +30,9 @@ from bot.domain.playbook.language import (
 )
 from bot.domain.playbook.matchers import MatcherError, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path
-from bot.domain.playbook.scope import RESERVED
+from bot.domain.playbook.scope import RESERVED, signals_of
 from bot.domain.playbook.vocabulary import TAKES, VERBS
+from bot.domain.run import STARTS_AT
 from bot.domain.signal import PROBES
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -120,6 +121,7 @@ def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, 
 def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     if not isinstance(signal, ProbeSignal):
         yield from _duration((*path, "over"), signal.over, playbook, settings)
+        yield from _ending((*path, "ending"), signal.ending, playbook)
     yield from _whose((*path, "of"), signal.of, playbook)
     match signal:
         case MetricSignal():
@@ -137,6 +139,21 @@ def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mappin
             yield from _known((*path, "probe"), signal.probe, PROBES, "probe")
         case _:
             pass
+
+
+def _ending(path: Path, ending: str, playbook: Playbook) -> Mistakes:
+    """A window may end when the incident started, or when something was read."""
+    if not ending:
+        return
+    read = {
+        f"results.{name}.{signal}"
+        for name, state in playbook.states.items()
+        if not isinstance(state, ChangeState)
+        for signal in signals_of(state, playbook.signals)
+    }
+    if ending not in read | {STARTS_AT}:
+        hint = did_you_mean(ending, read | {STARTS_AT}) or f"Write {STARTS_AT} or results.<state>.<signal>."
+        yield Mistake(path, f"no window can end at '{ending}'", hint)
 
 
 def _taken(path: Path, signal: MetricSignal) -> Mistakes:

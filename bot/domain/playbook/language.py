@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from bot.domain.change.plan import Risk
 
-Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "increase"]
+Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "increase", "slope"]
 Across = Literal["max", "min", "avg", "sum", "each"]
 
 
@@ -35,6 +35,8 @@ class MetricSignal(_Strict):
 
     metric: str
     over: str = "5m"
+    ending: str = ""
+    """When the window ends: now where it is empty, else `incident.starts_at` or `results.<state>.<signal>`."""
     take: Take = "p90"
     across: Across = "max"
     of: str = "target"
@@ -47,6 +49,7 @@ class RatioSignal(_Strict):
 
     ratio: tuple[str, str]
     over: str = "5m"
+    ending: str = ""
     across: Across = "sum"
     """`sum`: both sides summed over replicas first; `each`: one ratio a replica; `max`: the worst of those."""
     of: str = "target"
@@ -58,6 +61,7 @@ class MeanSignal(_Strict):
 
     mean: str
     over: str = "30m"
+    ending: str = ""
     of: str = "target"
     across: Across = "sum"
     unit: str = ""
@@ -69,6 +73,7 @@ class QuantileSignal(_Strict):
     quantile: float
     histogram: str
     over: str = "5m"
+    ending: str = ""
     of: str = "target"
     unit: str = ""
 
@@ -78,6 +83,7 @@ class StallSignal(_Strict):
 
     stall: Literal["engine"]
     over: str = "60s"
+    ending: str = ""
     of: str = "target"
 
 

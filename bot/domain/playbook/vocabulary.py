@@ -38,7 +38,7 @@ VERBS: dict[str, Verb] = {
 
 TAKES: dict[str, frozenset[str]] = {
     "counter": _words("rate increase last"),
-    "gauge": _words("last avg p50 p90 p99 max min"),
+    "gauge": _words("last avg p50 p90 p99 max min slope"),
     "histogram": frozenset(),
 }
 """What may be taken of a metric's samples in a window, by its shape."""

@@ -93,6 +93,16 @@ def test_what_is_no_metric_of_the_engine_is_not_taken_for_one(line: str) -> None
     assert scrape_of(parse(line + "\n"), REPLICA, 5.0) is None
 
 
+def test_labels_may_hold_whatever_is_written_in_a_models_name() -> None:
+    (sample,) = parse('vllm:num_requests_running{model_name="a,b=\\"c\\"} {\\\\d\\n",engine="0",} 3.0 1795216064500\n')
+    assert sample == ("vllm:num_requests_running", {"model_name": 'a,b="c"} {\\d\n', "engine": "0"}, 3.0)
+
+
+def test_what_is_no_number_is_absent() -> None:
+    assert parse("vllm:kv_cache_usage_perc NaN\n") == []
+    assert parse("vllm:num_requests_running +Inf\n")[0].value == float("inf")
+
+
 def test_absent_is_absent_and_not_zero() -> None:
     found = page('vllm:num_requests_running{engine="0"} 3.0')
     assert "num_preemptions" not in found.ranks["0"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.adapters.vllm.engine_flags import default_max_num_seqs, version_of_tag
+from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
@@ -100,7 +101,11 @@ async def ask(
     target = Target(namespace="serving", name="llm")
     context = ReadContext(target=target, incident_id="INC-1", opened_at=OPENED, picked={}, settings={})
     question = Question("it", ProbeSignal(probe=probe), context, OPENED, read_world)
-    probes = vllm_probes(logs=logs or Logs({}), history=pages or Pages(), now=lambda: OPENED)
+    read, history = logs or Logs({}), pages or Pages()
+    probes = {
+        **vllm_probes(logs=read, history=history, now=lambda: OPENED),
+        **log_probes(logs=read, history=history, now=lambda: OPENED),
+    }
     reading = await probes[probe](question)
     assert set(reading.fields) | set(reading.unknown_parts) <= set(PROBES[probe])
     return reading
@@ -274,3 +279,82 @@ async def test_a_pool_that_no_page_tells_is_unknown() -> None:
     assert (await ask("kv_budget", pages=Pages(refused))).unknown == "a: connection refused"
     silent = Scrape(replica="a", at=OPENED, ranks={"0": {"num_requests_running": 1.0}})
     assert "cache_config_info" in (await ask("kv_budget", pages=Pages(silent))).unknown
+
+
+# --- last words -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_last_words_of_a_container_that_ended_name_its_end() -> None:
+    logs = Logs({"llm-0/previous": OOM, "llm-0": "INFO: Application startup complete."})
+    reading = await ask("last_words", restarted("llm-0", seconds=30), logs=logs)
+    told = {name: reading.fields[name] for name in ("why", "oom", "host_oom", "died", "lines")}
+    assert told == {"why": "serving", "oom": True, "host_oom": False, "died": True, "lines": 1.0}
+    assert "CUDA out of memory" in reading.detail
+
+
+async def test_the_kill_of_the_host_is_told_apart_from_the_devices_memory() -> None:
+    ended = restarted("llm-0", seconds=30, reason="OOMKilled", code=137)
+    reading = await ask("last_words", ended, logs=Logs({"llm-0/previous": "INFO fine", "llm-0": "INFO fine"}))
+    assert {name: reading.fields[name] for name in ("why", "oom", "host_oom", "died")} == {
+        "why": "none",
+        "oom": False,
+        "host_oom": True,
+        "died": True,
+    }
+
+
+async def test_a_log_that_cannot_be_read_lets_nothing_be_denied() -> None:
+    logs = Logs({"llm-0/previous": None, "llm-0": "INFO fine"})
+    reading = await ask("last_words", restarted("llm-0", seconds=30), logs=logs)
+    assert set(reading.unknown_parts) == {"why", "oom"}
+    assert reading.fields["died"] is True
+    none = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": None}))
+    assert none.unknown == "no log of any of its pods can be read"
+
+
+async def test_a_container_that_was_told_to_stop_has_not_died() -> None:
+    logs = Logs({"llm-0/previous": "INFO bye", "llm-0": "INFO fine"})
+    reading = await ask("last_words", restarted("llm-0", seconds=30, reason="Completed", code=143), logs=logs)
+    assert (reading.fields["died"], reading.fields["why"]) == (False, "none")
+
+
+async def test_at_most_fifty_lines_are_kept_and_no_secret() -> None:
+    said = "\n".join(f"ERROR CUDA out of memory {n} token=hf_abcdefghijk" for n in range(80))
+    reading = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": said}))
+    assert reading.fields["lines"] == 50
+    assert "hf_abcdefghijk" not in reading.detail
+
+
+# --- compression ------------------------------------------------------------------------------------------------------
+
+
+START = "Initializing a V1 LLM engine (v0.32.0) with config"
+
+
+@pytest.mark.parametrize(
+    ("args", "log", "dtype", "kind"),
+    [
+        pytest.param(["--kv-cache-dtype", "fp8"], START, "", "quantised_kv", id="flag"),
+        pytest.param([], START, "fp8", "quantised_kv", id="page"),
+        pytest.param([], START + "\nUsing fp8 data type to store kv cache", "auto", "quantised_kv", id="log"),
+        pytest.param([], START, "auto", "none", id="none"),
+        pytest.param([], None, "auto", None, id="no-log"),
+    ],
+)
+async def test_the_compression_is_told_from_flags_page_and_log(
+    args: list[str], log: str | None, dtype: str, kind: str | None
+) -> None:
+    scrape = Scrape(replica="llm-0", at=OPENED, config={"cache_dtype": dtype} if dtype else {})
+    pages, logs = Pages(scrape), Logs({"llm-0": log})
+    reading = await ask("compression_method", pod("llm-0", *args), logs=logs, pages=pages)
+    assert reading.fields.get("kind") == kind
+    assert reading.fields["offloads"] is False
+    if kind is None:
+        assert "its start is not in the log" in reading.unknown_parts["kind"]
+
+
+async def test_replicas_of_two_kinds_share_none() -> None:
+    logs = Logs({"llm-0": START, "llm-1": START})
+    pods = (pod("llm-0"), pod("llm-1", "--kv-cache-dtype=fp8", template="t2"))
+    reading = await ask("compression_method", *pods, logs=logs)
+    assert reading.unknown_parts == {"kind": "the replicas differ"}

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 from aiohttp import web
 
+from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.flow.ports import Replica
+from tests.adapters.vllm.many_servers import Page, many_servers
 
 pytestmark = pytest.mark.fast
 
@@ -42,8 +43,8 @@ async def pages() -> AsyncIterator[dict[str, str]]:
 
 async def scrape(pages: dict[str, str], *, deadline: float = 2.0) -> tuple[str, dict[str, dict[str, float]]]:
     replica = Replica(name="llm-0", uid="u0", address="127.0.0.1", port=int(pages["port"]), role="spare")
-    async with httpx.AsyncClient() as client:
-        (found,) = await VllmScraper(client, lambda: 7.0, deadline=deadline).scrape([replica])
+    async with AddressPages() as own:
+        (found,) = await VllmScraper(own, lambda: 7.0, deadline=deadline).scrape([replica])
     assert (found.replica, found.uid, found.role, found.at) == ("llm-0", "u0", "spare", 7.0)
     return found.error, found.ranks
 
@@ -76,7 +77,27 @@ async def test_a_refused_connection_does_not_hide_the_others(pages: dict[str, st
     pages["page"] = "vllm:num_requests_running 4.0\n"
     gone = Replica(name="gone", uid="u1", address="127.0.0.1", port=1)
     there = Replica(name="there", uid="u2", address="127.0.0.1", port=int(pages["port"]))
-    async with httpx.AsyncClient() as client:
-        first, second = await VllmScraper(client, lambda: 7.0).scrape([gone, there])
+    async with AddressPages() as own:
+        first, second = await VllmScraper(own, lambda: 7.0).scrape([gone, there])
     assert first.error.startswith("/metrics: ")
     assert second.ranks == {"0": {"num_requests_running": 4.0}}
+
+
+def running(number: int) -> str:
+    return f"vllm:num_requests_running {number}.0\n"
+
+
+async def test_a_fleet_of_two_hundred_is_read_whole_and_nobody_gets_anothers_numbers() -> None:
+    async with many_servers(200, running) as replicas, AddressPages() as own:
+        found = await VllmScraper(own, lambda: 7.0, deadline=30.0).scrape(replicas)
+    assert [scrape.error for scrape in found if scrape.error] == []
+    assert [scrape.replica for scrape in found] == [replica.name for replica in replicas]
+    assert [scrape.ranks["0"]["num_requests_running"] for scrape in found] == [float(n) for n in range(200)]
+
+
+async def test_replicas_that_hang_cost_the_others_nothing() -> None:
+    pages: Page = lambda number: None if number < 50 else running(number)  # noqa: E731 - one line says it
+    async with many_servers(100, pages) as replicas, AddressPages() as own:
+        found = await VllmScraper(own, lambda: 7.0, deadline=3.0).scrape(replicas)
+    assert {scrape.error for scrape in found[:50]} == {"/metrics did not answer within 3 s"}
+    assert [scrape.ranks["0"]["num_requests_running"] for scrape in found[50:]] == [float(n) for n in range(50, 100)]

@@ -1,0 +1,162 @@
+"""Probes over what engines wrote: the last words of those that ended, and which way of compressing KV is at work.
+
+Both read few logs: of pods that restarted first, then one of each template. What they did not read they do not deny.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from bot.adapters.vllm.compression import Compression, Evidence, compression_of
+from bot.adapters.vllm.log_lines import CUDA_OOM, LastWords, last_words
+from bot.adapters.vllm.probes import (
+    BEFORE_SECONDS,
+    MOST_LOGS,
+    SOURCE,
+    TAIL_LINES,
+    Ended,
+    ends_of,
+    is_crash,
+    one_of_each_template,
+)
+from bot.domain.change.flags_in_spec import engine_container, flags_of_template
+from bot.domain.change.objects import name_of, namespace_of
+from bot.domain.change.world import Obj
+from bot.domain.errors import BotError, ClusterError
+from bot.domain.signal import Reading, unknown
+from bot.domain.window import STALE_SECONDS
+from bot.flow.ports import History, PodLogs, Probe, Question
+from bot.flow.probes import Part, answer, pods_asked_for, unreadable
+
+MOST_LINES = 50
+
+
+def log_probes(*, logs: PodLogs, history: History, now: Callable[[], float]) -> dict[str, Probe]:
+    return {"last_words": LastWordsOfEngines(logs), "compression_method": CompressionMethod(logs, history, now)}
+
+
+# --- last words -------------------------------------------------------------------------------------------------------
+
+
+class LastWordsOfEngines:
+    """What the newest logs say of memory, devices and death; a container that ended is read where it ended."""
+
+    def __init__(self, logs: PodLogs) -> None:
+        self._logs = logs
+
+    async def __call__(self, question: Question) -> Reading:
+        world = await question.world()
+        if failed := unreadable(question, world, "pods"):
+            return failed
+        pods = one_of_each_template(pods_asked_for(question, world))
+        if not pods:
+            return unknown(question.name, "there is no such pod", at=question.at, source=SOURCE)
+        since = question.context.opened_at - BEFORE_SECONDS
+        ended = [end for pod in pods_asked_for(question, world) for end in ends_of(pod, since)]
+        previous = [end for end in ended if end.is_previous]
+        asked = [*((end.pod, True) for end in previous[:MOST_LOGS]), *((pod, False) for pod in pods[:MOST_LOGS])]
+        said = await asyncio.gather(*(self._read(pod, is_previous=is_previous) for pod, is_previous in asked))
+        words = [found for found in said if found is not None]
+        if not words:
+            return unknown(question.name, "no log of any of its pods can be read", at=question.at, source=SOURCE)
+        unread = len(said) - len(words) + max(0, len(previous) - MOST_LOGS)
+        return _told(question, words, ended, unread)
+
+    async def _read(self, pod: Obj, *, is_previous: bool) -> LastWords | None:
+        try:
+            log = await self._logs.read(namespace_of(pod), name_of(pod), previous=is_previous, tail_lines=TAIL_LINES)
+        except ClusterError:
+            # Counted as unread: the other logs may still tell, and none of them may deny for this one.
+            return None
+        if log is None:
+            # A container that has not begun said nothing; one that ended did, and its log is gone.
+            return None if is_previous else LastWords("none")
+        return last_words(log)
+
+
+def _told(question: Question, words: Sequence[LastWords], ended: Sequence[Ended], unread: int) -> Reading:
+    decided = next((word for word in words if word.why != "none"), None)
+    lines = [line for word in words for line in word.telling][-MOST_LINES:]
+    is_host = any(end.reason == "OOMKilled" for end in ended)
+    parts: dict[str, Part | None] = {
+        "why": decided.why if decided else None if unread else "none",
+        "line": decided.line if decided else "",
+        "oom": _claim((word.why in CUDA_OOM for word in words), unread),
+        "host_oom": is_host,
+        "died": True if any(is_crash(end) for end in ended) else _claim((word.why != "none" for word in words), unread),
+        "lines": float(len(lines)),
+    }
+    missing = dict.fromkeys(parts, f"{unread} of the logs cannot be read")
+    return answer(question, parts, missing=missing, detail="\n".join(lines)[:4000], source=SOURCE)
+
+
+def _claim(claims: Iterable[bool], unread: int) -> bool | None:
+    """One log is enough to say that it was so; all are needed to say that it was not."""
+    if any(claims):
+        return True
+    return None if unread else False
+
+
+# --- compression ------------------------------------------------------------------------------------------------------
+
+
+class CompressionMethod:
+    """The class of KV compression that all replicas share, with its evidence."""
+
+    def __init__(self, logs: PodLogs, history: History, now: Callable[[], float]) -> None:
+        self._logs, self._history, self._now = logs, history, now
+
+    async def __call__(self, question: Question) -> Reading:
+        world = await question.world()
+        if failed := unreadable(question, world, "pods"):
+            return failed
+        pods = one_of_each_template(pods_asked_for(question, world))[:MOST_LOGS]
+        if not pods:
+            return unknown(question.name, "there is no such pod", at=question.at, source=SOURCE)
+        dtypes = await self._cache_dtypes(question)
+        logs = await asyncio.gather(*(self._start_of(pod) for pod in pods))
+        found = [
+            compression_of(_evidence(pod, dtypes.get(name_of(pod), ""), log))
+            for pod, log in zip(pods, logs, strict=True)
+        ]
+        return _told_of(question, found)
+
+    async def _start_of(self, pod: Obj) -> str:
+        try:
+            return await self._logs.read(namespace_of(pod), name_of(pod)) or ""
+        except ClusterError:
+            # Without the log the flags and the image may still tell; where they do not, the answer is unknown.
+            return ""
+
+    async def _cache_dtypes(self, question: Question) -> Mapping[str, str]:
+        now = self._now()
+        wanted = frozenset({"num_gpu_blocks"})
+        try:
+            await self._history.sample(question.context)
+            scrapes = await self._history.between(question.context, wanted, now - STALE_SECONDS, now)
+        except BotError:
+            # One of five kinds of evidence: what the others do not tell stays unknown.
+            return {}
+        return {scrape.replica: scrape.config["cache_dtype"] for scrape in scrapes if "cache_dtype" in scrape.config}
+
+
+def _evidence(pod: Obj, cache_dtype: str, log: str) -> Evidence:
+    spec, engine = flags_of_template(pod), engine_container(pod)
+    container = engine[1] if engine else {}
+    env = {str(one["name"]): str(one.get("value") or "") for one in container.get("env") or [] if "name" in one}
+    flags = None if spec.unparsable else spec.values
+    return Evidence(flags, env, str(container.get("image") or ""), cache_dtype, log)
+
+
+def _told_of(question: Question, found: Sequence[Compression]) -> Reading:
+    kinds, offloads = {one.kind for one in found}, {one.offloads for one in found}
+    seen = "; ".join(dict.fromkeys(sign for one in found for sign in one.seen))
+    why = "; ".join(dict.fromkeys(one.missing for one in found if one.missing))
+    parts: dict[str, Part | None] = {
+        "kind": kinds.pop() if len(kinds) == 1 else None,
+        "offloads": offloads.pop() if len(offloads) == 1 else None,
+        "evidence": seen,
+    }
+    missing = {"kind": why or "the replicas differ", "offloads": why or "the replicas differ"}
+    return answer(question, parts, missing=missing, detail=seen or why, source="flags, image, env, page and log")

@@ -1,0 +1,182 @@
+"""Probes about the workload's own story: who owns it, which revision last served well, and today beside yesterday.
+
+What is too young, undated or without history is unknown; a guess would be rolled back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot.domain.change.objects import dig
+from bot.domain.change.owner import autoscaler_of, owner_of
+from bot.domain.change.rollout import replica_sets_of, revision_of
+from bot.domain.change.template_differences import template_differences
+from bot.domain.change.world import Obj, World
+from bot.domain.playbook.language import MeanSignal, MetricSignal
+from bot.domain.sampling import SampledSpec, metrics_of, read_window, span_of
+from bot.domain.signal import Reading, unknown
+from bot.domain.window import Window, short
+from bot.flow.ports import History, Probe, Question
+from bot.flow.probes import SOURCE, Part, answer, is_ours, rolled_out_at, unreadable
+
+GOOD_SECONDS = 24 * 3600.0
+"""A revision that went through a whole day's load has proved itself; an hour at night has not."""
+DAY_SECONDS = 24 * 3600.0
+TRAFFIC_OVER = "30m"
+
+
+def workload_probes(*, history: History, now: Callable[[], float]) -> dict[str, Probe]:
+    return {"owner": owner, "last_good": last_good, "traffic": Traffic(history, now)}
+
+
+# --- owner ------------------------------------------------------------------------------------------------------------
+
+
+async def owner(question: Question) -> Reading:
+    """Who would take an edit back, and who sets the number of replicas."""
+    world = await question.world()
+    if world.workload is None:
+        return unknown(question.name, "the workload is not there", at=question.at, source=SOURCE)
+    found = owner_of(world.workload)
+    scaler = None if "autoscalers" in world.unreadable else autoscaler_of(world)
+    parts: dict[str, Part | None] = {
+        "owned": found is not None,
+        "tool": found.tool if found else "",
+        "how": found.how if found else "",
+        "scaled_by": None if "autoscalers" in world.unreadable else scaler.tool if scaler else "",
+    }
+    missing = {"scaled_by": world.unreadable.get("autoscalers", "")}
+    detail = "; ".join(one.text for one in (found, scaler) if one) or "nobody: it is applied by hand"
+    return answer(question, parts, missing=missing, detail=detail)
+
+
+# --- last good --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A revision and how long it was the newest before the incident; None where its beginning or end has no date."""
+
+    replica_set: Obj
+    seconds: float | None
+    is_current: bool
+
+
+async def last_good(question: Question) -> Reading:
+    """The newest revision that served a day before the incident and is not the bot's own.
+
+    Kubernetes dates a revision by its ReplicaSet; one that was rolled back to is dated only while it is the newest.
+    """
+    world = await question.world()
+    if failed := unreadable(question, world, "replica_sets"):
+        return failed
+    revisions = _served(world, question)
+    if not revisions:
+        return unknown(question.name, "it has no revisions to look at", at=question.at, source=SOURCE)
+    good = next((one for one in revisions if one.seconds is not None and one.seconds >= GOOD_SECONDS), None)
+    if good is None:
+        undated = any(one.seconds is None for one in revisions)
+        parts: dict[str, Part | None] = dict.fromkeys(("revision", "is_current", "hours", "summary"))
+        parts["found"] = None if undated else False
+        reason = f"no revision is known to have served {short(GOOD_SECONDS)} before the incident"
+        return answer(question, parts, missing=dict.fromkeys(parts, reason), detail=reason)
+    return _told(question, good, revisions[0])
+
+
+def _served(world: World, question: Question) -> list[_Served]:
+    """Newest first, without the bot's own; those end where the next one, whoever made it, began."""
+    found = replica_sets_of(world)
+    until: float | None = question.context.opened_at
+    served = []
+    for index, replica_set in enumerate(found):
+        began = rolled_out_at(replica_set, world, is_current=index == 0)
+        before = found[index + 1] if index + 1 < len(found) else None
+        seconds = None if began is None or until is None else until - began
+        if not is_ours(replica_set, before, question) and (index > 0 or _is_rolled_out(world)):
+            served.append(_Served(replica_set, seconds, index == 0))
+        # What was rolled out after the incident opened took nothing from the revision before it.
+        until = min(began, question.context.opened_at) if began is not None else None
+    return served
+
+
+def _is_rolled_out(world: World) -> bool:
+    """Whether the newest revision has all its replicas; one that is stuck half-way has served nobody whole."""
+    wanted = dig(world.workload, "spec", "replicas")
+    updated = dig(world.workload, "status", "updatedReplicas")
+    return wanted is None or updated is None or updated >= wanted
+
+
+def _told(question: Question, good: _Served, newest: _Served) -> Reading:
+    revision = revision_of(good.replica_set)
+    old, new = (dig(one.replica_set, "spec", "template") or {} for one in (good, newest))
+    changed = "; ".join(change.text for change in template_differences(new, old)) if not good.is_current else ""
+    hours = (good.seconds or 0.0) / 3600
+    parts: dict[str, Part | None] = {
+        "found": True,
+        "revision": None if revision is None else float(revision),
+        "is_current": good.is_current,
+        "hours": hours,
+        "summary": changed[:600],
+    }
+    missing = {"revision": "the ReplicaSet carries no revision"}
+    what = "runs now" if good.is_current else f"going back to it means: {changed or 'no difference'}"
+    return answer(question, parts, missing=missing, detail=f"revision {revision} served {hours:.0f} h; {what}"[:900])
+
+
+# --- traffic ----------------------------------------------------------------------------------------------------------
+
+
+class Traffic:
+    """Arrivals and lengths beside the same time yesterday, as ratios; unknown where no history reaches there."""
+
+    def __init__(self, history: History, now: Callable[[], float]) -> None:
+        self._history, self._now = history, now
+
+    async def __call__(self, question: Question) -> Reading:
+        over = str(question.spec.parameters.get("over", TRAFFIC_OVER))
+        specs: dict[str, SampledSpec] = {
+            "arrivals": MetricSignal(metric="arrivals", over=over, take="rate", across="sum"),
+            "prompt": MeanSignal(mean="request_prompt_tokens", over=over),
+            "output": MeanSignal(mean="request_generation_tokens", over=over),
+        }
+        try:
+            span = span_of(over, question.context.settings)
+        except ValueError as error:
+            return unknown(question.name, str(error), at=question.at, source=self._history.source)
+        await self._history.sample(question.context)
+        now = self._now()
+        today = await self._read(specs, question, Window(now - span, now))
+        yesterday = await self._read(specs, question, Window(now - span - DAY_SECONDS, now - DAY_SECONDS))
+        return self._told(question, today, yesterday, span)
+
+    async def _read(
+        self, specs: Mapping[str, SampledSpec], question: Question, window: Window
+    ) -> Mapping[str, Reading]:
+        metrics = frozenset[str]().union(*(metrics_of(spec) for spec in specs.values()))
+        scrapes = await self._history.between(question.context, metrics, window.start, window.end)
+        return {name: read_window(name, spec, scrapes, window=window, picked={}) for name, spec in specs.items()}
+
+    def _told(
+        self, question: Question, today: Mapping[str, Reading], yesterday: Mapping[str, Reading], span: float
+    ) -> Reading:
+        arrivals = today["arrivals"].value
+        parts: dict[str, Part | None] = {"arrivals": arrivals if isinstance(arrivals, float) else None}
+        missing = {"arrivals": today["arrivals"].unknown}
+        for name, now in today.items():
+            parts[f"{name}_ratio"] = _ratio(now, yesterday[name])
+            missing[f"{name}_ratio"] = now.unknown or f"yesterday: {yesterday[name].unknown or 'there was none'}"
+        shown = [
+            f"{name} {now.value:.3g} {now.unit}, yesterday {then.value:.3g}"
+            for name, now in today.items()
+            if isinstance(now.value, float) and isinstance((then := yesterday[name]).value, float)
+        ]
+        reading = answer(question, parts, missing=missing, detail="; ".join(shown), source=self._history.source)
+        return reading.model_copy(update={"window_seconds": span})
+
+
+def _ratio(now: Reading, then: Reading) -> float | None:
+    """More of nothing has no measure: a ratio to zero is unknown."""
+    if not isinstance(now.value, float) or not isinstance(then.value, float) or then.value <= 0:
+        return None
+    return now.value / then.value

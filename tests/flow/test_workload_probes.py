@@ -1,0 +1,165 @@
+"""Who owns a workload, which revision last served well, and today beside yesterday."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bot.domain.change.world import Obj, World
+from bot.domain.playbook.language import ProbeSignal
+from bot.domain.scrape import Histogram, Scrape
+from bot.domain.signal import PROBES, Reading
+from bot.domain.target import Target
+from bot.flow.ports import Question, ReadContext
+from bot.flow.workload_probes import workload_probes
+from tests.flow.test_world_probes import OPENED, revision, template, world
+
+pytestmark = pytest.mark.fast
+
+HOURS, DAY = 60.0, 86400.0
+CONTEXT = ReadContext(
+    target=Target(namespace="serving", name="llm"), incident_id="INC-7", opened_at=OPENED, picked={}, settings={}
+)
+
+
+class Pages:
+    source = "pages"
+
+    def __init__(self, *scrapes: Scrape) -> None:
+        self._scrapes = scrapes
+
+    async def sample(self, context: ReadContext) -> None:
+        return
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        return [scrape for scrape in self._scrapes if start <= scrape.at <= end]
+
+
+async def ask(probe: str, seen: World | None = None, *scrapes: Scrape, **parameters: Any) -> Reading:
+    async def read_world() -> World:
+        return seen or world()
+
+    question = Question("it", ProbeSignal(probe=probe, parameters=parameters), CONTEXT, OPENED, read_world)
+    reading = await workload_probes(history=Pages(*scrapes), now=lambda: OPENED)[probe](question)
+    assert set(reading.fields) | set(reading.unknown_parts) <= set(PROBES[probe])
+    return reading
+
+
+# --- owner ------------------------------------------------------------------------------------------------------------
+
+
+def owned(**metadata: Any) -> World:
+    seen = world()
+    assert seen.workload is not None
+    seen.workload["metadata"] |= metadata
+    return seen
+
+
+async def test_a_workload_applied_by_hand_has_no_owner() -> None:
+    reading = await ask("owner")
+    assert reading.fields == {"owned": False, "tool": "", "how": "", "scaled_by": ""}
+
+
+async def test_an_owner_is_named_with_the_way_through_it() -> None:
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+    reading = await ask("owner", owned(labels=labels, annotations={"meta.helm.sh/release-name": "prod"}))
+    assert (reading.fields["owned"], reading.fields["tool"]) == (True, "Helm")
+    assert reading.fields["how"] == "put it into the values of prod, then: helm upgrade"
+
+
+async def test_autoscalers_that_cannot_be_read_are_not_absent() -> None:
+    reading = await ask("owner", world(unreadable={"autoscalers": "403"}))
+    assert reading.unknown_parts == {"scaled_by": "403"}
+
+
+# --- last good --------------------------------------------------------------------------------------------------------
+
+
+def aged(number: int, hours: float, seqs: int, **more: Any) -> Obj:
+    return revision(number, template(f"--max-num-seqs={seqs}"), minutes_before=hours * HOURS, **more)
+
+
+@pytest.mark.parametrize(
+    ("revisions", "number", "is_current", "hours"),
+    [
+        pytest.param([aged(2, 1, 256), aged(1, 200, 64)], 1, False, 199, id="a-fresh-deploy"),
+        pytest.param([aged(2, 30, 256), aged(1, 200, 64)], 2, True, 30, id="the-current-one"),
+        pytest.param([aged(3, 1, 9), aged(2, 5, 256), aged(1, 200, 64)], 1, False, 195, id="one-in-between-was-short"),
+        pytest.param(
+            [aged(2, 30, 256, stamp="INC-1/c1"), aged(1, 200, 64)], 1, False, 170, id="the-bots-own-does-not-count"
+        ),
+        pytest.param([aged(2, -1, 256), aged(1, 200, 64)], 1, False, 200, id="rolled-out-after-the-opening"),
+    ],
+)
+async def test_the_last_good_revision_served_a_day_before_the_incident(
+    revisions: list[Obj], number: int, is_current: bool, hours: float
+) -> None:
+    reading = await ask("last_good", world(*revisions))
+    assert reading.fields["found"] is True
+    assert (reading.fields["revision"], reading.fields["is_current"]) == (number, is_current)
+    assert reading.fields["hours"] == pytest.approx(hours)
+
+
+async def test_going_back_says_what_it_means() -> None:
+    reading = await ask("last_good", world(aged(2, 1, 256), aged(1, 200, 64)))
+    assert reading.fields["summary"] == "--max-num-seqs 256 → 64"
+
+
+async def test_no_revision_that_served_long_enough_is_a_finding() -> None:
+    reading = await ask("last_good", world(aged(2, 1, 256), aged(1, 5, 64)))
+    assert reading.fields == {"found": False}
+
+
+async def test_a_revision_whose_time_cannot_be_told_is_not_called_good_or_bad() -> None:
+    reading = await ask("last_good", world(aged(3, 1, 256), aged(1, 200, 64, reused=True)))
+    assert reading.fields == {}
+    assert "no revision is known" in reading.unknown
+
+
+async def test_a_roll_out_that_is_stuck_has_not_served() -> None:
+    stuck = world(aged(2, 30, 256), aged(1, 200, 64), status={"updatedReplicas": 1})
+    assert (await ask("last_good", stuck)).fields["revision"] == 1
+
+
+# --- traffic ----------------------------------------------------------------------------------------------------------
+
+
+def served(end: float, per_second: float, prompt: float) -> list[Scrape]:
+    """Half an hour of one replica that ends then."""
+    found = []
+    for step in range(61):
+        at, count = end - 1800 + 30 * step, 30 * step * per_second
+        values = {"request_success": count, "num_requests_running": 0.0, "num_requests_waiting": 0.0}
+        lengths = {
+            "request_prompt_tokens": Histogram(sum=count * prompt, count=count),
+            "request_generation_tokens": Histogram(sum=count * 500, count=count),
+        }
+        found.append(Scrape(replica="llm-0", at=at, ranks={"0": values}, histograms={"0": lengths}))
+    return found
+
+
+async def test_traffic_is_told_beside_the_same_time_yesterday() -> None:
+    reading = await ask("traffic", None, *served(OPENED - DAY, 2, 100), *served(OPENED, 3, 400))
+    assert reading.fields["arrivals_ratio"] == pytest.approx(1.5)
+    assert reading.fields["prompt_ratio"] == pytest.approx(4)
+    assert reading.fields["output_ratio"] == pytest.approx(1)
+    assert reading.fields["arrivals"] == pytest.approx(3)
+    assert (reading.source, reading.window_seconds) == ("pages", 1800)
+
+
+async def test_without_yesterday_only_today_is_known() -> None:
+    reading = await ask("traffic", None, *served(OPENED, 3, 400))
+    assert reading.fields == {"arrivals": pytest.approx(3)}
+    assert set(reading.unknown_parts) == {"arrivals_ratio", "prompt_ratio", "output_ratio"}
+    assert reading.unknown_parts["arrivals_ratio"].startswith("yesterday: no replica was scraped")
+
+
+async def test_more_than_nothing_has_no_ratio() -> None:
+    reading = await ask("traffic", None, *served(OPENED - DAY, 0, 0), *served(OPENED, 3, 400))
+    assert "arrivals_ratio" in reading.unknown_parts
+
+
+async def test_a_window_that_is_none_is_told() -> None:
+    assert (await ask("traffic", None, over="soon")).unknown.startswith("'soon' is not a duration")
