@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from bot.domain.approval import Approved, Request, grant
+from bot.domain.change.interference import interference
 from bot.domain.change.plan import Call, Plan, PlanResult, Step, Wait
 from bot.domain.change.progress import progress
 from bot.domain.effect import ApplyStep
@@ -77,6 +78,11 @@ class ApplyCall:
             changed = await self._looked_again(job, effect, request)
             if changed is not None:
                 return changed
+        # An undo compares each value itself; after a possible attempt, the world may show what this very call did.
+        if not claimed_before and request.plan.verb != "undo":
+            touched = await self._touched(job, effect, call_id)
+            if touched is not None:
+                return touched
         verdict = await self._claims.claim(
             job.incident_id,
             call_id,
@@ -152,6 +158,22 @@ class ApplyCall:
         moved = what_changed(request.plan, result.plan)
         return self._settled(effect, "superseded", moved, replanned=result) if moved else None
 
+    async def _touched(self, job: Job, effect: ApplyStep, call_id: str) -> Done | Later | None:
+        """Whether somebody else changed meanwhile what this run has changed: then a person says how to go on."""
+        if not job.run.held:
+            return None
+        playbook = await self._playbook_of(job.run)
+        try:
+            world = await self._see(job.run, context_of(job.run, playbook.settings), at=job.now)
+        except ClusterError as error:
+            return self._put_off(job, effect, f"the cluster cannot be read: {error}", call_id)
+        found = interference(job.run.ledger, world)
+        if not found:
+            return None
+        log.warning("call.interfered", incident=job.incident_id, call=call_id, calls=[one.call_id for one in found])
+        detail, calls = "; ".join(one.text for one in found), [one.call_id for one in found]
+        return self._settled(effect, "interfered", detail, call_id=call_id, evidence={"calls": calls})
+
     # --- waits ------------------------------------------------------------------------------------------------------
 
     async def _wait(self, job: Job, effect: ApplyStep, wait: Wait) -> Done | Later:
@@ -164,7 +186,7 @@ class ApplyCall:
         now, turn_ends = job.now, job.now + ONE_TURN_SECONDS
         while now < turn_ends and not job.lost.is_set():
             try:
-                seen = progress(wait, await self._see(job.run, context, at=now))
+                seen = progress(wait, await self._see(job.run, context, at=now), waited_seconds=now - started)
                 state, text = seen.state, seen.text
             except ClusterError as error:
                 state, text = "pending", f"the cluster cannot be read: {error}"
@@ -197,6 +219,7 @@ class ApplyCall:
         *,
         call_id: str = "",
         replanned: PlanResult | None = None,
+        evidence: dict[str, Any] | None = None,
     ) -> Done:
         event = StepSettled(
             event_id=f"settled/{effect.effect_id}",
@@ -207,6 +230,7 @@ class ApplyCall:
             result=result,
             detail=detail,
             replanned=replanned,
+            evidence=evidence or {},
         )
         return Done((event,))
 
@@ -224,6 +248,7 @@ def what_changed(approved: Plan, now: Plan) -> str:
 def lease_keys(run: Run, plan: Plan) -> list[str]:
     """One hand on the wheel: the workload, and every node that the plan touches."""
     nodes = {step.target.name for step in _calls(plan.steps) if step.target.kind == "Node"}
+    nodes |= {str(plan.choices["node"])} if "node" in plan.choices else set()
     return [f"workload/{run.target.key}", *(f"node/{run.target.cluster}/{name}" for name in sorted(nodes))]
 
 

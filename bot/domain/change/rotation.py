@@ -46,6 +46,12 @@ def pods_of_canary(world: World) -> tuple[Obj, ...]:
     return tuple(pod for pod in world.pods if CANARY_LABEL in labels_of(pod) and not is_finished(pod))
 
 
+def in_order_of_leaving(pods: Iterable[Obj], slices: Iterable[Obj]) -> list[Obj]:
+    """Broken ones first, then those out of rotation, then by name, so that a new plan agrees with the last one."""
+    pieces = tuple(slices)
+    return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, pieces), name_of(pod)))
+
+
 def pod_named(world: World, name_or_uid: str) -> Obj | None:
     return next((pod for pod in world.pods if name_or_uid in (name_of(pod), uid_of(pod))), None)
 

@@ -35,7 +35,7 @@ class World:
     pdbs: tuple[Obj, ...] = ()
     nodes: tuple[Obj, ...] = ()
     all_pods: tuple[Obj, ...] = ()
-    """Every pod that holds GPUs, for capacity."""
+    """Every pod of the cluster: who holds accelerators, and who else is on a node."""
     autoscalers: tuple[Obj, ...] = ()
     canary: Obj | None = None
     load: dict[str, ReplicaLoad] = field(default_factory=dict)

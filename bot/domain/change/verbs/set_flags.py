@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.domain.change.calls import Wording, patch_call
+from bot.domain.change.calls import Wording
 from bot.domain.change.circumstances import binding_note, refuse_if_owned
 from bot.domain.change.context import Situation, require_readable
 from bot.domain.change.edited_template import edited_template
@@ -15,16 +15,16 @@ from bot.domain.change.verbs.rolling import (
     expected_downtime,
     refuse_if_not_rollable,
     refuse_if_rolling,
-    rolled_out,
     rollout_circumstances,
     strategy_difference,
 )
+from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
 
 
 def plan_set_flags(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     workload = deployment_of(world)
-    require_readable(world, "replica_sets", "pods")
+    require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
     edited = edited_template(workload, situation.arguments)
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
@@ -35,12 +35,12 @@ def plan_set_flags(situation: Situation) -> Plan:
         undo_title=f"Put the flags of {name_of(workload)} back",
         differences=(*edited.differences, *map(strategy_difference, strategy_edits)),
     )
-    call = patch_call(workload, "Deployment", [*edited.fields, *strategy_edits], wording, guards=[edited.guard])
+    change = TemplateChange([*edited.fields, *strategy_edits], edited.template, wording, guards=[edited.guard])
     return Plan(
         verb="set_flags",
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",
         choices={"edits": edited.choices},
-        steps=(call, rolled_out(workload, edited.template, context)),
+        steps=rollout_steps(world, change, context),
         circumstances=(
             owner,
             *rollout_circumstances(world, edited.template),
@@ -48,6 +48,6 @@ def plan_set_flags(situation: Situation) -> Plan:
             *binding_note(world, edited.flag_edits),
         ),
         risk=FLOORS["set_flags"],
-        expected=expected_downtime(world, workload),
+        expected=expected_downtime(world, edited.template),
         undo_text="the old flags are written back, which is another rolling restart",
     )
