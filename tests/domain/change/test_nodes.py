@@ -29,7 +29,7 @@ NODE = {"node": "gpu-node-1"}
 
 
 def other(name: str, kind: str = "ReplicaSet", **annotations: str) -> Obj:
-    metadata = {"name": name, "namespace": "batch", "uid": f"{name}-uid", "annotations": annotations}
+    metadata: Obj = {"name": name, "namespace": "batch", "uid": f"{name}-uid", "annotations": annotations}
     if kind:
         metadata["ownerReferences"] = owner(kind, f"{name}-owner", "x")
     return {"metadata": metadata, "spec": {"nodeName": "gpu-node-1"}, "status": {"phase": "Running"}}
