@@ -126,7 +126,7 @@ def outcome(call: Call, answer: Answer) -> Sent:
         case 404 if call.method in ("delete", "evict"):
             return Sent("done", f"{call.target} was gone already")
         case 429:
-            return Sent("failed", answer.message, retry_after_seconds=retry_after(answer))
+            return Sent("failed", _with_causes(answer), retry_after_seconds=retry_after(answer))
         case 500 if call.method == "evict" and TWO_BUDGETS in answer.message:
             return Sent("failed", answer.message)
         case 409 | 422:
@@ -135,6 +135,12 @@ def outcome(call: Call, answer: Answer) -> Sent:
             return Sent("unclear", answer.message)
         case _:
             return Sent("failed", answer.message)
+
+
+def _with_causes(answer: Answer) -> str:
+    """A budget's own words are among the causes: how many are healthy and needed, or that it is not worked out yet."""
+    causes = [str(one.get("message") or "") for one in dig(answer.body, "details", "causes") or []]
+    return " ".join([answer.message, *filter(None, causes)])
 
 
 def retry_after(answer: Answer) -> float:

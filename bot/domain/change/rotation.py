@@ -97,7 +97,9 @@ def rotation_key(world: World, labels: dict[str, str]) -> RotationKey | str:
         return "no Service selects it"
     shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
     held_by_owner = _owner_keys(world, labels)
-    usable = sorted(shared - held_by_owner)
+    # A spare may change any of them; the workload's own labels are what dashboards and scrapers know it by.
+    known_by = keys_of(dig(world.workload, "spec", "selector"))
+    usable = sorted(shared - held_by_owner, key=lambda key: (key in known_by, key))
     if usable:
         return RotationKey(usable[0], labels[usable[0]])
     names = ", ".join(sorted(name_of(s) for s in services))
