@@ -62,7 +62,7 @@ class StepSettled(_Event):
     request_id: str
     step: int
     call_id: str = ""
-    result: Result | Literal["not_needed", "still_unknown", "lapsed"]
+    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered"]
     detail: str = ""
     replanned: PlanResult | None = None
     readings: dict[str, Reading] = {}

@@ -7,20 +7,20 @@ means that the same call may be sent again, and anything else is unclear and goe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 
 from bot.domain.approval import Approved, Request, grant
-from bot.domain.change.plan import Call, Plan, PlanResult, Step, Wait
+from bot.domain.change.interference import interference
+from bot.domain.change.plan import Call, Plan, Step, Wait
 from bot.domain.change.progress import progress
 from bot.domain.effect import ApplyStep
 from bot.domain.errors import ApprovalError, ClusterError
 from bot.domain.event import Progressed, StepSettled
 from bot.domain.redaction import redacted
 from bot.domain.run import Run
-from bot.domain.signal import Reading
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
@@ -79,6 +79,11 @@ class ApplyCall:
             changed = await self._looked_again(job, effect, request)
             if changed is not None:
                 return changed
+        # An undo compares each value itself; after a possible attempt, the world may show what this very call did.
+        if not claimed_before and request.plan.verb != "undo":
+            touched = await self._touched(job, effect, call_id)
+            if touched is not None:
+                return touched
         verdict = await self._claims.claim(
             job.incident_id,
             call_id,
@@ -146,13 +151,29 @@ class ApplyCall:
             )
         result, readings = await self._planner.plan(job.run, at=job.now)
         if result.outcome == "not_needed":
-            return self._settled(effect, "not_needed", result.reason, readings=readings)
+            return self._settled(effect, "not_needed", result.reason, readings=dict(readings))
         if result.outcome == "unknown":
-            return self._settled(effect, "still_unknown", result.reason, readings=readings)
+            return self._settled(effect, "still_unknown", result.reason, readings=dict(readings))
         if result.outcome != "planned" or result.plan is None:
             return self._settled(effect, "superseded", result.reason, replanned=result)
         moved = what_changed(request.plan, result.plan)
         return self._settled(effect, "superseded", moved, replanned=result) if moved else None
+
+    async def _touched(self, job: Job, effect: ApplyStep, call_id: str) -> Done | Later | None:
+        """Whether somebody else changed meanwhile what this run has changed: then a person says how to go on."""
+        if not job.run.held:
+            return None
+        playbook = await self._playbook_of(job.run)
+        try:
+            world = await self._see(job.run, context_of(job.run, playbook.settings), at=job.now)
+        except ClusterError as error:
+            return self._put_off(job, effect, f"the cluster cannot be read: {error}", call_id)
+        found = interference(job.run.ledger, world)
+        if not found:
+            return None
+        log.warning("call.interfered", incident=job.incident_id, call=call_id, calls=[one.call_id for one in found])
+        detail, calls = "; ".join(one.text for one in found), [one.call_id for one in found]
+        return self._settled(effect, "interfered", detail, call_id=call_id, evidence={"calls": calls})
 
     # --- waits ------------------------------------------------------------------------------------------------------
 
@@ -166,7 +187,7 @@ class ApplyCall:
         now, turn_ends = job.now, job.now + ONE_TURN_SECONDS
         while now < turn_ends and not job.lost.is_set():
             try:
-                seen = progress(wait, await self._see(job.run, context, at=now))
+                seen = progress(wait, await self._see(job.run, context, at=now), waited_seconds=now - started)
                 state, text = seen.state, seen.text
             except ClusterError as error:
                 state, text = "pending", f"the cluster cannot be read: {error}"
@@ -192,26 +213,16 @@ class ApplyCall:
         event_id = f"progress/{effect.effect_id}/{job.run.version}/{text}"
         return (Progressed(event_id=event_id, effect_id=effect.effect_id, text=text),)
 
-    def _settled(
-        self,
-        effect: ApplyStep,
-        result: Any,
-        detail: str,
-        *,
-        call_id: str = "",
-        replanned: PlanResult | None = None,
-        readings: Mapping[str, Reading] | None = None,
-    ) -> Done:
+    def _settled(self, effect: ApplyStep, result: Any, detail: str, **more: Any) -> Done:
+        """The outcome as an event; `more` are further fields of `StepSettled`, checked there."""
         event = StepSettled(
             event_id=f"settled/{effect.effect_id}",
             effect_id=effect.effect_id,
             request_id=effect.request_id,
             step=effect.step,
-            call_id=call_id,
             result=result,
             detail=redacted(detail),
-            replanned=replanned,
-            readings=dict(readings or {}),
+            **more,
         )
         return Done((event,))
 
@@ -229,6 +240,7 @@ def what_changed(approved: Plan, now: Plan) -> str:
 def lease_keys(run: Run, plan: Plan) -> list[str]:
     """One hand on the wheel: the workload, and every node that the plan touches."""
     nodes = {step.target.name for step in _calls(plan.steps) if step.target.kind == "Node"}
+    nodes |= {str(plan.choices["node"])} if "node" in plan.choices else set()
     return [f"workload/{run.target.key}", *(f"node/{run.target.cluster}/{name}" for name in sorted(nodes))]
 
 

@@ -14,7 +14,7 @@ from bot.settings import FILE_VARIABLE, load_settings
 from tests.deploy.files import DEPLOY, ROOT, document, documents
 
 BASE = "kustomize/base"
-CLUSTER_WIDE, WORKLOADS = "incident-bot-cluster", "incident-bot-workloads"
+CLUSTER_WIDE, WORKLOADS, NODES = "incident-bot-cluster", "incident-bot-workloads", "incident-bot-nodes"
 
 
 def container() -> dict[str, Any]:
@@ -36,7 +36,7 @@ def granted(role: str) -> list[Permission]:
         if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role)
     ]
     return [
-        Permission(verb, group, name, subresource, is_cluster_wide=role == CLUSTER_WIDE)
+        Permission(verb, group, name, subresource, is_cluster_wide=role in (CLUSTER_WIDE, NODES))
         for rule in found["rules"]
         for group in rule["apiGroups"]
         for name, _, subresource in (resource.partition("/") for resource in rule["resources"])
@@ -46,7 +46,7 @@ def granted(role: str) -> list[Permission]:
 
 @pytest.mark.fast
 def test_the_roles_grant_what_the_bot_needs_and_nothing_else() -> None:
-    written = granted(CLUSTER_WIDE) + granted(WORKLOADS)
+    written = granted(CLUSTER_WIDE) + granted(WORKLOADS) + granted(NODES)
     assert len(written) == len(set(written))
     assert set(written) == set(needed(CHANGING))
 
@@ -57,6 +57,8 @@ def test_changing_is_bound_in_single_namespaces_only() -> None:
     assert bindings["ClusterRoleBinding"]["roleRef"]["name"] == CLUSTER_WIDE
     assert "RoleBinding" not in bindings
     assert all(permission.verb in ("get", "list") for permission in granted(CLUSTER_WIDE))
+    nodes = document("kustomize/nodes/clusterrolebinding.yaml")
+    assert (nodes["roleRef"]["name"], nodes["subjects"]) == (NODES, bindings["ClusterRoleBinding"]["subjects"])
     serving = document("kustomize/serving/rolebinding.yaml")
     assert (serving["kind"], serving["roleRef"]["name"]) == ("RoleBinding", WORKLOADS)
     assert serving["subjects"] == bindings["ClusterRoleBinding"]["subjects"]
@@ -144,9 +146,10 @@ def test_alertmanager_takes_the_snippet() -> None:
 @pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="kubectl is not on PATH: the other tests read the same files"
 )
-@pytest.mark.parametrize("folder", ["base", "serving"])
+@pytest.mark.parametrize("folder", ["base", "serving", "nodes"])
 def test_kustomize_renders(folder: str) -> None:
     command = ["kubectl", "kustomize", str(DEPLOY / "kustomize" / folder)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "kind: RoleBinding" in ended.stdout if folder == "serving" else "kind: Deployment" in ended.stdout
+    kinds = {"base": "Deployment", "serving": "RoleBinding", "nodes": "ClusterRoleBinding"}
+    assert f"kind: {kinds[folder]}\n" in ended.stdout

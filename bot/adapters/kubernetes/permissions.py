@@ -53,15 +53,22 @@ _PATCH_CONFIG_MAP = Permission("patch", "", "configmaps")
 _PATCH_POD = Permission("patch", "", "pods")
 _CREATE, _DELETE = Permission("create", "apps", "deployments"), Permission("delete", "apps", "deployments")
 _SCALE, _EVICT = Permission("patch", "apps", "deployments", "scale"), Permission("create", "", "pods", "eviction")
+_CORDON = Permission("patch", "", "nodes", is_cluster_wide=True)
 CHANGING: dict[str, tuple[Permission, ...]] = {
     "scale": (_SCALE, _PATCH_POD),
     "canary": (_CREATE, _DELETE),
+    "rotate_canary": (_PATCH_POD,),
+    "promote": (_PATCH_DEPLOYMENT, _PATCH_POD),
     "remove_canary": (_DELETE, _PATCH_POD),
-    "set_flags": (_PATCH_DEPLOYMENT, _PATCH_CONFIG_MAP),
+    "set_flags": (_PATCH_DEPLOYMENT, _PATCH_CONFIG_MAP, _PATCH_POD),
     "isolate_replica": (_PATCH_POD,),
     "replace_replica": (_EVICT,),
     "return_replica": (_PATCH_POD,),
-    "rollback": (_PATCH_DEPLOYMENT,),
+    "rollback": (_PATCH_DEPLOYMENT, _PATCH_POD),
+    "restart": (_PATCH_DEPLOYMENT, _PATCH_POD),
+    "cordon_node": (_CORDON,),
+    "uncordon_node": (_CORDON,),
+    "drain_node": (_CORDON, _PATCH_POD, _EVICT),
     "undo": (_PATCH_DEPLOYMENT, _PATCH_CONFIG_MAP, _PATCH_POD, _SCALE, _DELETE),
 }
 """What each verb needs besides reading."""

@@ -13,7 +13,6 @@ from typing import Any
 
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
 from bot.adapters.kubernetes.paths import path_of
-from bot.domain.change.capacity import accelerators_of
 from bot.domain.change.flags_in_spec import config_maps_named
 from bot.domain.change.objects import CANARY_LABEL, dig, name_of, uid_of
 from bot.domain.change.world import Obj, World
@@ -129,8 +128,6 @@ class KubernetesReader:
         if time.monotonic() - read_at < self._keep_seconds:
             return part
         part = await self._listed(kind)
-        if name == "all_pods":
-            part = _Part(tuple(pod for pod in part.items if accelerators_of(pod)), part.unreadable)
         if not part.unreadable:
             self._kept[name] = (time.monotonic(), part)
         return part

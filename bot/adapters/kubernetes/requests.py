@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from bot.adapters.kubernetes.client import Answer
 from bot.adapters.kubernetes.paths import path_of, path_of_ref
-from bot.domain.change.json_patch import ABSENT, Broken, broken_tests, is_in_force, pointer
+from bot.domain.change.json_patch import ABSENT, Broken, broken_tests, is_in_force, pointer, value_at
 from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, dig, is_going_away, uid_of
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj
@@ -74,21 +74,40 @@ def patch_body(call: Call, *, call_id: str, present: Obj) -> list[Obj]:
     if not call.stamped:
         return operations
     stamp: Obj = {"op": "add", "path": ANNOTATIONS + pointer(CALL_ANNOTATION), "value": call_id}
-    if dig(present, "metadata", "annotations") is not None:
-        return [*operations, stamp]
-    # Without any annotations their map has to be made first. The resource version makes sure that nobody else made
-    # one meanwhile; losing that race changes nothing and is tried again.
+    # Without any annotations their map has to be made first.
+    is_bare = dig(present, "metadata", "annotations") is None
+    mapped: list[Obj] = [{"op": "add", "path": ANNOTATIONS, "value": {}}] if is_bare else []
     version = dig(present, "metadata", "resourceVersion")
     unchanged: Obj = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-    return [unchanged, {"op": "add", "path": ANNOTATIONS, "value": {}}, *operations, stamp]
+    return [*([unchanged] if rests_on_absence(call, present) else []), *mapped, *operations, stamp]
+
+
+def rests_on_absence(call: Call, present: Obj) -> bool:
+    """Whether the patch adds what must not be there yet, which JSON patch cannot test: the resource version has to.
+
+    Losing that race changes nothing and is tried again.
+    """
+    return call.stamped and (not annotations_of(present) or bool(_added(call)))
+
+
+def _added(call: Call) -> list[str]:
+    """Fields that the patch adds to objects without a test of their old value: they have to be absent."""
+    tested = {op["path"] for op in call.body if op["op"] == "test"}
+    added = [op["path"] for op in call.body if op["op"] == "add" and op["path"] not in tested]
+    return [path for path in added if not path.rsplit("/", 1)[-1].isdigit() and not path.endswith("/-")]
 
 
 def misfit(call: Call, present: Obj | None) -> str:
     """Why a patch cannot win on the object as it is now, in words; empty when its preconditions hold."""
     if present is None:
         return f"{call.target} does not exist any more"
-    broken = broken_tests(call.body, present)
+    broken = list(broken_tests(call.body, present))
+    broken += [Broken(path, ABSENT, value_at(present, path)) for path in _added(call) if _is_there(present, path)]
     return f"changed by somebody else: {said(broken)}" if broken else ""
+
+
+def _is_there(present: Obj, path: str) -> bool:
+    return value_at(present, path) is not ABSENT
 
 
 def said(broken: Sequence[Broken]) -> str:
@@ -108,7 +127,7 @@ def outcome(call: Call, answer: Answer) -> Sent:
         case 404 if call.method in ("delete", "evict"):
             return Sent("done", f"{call.target} was gone already")
         case 429:
-            return Sent("failed", answer.message, retry_after_seconds=retry_after(answer))
+            return Sent("failed", _with_causes(answer), retry_after_seconds=retry_after(answer))
         case 500 if call.method == "evict" and TWO_BUDGETS in answer.message:
             return Sent("failed", answer.message)
         case 409 | 422:
@@ -117,6 +136,12 @@ def outcome(call: Call, answer: Answer) -> Sent:
             return Sent("unclear", answer.message)
         case _:
             return Sent("failed", answer.message)
+
+
+def _with_causes(answer: Answer) -> str:
+    """A budget's own words are among the causes: how many are healthy and needed, or that it is not worked out yet."""
+    causes = [str(one.get("message") or "") for one in dig(answer.body, "details", "causes") or []]
+    return " ".join([answer.message, *filter(None, causes)])
 
 
 def retry_after(answer: Answer) -> float:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
 from bot.adapters.kubernetes.reader import KubernetesReader
-from bot.adapters.kubernetes.requests import Looked, http_request, misfit, outcome, seen_in
+from bot.adapters.kubernetes.requests import Looked, http_request, misfit, outcome, rests_on_absence, seen_in
 from bot.domain.approval import Approved
-from bot.domain.change.objects import annotations_of
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj
 from bot.domain.errors import ApprovalError, ClusterError
 from bot.flow.ports import Sent
 
 ANNOTATION_RACES = 3
-"""How often a patch is sent after losing the race for an object without annotations; a loss changes nothing."""
+"""How often a patch is sent after losing the race for a field that was absent; a loss changes nothing."""
 
 CONFLICTS = (409, 422)
 
@@ -55,7 +54,7 @@ class KubernetesWriter:
             if isinstance(answer, Sent):
                 return answer
             sent = outcome(call, answer)
-            if not (answer.status in CONFLICTS and call.stamped and not annotations_of(present or {})):
+            if not (answer.status in CONFLICTS and rests_on_absence(call, present or {})):
                 return sent
         return sent
 

@@ -68,6 +68,8 @@ class Call(BaseModel):
     """Undo, returning a replica and removing our own spare do not count for the breaker."""
     undoes: str = ""
     """The id of the applied call that this one takes back."""
+    ends: tuple[str, ...] = ()
+    """UIDs of the pods that end by this call: whatever was done to them before is over with it."""
 
 
 class Wait(BaseModel):

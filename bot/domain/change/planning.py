@@ -10,8 +10,12 @@ from typing import Any
 
 from bot.domain.change.context import NoPlanError, PlanContext, Situation, impossible
 from bot.domain.change.plan import Plan, PlanResult
-from bot.domain.change.verbs.canary import plan_canary, plan_remove_canary
+from bot.domain.change.startup import with_own_start_time
+from bot.domain.change.verbs.canary import plan_canary, plan_remove_canary, plan_rotate_canary
+from bot.domain.change.verbs.nodes import plan_cordon, plan_drain_node, plan_uncordon
+from bot.domain.change.verbs.promote import plan_promote
 from bot.domain.change.verbs.replicas import plan_isolate, plan_replace, plan_return
+from bot.domain.change.verbs.restart import plan_restart
 from bot.domain.change.verbs.rollback import plan_rollback
 from bot.domain.change.verbs.scale import plan_scale
 from bot.domain.change.verbs.set_flags import plan_set_flags
@@ -21,13 +25,19 @@ from bot.domain.redaction import redacted
 
 VERBS: dict[str, tuple[Callable[[Situation], Plan], frozenset[str]]] = {
     "scale": (plan_scale, frozenset({"by", "to"})),
-    "canary": (plan_canary, frozenset({"edits"})),
+    "canary": (plan_canary, frozenset({"edits", "rotation"})),
+    "rotate_canary": (plan_rotate_canary, frozenset({"rotation"})),
+    "promote": (plan_promote, frozenset()),
     "remove_canary": (plan_remove_canary, frozenset()),
     "set_flags": (plan_set_flags, frozenset({"edits"})),
     "isolate_replica": (plan_isolate, frozenset({"replica"})),
     "replace_replica": (plan_replace, frozenset({"replica"})),
     "return_replica": (plan_return, frozenset({"replica"})),
     "rollback": (plan_rollback, frozenset({"revision"})),
+    "restart": (plan_restart, frozenset()),
+    "cordon_node": (plan_cordon, frozenset({"node", "replica"})),
+    "uncordon_node": (plan_uncordon, frozenset({"node", "replica"})),
+    "drain_node": (plan_drain_node, frozenset({"node", "replica", "others"})),
     "undo": (plan_undo, frozenset({"of"})),
 }
 """Each verb with the arguments that it takes."""
@@ -49,4 +59,4 @@ def _planned(verb: str, arguments: Mapping[str, Any], world: World, context: Pla
         raise impossible(
             f"{verb} does not take {', '.join(strangers)}", f"it takes {', '.join(sorted(known)) or 'nothing'}"
         )
-    return plan_verb(Situation(world, context, arguments))
+    return plan_verb(Situation(world, with_own_start_time(context, world), arguments))

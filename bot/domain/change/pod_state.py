@@ -9,7 +9,7 @@ from typing import Literal
 from bot.domain.change.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of
 from bot.domain.change.world import Obj
 
-PENDING_SECONDS = 60.0
+PENDING_SECONDS = 45.0
 """The scheduler answers within seconds; a pod that it turned down for this long stays Pending."""
 FAST_EXIT_SECONDS = 15.0
 """Exit code 2 this soon is the engine refusing its command line."""
@@ -24,18 +24,20 @@ class PodState:
     text: str = ""
 
 
-def pod_state(pod: Obj, at: float) -> PodState:
+def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False) -> PodState:
+    """`is_room_coming`: somebody is letting go of accelerators, so that no room now is no reason to give up."""
     if is_going_away(pod):
         return PodState("ending", f"{name_of(pod)} is ending")
     if is_ready(pod):
         return PodState("ready")
-    reason = _unschedulable(pod, at) or _broken_container(pod)
+    reason = ("" if is_room_coming else _unschedulable(pod, at)) or _broken_container(pod)
     return PodState("broken", f"{name_of(pod)}: {reason}") if reason else PodState("starting", _waiting_text(pod))
 
 
-def first_broken(pods: Iterable[Obj], at: float) -> str:
+def first_broken(pods: Iterable[Obj], at: float, *, is_room_coming: bool = False) -> str:
     """The first pod that waiting will not help, in words; empty when there is none."""
-    return next((state.text for pod in pods if (state := pod_state(pod, at)).state == "broken"), "")
+    states = (pod_state(pod, at, is_room_coming=is_room_coming) for pod in pods)
+    return next((state.text for state in states if state.state == "broken"), "")
 
 
 def _unschedulable(pod: Obj, at: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bot.domain.change.capacity import Capacity, accelerators_of, capacity_for
 from bot.domain.change.objects import condition, dig, is_going_away, is_ready, name_of, uid_of
 from bot.domain.change.plan import Wait
 from bot.domain.change.pod_state import first_broken, pod_state
@@ -25,20 +26,27 @@ from bot.domain.change.world import Obj, World
 
 COVERED = 0.8
 """Samples never reach from edge to edge of a window; this much of it has to be covered."""
+STICKY_SECONDS = 120.0
+"""A pod that no Service lists loses its clients within this; what still arrives then comes over kept connections."""
 
 
 @dataclass(frozen=True)
 class Progress:
     state: Literal["done", "pending", "failed"]
     text: str
+    patience_seconds: float | None = None
+    """Pending for longer than this, counted from the start of the wait, is not cured by waiting."""
 
 
-def progress(wait: Wait, world: World) -> Progress:
+def progress(wait: Wait, world: World, *, waited_seconds: float = 0.0) -> Progress:
     check, sources = CHECKS[wait.condition]
     missing = [f"{name.replace('_', ' ')} ({world.unreadable[name]})" for name in sources if name in world.unreadable]
     if missing:
         return Progress("pending", f"cannot be read now: {', '.join(missing)}")
-    return check(wait, world)
+    seen = check(wait, world)
+    if seen.patience_seconds is not None and waited_seconds > seen.patience_seconds:
+        return Progress("failed", seen.text)
+    return seen
 
 
 def _rolled_out(wait: Wait, world: World) -> Progress:
@@ -51,7 +59,7 @@ def _rolled_out(wait: Wait, world: World) -> Progress:
     if not state.is_observed or newest is None:
         return Progress("pending", "the Deployment controller has not seen the change yet")
     new, old = pods_of_revision(world, newest)
-    if broken := first_broken(new, world.at):
+    if broken := _hopeless(new, world):
         return Progress("failed", broken)
     if _deadline_exceeded(workload):
         return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
@@ -59,9 +67,42 @@ def _rolled_out(wait: Wait, world: World) -> Progress:
     return Progress("done" if state.is_complete and not old else "pending", text)
 
 
+def _surge_ready(wait: Wait, world: World) -> Progress:
+    """Enough new replicas serve for the next old one to leave."""
+    workload = world.workload
+    if workload is None or uid_of(workload) != wait.about.uid:
+        return Progress("failed", f"{wait.about} was deleted")
+    if template_digest(dig(workload, "spec", "template")) != wait.parameters["template"]:
+        return Progress("failed", "somebody else changed the template while it rolled out")
+    newest = current_replica_set(world)
+    if newest is None:
+        return Progress("pending", "the Deployment controller has not seen the change yet")
+    new, old = pods_of_revision(world, newest)
+    if broken := _hopeless(new, world):
+        return Progress("failed", broken)
+    if int(dig(newest, "status", "availableReplicas") or 0) > 0:
+        return Progress("pending", "the ReplicaSet controller has not seen yet that the rollout is held")
+    enough = sum(map(is_ready, new)) >= int(wait.parameters["ready"])
+    return Progress("done" if enough else "pending", _rollout_text(replicas_of(workload), new, old, world.at))
+
+
+def _released(wait: Wait, world: World) -> Progress:
+    """The chosen pod has let go of its accelerators, and it was this one that ended."""
+    pod, stay = _pod(wait, world), wait.parameters["stay"]
+    if pod is None:
+        return Progress("done", f"{wait.about.name} is gone")
+    if is_going_away(pod):
+        return Progress("pending", f"{wait.about.name} is ending")
+    still = {uid_of(other) for other in pods_of_workload(world) if not is_going_away(other)}
+    if not still.issuperset(stay):
+        return Progress("failed", f"another replica ended instead of {wait.about.name}")
+    return Progress("pending", f"the controllers have not ended {wait.about.name} yet")
+
+
 def _rollout_text(wanted: int, new: Sequence[Obj], old: Sequence[Obj], at: float) -> str:
     ready = sum(map(is_ready, new))
-    starting = [state.text for pod in new if (state := pod_state(pod, at)).state == "starting"]
+    states = [pod_state(pod, at, is_room_coming=True) for pod in new]
+    starting = [state.text for state in states if state.state == "starting"]
     parts = [f"{ready} of {wanted} replicas run the new template"]
     if starting:
         parts.append(f"{len(starting)} starting" if len(starting) > 1 else starting[0])
@@ -97,11 +138,16 @@ def _scaled(wait: Wait, world: World) -> Progress:
     if replicas_of(workload) != wanted:
         return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
     pods = pods_of_workload(world)
-    if broken := first_broken(pods, world.at):
+    if broken := _hopeless(pods, world):
         return Progress("failed", broken)
     ready, ending = sum(map(is_ready, pods)), sum(map(is_going_away, pods))
     text = f"{ready} of {wanted} replicas Ready" + (f", {ending} ending" if ending else "")
-    return Progress("done" if rollout_state(workload).is_complete and len(pods) == wanted else "pending", text)
+    if not rollout_state(workload).is_complete or len(pods) != wanted:
+        return Progress("pending", text)
+    kept = [name_of(pod) for pod in pods if uid_of(pod) in wait.parameters.get("ends", ())]
+    if kept:
+        return Progress("failed", f"{text}, but {', '.join(kept)} should have ended and another replica did")
+    return Progress("done", text)
 
 
 def _out_of_rotation(wait: Wait, world: World) -> Progress:
@@ -130,14 +176,19 @@ def _emptied(wait: Wait, world: World) -> Progress:
     load = world.load.get(name_of(pod))
     if load is None or load.running is None or load.waiting is None:
         return Progress("pending", f"how many requests run on {name_of(pod)} is not known")
-    left = load.running + load.waiting
+    left, arrived = load.running + load.waiting, load.arrivals_in_window
+    is_covered = arrived is not None and load.window_seconds >= COVERED * float(wait.parameters["quiet_seconds"])
+    left_over = f"{left:.0f} requests left on {name_of(pod)}"
+    if is_covered and arrived and not is_in_rotation(pod, world.endpoint_slices):
+        text = f"{left_over}; {arrived:.0f} more arrived in the last {load.window_seconds:.0f} s, over kept connections"
+        return Progress("pending", text, patience_seconds=STICKY_SECONDS)
     if left > 0:
-        return Progress("pending", f"{left:.0f} requests left on {name_of(pod)}")
-    if load.arrivals_in_window is None or load.window_seconds < COVERED * float(wait.parameters["quiet_seconds"]):
+        return Progress("pending", left_over)
+    if not is_covered:
         return Progress("pending", f"{name_of(pod)} is idle; watching whether requests still arrive")
-    if load.arrivals_in_window > 0:
-        arrived = f"{load.arrivals_in_window:.0f} in the last {load.window_seconds:.0f} s"
-        return Progress("pending", f"requests still arrive at {name_of(pod)}: {arrived}")
+    if arrived:
+        text = f"requests still arrive at {name_of(pod)}: {arrived:.0f} in the last {load.window_seconds:.0f} s"
+        return Progress("pending", text)
     return Progress("done", f"{name_of(pod)} is empty, nothing arrived for {load.window_seconds:.0f} s")
 
 
@@ -150,7 +201,7 @@ def _replaced(wait: Wait, world: World) -> Progress:
         return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
     if _pod(wait, world) is not None:
         return Progress("pending", f"{wait.about.name} is ending")
-    if broken := first_broken(pods, world.at):
+    if broken := _hopeless(pods, world):
         return Progress("failed", broken)
     ready = sum(map(is_ready, pods))
     text = f"{ready} of {wanted} replicas Ready, {wait.about.name} is gone"
@@ -166,6 +217,39 @@ def _gone(wait: Wait, world: World) -> Progress:
     return Progress("done", f"{wait.about.name} is gone")
 
 
+def _cordoned(wait: Wait, world: World) -> Progress:
+    node = next((node for node in world.nodes if uid_of(node) == wait.parameters["uid"]), None)
+    if node is None:
+        return Progress("failed", f"{wait.about} is gone")
+    is_cordoned = bool(dig(node, "spec", "unschedulable"))
+    text = f"{name_of(node)} {'takes no new pods' if is_cordoned else 'takes new pods'}"
+    return Progress("done" if is_cordoned == wait.parameters["cordoned"] else "pending", text)
+
+
+def _pod_gone(wait: Wait, world: World) -> Progress:
+    """A pod of any workload, ours or not."""
+    pod = next((pod for pod in world.all_pods if uid_of(pod) == wait.parameters["uid"]), None)
+    if pod is None:
+        return Progress("done", f"{wait.about.name} is gone")
+    return Progress("pending", f"{wait.about.name} is {'ending' if is_going_away(pod) else 'still there'}")
+
+
+def _hopeless(pods: Sequence[Obj], world: World) -> str:
+    """The first pod that waiting will not help. A pod without room waits for those that are ending."""
+    is_room_coming = any(map(is_going_away, pods_of_workload(world)))
+    is_room_there = any(_has_room_by_now(pod, world) for pod in pods)
+    return first_broken(pods, world.at, is_room_coming=is_room_coming or is_room_there)
+
+
+def _has_room_by_now(pod: Obj, world: World) -> bool:
+    """Turned down for want of accelerators that are free meanwhile: the scheduler has yet to look again."""
+    said = str(condition(pod, "PodScheduled").get("message", ""))
+    if not any(f"Insufficient {kind}" in said for kind in accelerators_of(pod)):
+        return False
+    room = capacity_for(world, pod)
+    return isinstance(room, Capacity) and room.replicas_that_fit > 0
+
+
 def _pod(wait: Wait, world: World) -> Obj | None:
     return next((pod for pod in world.pods if uid_of(pod) == wait.parameters["uid"]), None)
 
@@ -173,6 +257,8 @@ def _pod(wait: Wait, world: World) -> Obj | None:
 Check = Callable[[Wait, World], Progress]
 CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "rolled_out": (_rolled_out, ("replica_sets", "pods")),
+    "surge_ready": (_surge_ready, ("replica_sets", "pods")),
+    "released": (_released, ("replica_sets", "pods")),
     "canary_ready": (_canary_ready, ("canary", "pods")),
     "scaled": (_scaled, ("replica_sets", "pods")),
     "out_of_rotation": (_out_of_rotation, ("pods", "endpoint_slices")),
@@ -180,5 +266,7 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "emptied": (_emptied, ("pods",)),
     "replaced": (_replaced, ("replica_sets", "pods")),
     "gone": (_gone, ("canary", "pods")),
+    "cordoned": (_cordoned, ("nodes",)),
+    "pod_gone": (_pod_gone, ("all_pods",)),
 }
 """Each condition with its check and what it reads of the world."""

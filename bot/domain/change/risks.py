@@ -9,6 +9,8 @@ FLOORS: dict[str, Risk] = {
     "scale_more": "medium",  # more than one replica, or fewer than now: a pod ends
     "scale_over_half": "high",  # more than half of the workload at once
     "canary": "medium",
+    "rotate_canary": "medium",  # people get answers from flags that nobody has judged yet
+    "promote": "high",  # as set_flags
     "remove_canary": "low",
     "set_flags": "high",  # restarts every replica
     "isolate_replica": "medium",
@@ -16,6 +18,10 @@ FLOORS: dict[str, Risk] = {
     "replace_busy_replica": "high",  # streams would be cut
     "return_replica": "low",
     "rollback": "high",
+    "restart": "high",  # restarts every replica
+    "cordon_node": "medium",
+    "uncordon_node": "medium",  # it may put people on bad silicon
+    "drain_node": "high",
     "undo": "medium",  # going back must be easier than going on
 }
 

@@ -46,6 +46,12 @@ def pods_of_canary(world: World) -> tuple[Obj, ...]:
     return tuple(pod for pod in world.pods if CANARY_LABEL in labels_of(pod) and not is_finished(pod))
 
 
+def in_order_of_leaving(pods: Iterable[Obj], slices: Iterable[Obj]) -> list[Obj]:
+    """Broken ones first, then those out of rotation, then by name, so that a new plan agrees with the last one."""
+    pieces = tuple(slices)
+    return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, pieces), name_of(pod)))
+
+
 def pod_named(world: World, name_or_uid: str) -> Obj | None:
     return next((pod for pod in world.pods if name_or_uid in (name_of(pod), uid_of(pod))), None)
 
@@ -91,7 +97,9 @@ def rotation_key(world: World, labels: dict[str, str]) -> RotationKey | str:
         return "no Service selects it"
     shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
     held_by_owner = _owner_keys(world, labels)
-    usable = sorted(shared - held_by_owner)
+    # A spare may change any of them; the workload's own labels are what dashboards and scrapers know it by.
+    known_by = keys_of(dig(world.workload, "spec", "selector"))
+    usable = sorted(shared - held_by_owner, key=lambda key: (key in known_by, key))
     if usable:
         return RotationKey(usable[0], labels[usable[0]])
     names = ", ".join(sorted(name_of(s) for s in services))

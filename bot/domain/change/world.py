@@ -35,7 +35,7 @@ class World:
     pdbs: tuple[Obj, ...] = ()
     nodes: tuple[Obj, ...] = ()
     all_pods: tuple[Obj, ...] = ()
-    """Every pod that holds GPUs, for capacity."""
+    """Every pod of the cluster: who holds accelerators, and who else is on a node."""
     autoscalers: tuple[Obj, ...] = ()
     config_maps: dict[str, Obj] = field(default_factory=dict)
     """By name: those that the workload's pod template takes engine flags or variables from."""

@@ -11,6 +11,9 @@ from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import ChangeState, EndState
 from bot.domain.run import ActiveChange
 
+SOMEBODY_ELSE = "somebody else"
+"""In place of a call id: who undid what a call did."""
+
 
 def planned(draft: Draft, event: Planned) -> None:
     change = draft.run.change
@@ -103,12 +106,32 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
         case "lapsed":
             _close_request(draft, request, "expired", event.detail)
             _plan_again(draft, change, event.detail)
+        case "interfered":
+            _interfered(draft, change, request, event)
         case "halted":
             draft.record("halt", f"stopped before '{step.title if step else 'the next step'}': {event.detail}")
             draft.set(change=change.model_copy(update={"halted": True, "progress": f"halted: {event.detail}"}))
         case _:
             draft.record("call", f"{event.result}: {step.title if step else ''} — {event.detail}", data=event.evidence)
             _finish(draft, change, event.result, event.detail)
+
+
+def _interfered(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
+    """Somebody else moved what this run had changed: it lets go of that, sends nothing more, and asks."""
+    lost = set(event.evidence.get("calls", ()))
+    draft.set(
+        ledger=tuple(
+            entry.model_copy(update={"undone_by": SOMEBODY_ELSE}) if entry.call_id in lost else entry
+            for entry in draft.run.ledger
+        )
+    )
+    draft.record("outcome", f"{change.verb}: interfered — {event.detail}", data={"request": request.request_id})
+    if change.step == 0:
+        _close_request(draft, request, "withdrawn", event.detail)
+    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
+    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+    said = "Nothing was changed." if change.step == 0 else f"'{request.plan.title}' stopped after step {change.step}."
+    asking.ask_what_next(draft, f"Somebody else changed what the bot had changed: {event.detail}. {said}")
 
 
 def settled_late(draft: Draft, event: StepSettled) -> None:
@@ -156,6 +179,7 @@ def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: se
             step.target.name,
         )
         hit = same and (entry.call_id in undone or (ends_object and entry.verb in entering.LEFTOVER_VERBS))
+        hit = hit or (entry.target.kind == "Pod" and entry.target.uid in step.ends)
         return entry.model_copy(update={"undone_by": by}) if hit and not entry.undone_by else entry
 
     return tuple(map(mark, ledger))

@@ -9,7 +9,7 @@ from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
 from bot.domain.run import ActiveChange, ActiveWatch, Run
 
-LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node"})
+LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node", "drain_node"})
 """What the bot must not leave behind at an end without a person saying so."""
 
 PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})

@@ -26,13 +26,19 @@ def _words(text: str) -> frozenset[str]:
 
 VERBS: dict[str, Verb] = {
     "scale": Verb(one_of=_words("by to")),
-    "canary": Verb(required=_words("edits")),
+    "canary": Verb(required=_words("edits"), optional=_words("rotation")),
+    "rotate_canary": Verb(required=_words("rotation")),
+    "promote": Verb(),
     "remove_canary": Verb(restores=True),
     "set_flags": Verb(required=_words("edits")),
     "isolate_replica": Verb(required=_words("replica")),
     "replace_replica": Verb(required=_words("replica")),
     "return_replica": Verb(required=_words("replica"), restores=True),
     "rollback": Verb(optional=_words("revision")),
+    "restart": Verb(),
+    "cordon_node": Verb(one_of=_words("node replica")),
+    "uncordon_node": Verb(one_of=_words("node replica"), restores=True),
+    "drain_node": Verb(one_of=_words("node replica"), optional=_words("others")),
     "undo": Verb(optional=_words("of"), restores=True),
 }
 

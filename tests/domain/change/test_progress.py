@@ -22,6 +22,7 @@ from tests.domain.change.worlds import (
     planned,
     pod,
     replica_set,
+    template,
     world,
 )
 
@@ -111,8 +112,16 @@ def test_the_stamp_used_here_is_now() -> None:
         ),
         pytest.param(rolling(*OLD, new_pod(5, status=unscheduled(0))), "pending", "not scheduled yet", id="just-now"),
         pytest.param(
-            rolling(*OLD, new_pod(5, status=unscheduled(120))), "failed", "Insufficient nvidia.com/gpu",
+            rolling(*OLD, new_pod(5, status=unscheduled(120)), nodes=()), "failed", "Insufficient nvidia.com/gpu",
             id="unschedulable",
+        ),
+        pytest.param(
+            rolling(*OLD, new_pod(5, status=unscheduled(120))), "pending", "not scheduled yet",
+            id="free-meanwhile-the-scheduler-has-yet-to-look",
+        ),
+        pytest.param(
+            rolling(*OLD[1:], ending(pod(1)), new_pod(5, status=unscheduled(120)), nodes=()), "pending",
+            "not scheduled yet", id="room-is-coming-from-one-that-ends",
         ),
         pytest.param(
             rolling(*OLD, new_pod(5, status=container(state={"waiting": {"reason": "ErrImagePull"}}))),
@@ -284,6 +293,10 @@ def test_every_wait_of_every_verb_has_a_check() -> None:
         planned("remove_canary", {}, world(canary=READY_CANARY)),
         planned("isolate_replica", ONE, world()),
         planned("replace_replica", ONE, world()),
+        planned("restart", {}, world()),
+        planned("restart", {}, world(workload=deployment(template(lifecycle={})))),
+        planned("cordon_node", ONE, world()),
+        planned("drain_node", {"node": "gpu-node-1"}, world()),
     ]
     assert {s.condition for plan in plans for s in plan.steps if isinstance(s, Wait)} <= CHECKS.keys()
-    assert declined("restart", {}, world()).outcome == "impossible"
+    assert declined("reboot", {}, world()).outcome == "impossible"

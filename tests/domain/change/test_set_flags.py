@@ -22,6 +22,7 @@ from tests.domain.change.worlds import (
     load,
     node,
     planned,
+    service,
     template,
     weighed,
     world,
@@ -285,13 +286,14 @@ def test_a_rollout_under_way_comes_first() -> None:
         pytest.param({"args": ["--max-num-seqs=64"]}, "warning", id="engine-cuts-on-sigterm"),
     ],
 )
-def test_cut_streams_are_a_warning(fields: Obj, expected: str) -> None:
-    seen = world(workload=deployment(template(**fields)))
+def test_cut_streams_are_a_warning_where_no_label_can_empty_a_replica(fields: Obj, expected: str) -> None:
+    seen = world(workload=deployment(template(**fields)), services=(service(app="llm"),))
     assert grade(planned("set_flags", edits(max_num_seqs=6), seen), "drain") == expected
 
 
 def test_the_streams_that_would_be_cut_are_counted() -> None:
-    seen = world(workload=deployment(template(lifecycle={})), load={f"llm-{n}": load(running=10) for n in (1, 2, 3, 4)})
+    busy = {f"llm-{n}": load(running=10) for n in (1, 2, 3, 4)}
+    seen = world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
     assert "cuts ~40 streams on 4 pods" in weighed(planned("set_flags", edits(max_num_seqs=6), seen), "drain")
 
 

@@ -141,7 +141,11 @@ def budget(*, allowed: int = 1, healthy: int = 4, desired: int = 3, name: str = 
 
 def node(number: int, *, gpus: int = 4, is_ready: bool = True, **spec: Any) -> Obj:
     return {
-        "metadata": {"name": f"gpu-node-{number}", "labels": {"kubernetes.io/hostname": f"gpu-node-{number}"}},
+        "metadata": {
+            "name": f"gpu-node-{number}",
+            "uid": f"gpu-node-{number}-uid",
+            "labels": {"kubernetes.io/hostname": f"gpu-node-{number}"},
+        },
         "spec": spec,
         "status": {
             "allocatable": {"nvidia.com/gpu": str(gpus)},

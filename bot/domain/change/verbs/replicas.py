@@ -171,20 +171,11 @@ def plan_replace(situation: Situation) -> Plan:
     drain = drain_mode(world)
     is_empty = streams_of(world, [pod]) == 0 and not serves
     cuts = drain.cuts_streams and not is_empty
-    about = ref_of(pod, "Pod")
-    evict = Call(
-        method="evict",
-        target=about,
-        title=f"Evict {name_of(pod)}",
-        differences=(Difference(path="", before=name_of(pod), text=f"{name_of(pod)} ends and is replaced"),),
-        no_undo="its replacement runs the same template; there is nothing to put back",
-        stamped=False,
-    )
     return Plan(
         verb="replace_replica",
         title=f"Replace {name_of(pod)}",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
-        steps=(evict, replaced(workload, pod, context)),
+        steps=(evict_call(pod), replaced(workload, pod, context)),
         circumstances=(
             budget,
             drain_circumstance(world, drain, [pod], is_empty=is_empty),
@@ -194,6 +185,18 @@ def plan_replace(situation: Situation) -> Plan:
         risk=FLOORS["replace_busy_replica" if cuts else "replace_replica"],
         expected="one replica fewer until the new one is Ready",
         undo_text="none: the replacement runs the same template",
+    )
+
+
+def evict_call(pod: Obj) -> Call:
+    return Call(
+        method="evict",
+        target=ref_of(pod, "Pod"),
+        title=f"Evict {name_of(pod)}",
+        differences=(Difference(path="", before=name_of(pod), text=f"{name_of(pod)} ends and is replaced"),),
+        no_undo="its replacement runs the same template; there is nothing to put back",
+        stamped=False,
+        ends=(uid_of(pod),),
     )
 
 

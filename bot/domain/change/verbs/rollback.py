@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.domain.change.calls import Wording, patch_call
+from bot.domain.change.calls import Wording
 from bot.domain.change.circumstances import refuse_if_owned
 from bot.domain.change.context import PlanContext, Situation, impossible, not_needed, require_readable
 from bot.domain.change.flag_table import text_of
@@ -26,17 +26,17 @@ from bot.domain.change.verbs.rolling import (
     deployment_of,
     expected_downtime,
     refuse_if_not_rollable,
-    rolled_out,
     rollout_circumstances,
     strategy_difference,
 )
+from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.change.world import Obj, World
 
 
 def plan_rollback(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     workload = deployment_of(world)
-    require_readable(world, "replica_sets", "pods")
+    require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
     refuse_if_not_rollable(workload)
     earlier = _revision_wanted(world, situation.arguments.get("revision"))
     revision, present = revision_of(earlier), dig(workload, "spec", "template") or {}
@@ -49,12 +49,12 @@ def plan_rollback(situation: Situation) -> Plan:
         undo_title=f"Write the template of before the rollback of {name_of(workload)} back",
         differences=(*differences, *map(strategy_difference, strategy_edits)),
     )
-    call = patch_call(workload, "Deployment", [edit_of(workload, TEMPLATE, template), *strategy_edits], wording)
+    change = TemplateChange([edit_of(workload, TEMPLATE, template), *strategy_edits], template, wording)
     return Plan(
         verb="rollback",
         title=f"Roll {name_of(workload)} back to revision {revision}",
         choices={"revision": revision},
-        steps=(call, rolled_out(workload, template, context)),
+        steps=rollout_steps(world, change, context),
         circumstances=(
             owner,
             *rollout_circumstances(world, template),
@@ -62,7 +62,7 @@ def plan_rollback(situation: Situation) -> Plan:
             *_own_work(context, differences),
         ),
         risk=FLOORS["rollback"],
-        expected=expected_downtime(world, workload),
+        expected=expected_downtime(world, template),
         undo_text="the present template is written back, which is another rolling restart",
     )
 

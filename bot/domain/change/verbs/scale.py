@@ -11,11 +11,11 @@ from bot.domain.change.context import MARGIN_SECONDS, PlanContext, Situation, im
 from bot.domain.change.differences import changed
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.json_patch import FieldEdit
-from bot.domain.change.objects import dig, is_ready, name_of, ref_of, uid_of
+from bot.domain.change.objects import dig, name_of, ref_of, uid_of
 from bot.domain.change.plan import Call, Circumstance, Plan, Step, Wait
 from bot.domain.change.risks import scale_floor
 from bot.domain.change.rollout import replicas_of
-from bot.domain.change.rotation import is_in_rotation, pods_of_workload
+from bot.domain.change.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload
 from bot.domain.change.verbs.replicas import emptied_steps, victim_call
 from bot.domain.change.verbs.rolling import deployment_of
 from bot.domain.change.world import Obj, World
@@ -46,7 +46,9 @@ def plan_scale(situation: Situation) -> Plan:
         require_readable(world, "pods", "replica_sets", "endpoint_slices", "services")
         victims = victims_of(world, now - wanted)
         drain = drain_mode(world)
-        steps = (*drained_first(world, victims, context), call, scaled(workload, wanted, context))
+        ends = tuple(uid_of(pod) for pod in victims)
+        call = call.model_copy(update={"ends": ends})
+        steps = (*drained_first(world, victims, context), call, scaled(workload, wanted, context, ends))
         leaving = drain_circumstance(world, drain, victims, is_empty=drain.mode == "label")
         circumstances = (owner, scaler, leaving)
     return Plan(
@@ -92,23 +94,20 @@ def scale_call(workload: Obj, now: int, wanted: int) -> Call:
     return patch_call(workload, "Deployment", [FieldEdit("/spec/replicas", now, wanted)], wording, subresource="scale")
 
 
-def scaled(workload: Obj, wanted: int, context: PlanContext) -> Wait:
+def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ...] = ()) -> Wait:
+    """`ends`: UIDs of the pods that were chosen to end; others must not have ended instead."""
     return Wait(
         condition="scaled",
         about=ref_of(workload, "Deployment"),
-        parameters={"replicas": wanted},
+        parameters={"replicas": wanted} | ({"ends": list(ends)} if ends else {}),
         within_seconds=context.startup_seconds + MARGIN_SECONDS,
         title=f"{wanted} replicas of {name_of(workload)} are Ready",
     )
 
 
 def victims_of(world: World, count: int) -> list[Obj]:
-    """Which replicas end: broken ones first, then those out of rotation, then by name, so that a new plan agrees."""
-
-    def order(pod: Obj) -> tuple[bool, bool, str]:
-        return is_ready(pod), is_in_rotation(pod, world.endpoint_slices), name_of(pod)
-
-    return sorted(pods_of_workload(world), key=order)[:count]
+    """Which replicas end."""
+    return in_order_of_leaving(pods_of_workload(world), world.endpoint_slices)[:count]
 
 
 def drained_first(world: World, victims: list[Obj], context: PlanContext) -> list[Step]:

@@ -12,7 +12,7 @@ from bot.domain.change.context import Situation, impossible, require_readable
 from bot.domain.change.edited_template import EditedConfigMap, edited_template
 from bot.domain.change.objects import name_of
 from bot.domain.change.owner import owner_of
-from bot.domain.change.plan import Call, Plan
+from bot.domain.change.plan import Call, Plan, Step
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rollout import capacity_keeping_edits
 from bot.domain.change.verbs.rolling import (
@@ -20,20 +20,19 @@ from bot.domain.change.verbs.rolling import (
     expected_downtime,
     refuse_if_not_rollable,
     refuse_if_rolling,
-    rolled_out,
     rollout_circumstances,
     strategy_difference,
 )
+from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
 
 
 def plan_set_flags(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     workload = deployment_of(world)
-    require_readable(world, "replica_sets", "pods")
+    require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
     edited = edited_template(workload, situation.arguments, world.config_maps)
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
-    first = [_config_map_call(one) for one in edited.config_maps]
     owner = refuse_if_owned(workload, edited.owners_part)
     strategy_edits = capacity_keeping_edits(workload)
     wording = Wording(
@@ -41,14 +40,12 @@ def plan_set_flags(situation: Situation) -> Plan:
         undo_title=f"Put the flags of {name_of(workload)} back",
         differences=(*edited.differences, *map(strategy_difference, strategy_edits)),
     )
-    call = patch_call(workload, "Deployment", [*edited.fields, *strategy_edits], wording, guards=[edited.guard])
-    undo = tuple(inverse for one in reversed(first) for inverse in one.undo)
-    call = call.model_copy(update={"undo": (*undo, *call.undo)})
+    change = TemplateChange([*edited.fields, *strategy_edits], edited.template, wording, guards=[edited.guard])
     return Plan(
         verb="set_flags",
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",
         choices={"edits": edited.choices},
-        steps=(*first, call, rolled_out(workload, edited.template, context)),
+        steps=_config_maps_first(edited.config_maps, rollout_steps(world, change, context)),
         circumstances=(
             owner,
             *rollout_circumstances(world, edited.template),
@@ -56,9 +53,22 @@ def plan_set_flags(situation: Situation) -> Plan:
             *binding_note(world, edited.flag_edits),
         ),
         risk=FLOORS["set_flags"],
-        expected=expected_downtime(world, workload),
+        expected=expected_downtime(world, edited.template),
         undo_text="the old flags are written back, which is another rolling restart",
     )
+
+
+def _config_maps_first(edited: tuple[EditedConfigMap, ...], rollout: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The texts, then the rollout whose pods read them; its undo puts the texts back before the pods roll back."""
+    first = [_config_map_call(one) for one in edited]
+    if not first:
+        return rollout
+    undo = tuple(inverse for one in reversed(first) for inverse in one.undo)
+    at, begin = next(
+        (at, step) for at, step in enumerate(rollout) if isinstance(step, Call) and step.target.kind == "Deployment"
+    )
+    begin = begin.model_copy(update={"undo": (*undo, *begin.undo)})
+    return (*first, *rollout[:at], begin, *rollout[at + 1 :])
 
 
 def _config_map_call(edited: EditedConfigMap) -> Call:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bot.domain.change.calls import Wording
 from bot.domain.change.circumstances import drain_circumstance
 from bot.domain.change.context import PlanContext, Situation, impossible, not_needed, require_readable
 from bot.domain.change.drain import drain_mode
-from bot.domain.change.json_patch import ABSENT, Broken, applied, broken_tests, is_in_force
+from bot.domain.change.json_patch import ABSENT, Broken, FieldEdit, applied, broken_tests, is_in_force, value_at
 from bot.domain.change.objects import INCIDENT_ANNOTATION, annotations_of, dig, is_going_away, name_of, uid_of
 from bot.domain.change.plan import Call, Circumstance, LedgerEntry, ObjectRef, Plan, Step
 from bot.domain.change.risks import FLOORS
@@ -17,7 +18,8 @@ from bot.domain.change.rollout import replicas_of
 from bot.domain.change.rotation import pod_named, pods_of_canary
 from bot.domain.change.verbs.canary import gone
 from bot.domain.change.verbs.replicas import in_rotation
-from bot.domain.change.verbs.rolling import expected_downtime, rolled_out, rollout_circumstances
+from bot.domain.change.verbs.rolling import emptied_first, expected_downtime, rolled_out, rollout_circumstances
+from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.change.verbs.scale import drained_first, scaled, victims_of
 from bot.domain.change.world import Obj, World
 from bot.domain.redaction import redacted_data
@@ -45,7 +47,8 @@ def plan_undo(situation: Situation) -> Plan:
     inverses = [inverse for inverse in found if inverse is not None]
     if not inverses:
         raise not_needed("everything is as it was before")
-    steps, circumstances = _with_waits(world, context, inverses)
+    together = _emptying(world, context, inverses)
+    steps, circumstances = together or _with_waits(world, context, inverses)
     what = entries[0].title if len(entries) == 1 else f"{len(entries)} changes"
     rolls = any(inverse.is_template_patch for inverse in inverses)
     return Plan(
@@ -55,7 +58,7 @@ def plan_undo(situation: Situation) -> Plan:
         steps=steps,
         circumstances=circumstances,
         risk=FLOORS["undo"],
-        expected=expected_downtime(world, world.workload or {}) if rolls else "none",
+        expected=expected_downtime(world, _last_template(inverses)) if rolls else "none",
         undo_text="none: an undo is not undone, the change is proposed again",
     )
 
@@ -66,7 +69,9 @@ def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any])
     held = [entry for entry in reversed(ledger) if not entry.undone_by]
     can = [entry for entry in held if entry.undo]
     if of in ("last", "all"):
-        wanted = can[:1] if of == "last" else can
+        # The last change, which may have been several calls.
+        last = can[0].call_id.rpartition("/")[0] if can else ""
+        wanted = can if of == "all" else [entry for entry in can if entry.call_id.rpartition("/")[0] == last]
     else:
         ids = [of] if isinstance(of, str) else list(of)
         strangers = [call_id for call_id in ids if call_id not in {entry.call_id for entry in ledger}]
@@ -119,6 +124,8 @@ class _Replay:
         found: Obj | None = None
         if target.kind == "Pod":
             found = pod_named(world, target.uid or target.name)
+        elif target.kind == "Node":
+            found = next((node for node in world.nodes if name_of(node) == target.name), None)
         else:
             known = [obj for obj in (world.workload, world.canary) if obj is not None]
             if target.kind == "ConfigMap":
@@ -156,6 +163,36 @@ def _with_waits(
     return tuple(steps), tuple(circumstances.values())
 
 
+def _last_template(inverses: Sequence[_Inverse]) -> Obj:
+    """The workload's template once everything is taken back."""
+    last = [inverse for inverse in inverses if inverse.is_template_patch][-1]
+    return dig(last.after, "spec", "template") or {}
+
+
+def _emptying(
+    world: World, context: PlanContext, inverses: Sequence[_Inverse]
+) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]] | None:
+    """All edits of the template taken back as one rollout that empties each replica; None where that is not needed."""
+    rolling = [inverse for inverse in inverses if inverse.is_template_patch]
+    if not rolling or not emptied_first(world, _last_template(inverses)):
+        return None
+    template = _last_template(inverses)
+    paths = dict.fromkeys(op["path"] for inverse in rolling for op in inverse.call.body if op["op"] != "test")
+    outer = [path for path in paths if not any(path.startswith(other + "/") for other in paths)]
+    ends = rolling[-1].after
+    edits = [FieldEdit(path, value_at(rolling[0].before, path), value_at(ends, path)) for path in outer]
+    lines = tuple(line for inverse in rolling for line in inverse.call.differences)
+    wording = Wording(title=rolling[-1].call.title, undo_title="none: an undo is not undone", differences=lines)
+    change = TemplateChange([edit for edit in edits if edit.before != edit.after], template, wording)
+    others, weighed = _with_waits(world, context, [inverse for inverse in inverses if inverse not in rolling])
+    undoes = rolling[-1].call.undoes
+    rolled = tuple(
+        step.model_copy(update={"restores": True, "undoes": undoes, "undo": ()}) if isinstance(step, Call) else step
+        for step in rollout_steps(world, change, context)
+    )
+    return (*others, *rolled), (*weighed, *rollout_circumstances(world, template))
+
+
 Around = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
 
 
@@ -165,6 +202,8 @@ def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
     if call.method == "delete":
         drain = drain_mode(world, dig(inverse.before, "spec", "template"))
         return [], [gone(call.target, context)], (drain_circumstance(world, drain, pods_of_canary(world)),)
+    if call.target.kind == "Node":
+        return [], [], ()
     if call.target.kind == "Pod":
         is_label = any(op["path"].startswith("/metadata/labels/") for op in call.body)
         return [], [in_rotation(inverse.before, context)] if is_label else [], ()
@@ -185,4 +224,5 @@ def _around_scale(world: World, context: PlanContext, inverse: _Inverse) -> Arou
     require_readable(world, "endpoint_slices", "services")
     drain, victims = drain_mode(world), victims_of(world, now - wanted)
     before = drained_first(world, victims, context)
+    after = [scaled(inverse.after, wanted, context, tuple(uid_of(pod) for pod in victims))]
     return before, after, (drain_circumstance(world, drain, victims, is_empty=drain.mode == "label"),)

@@ -1,0 +1,128 @@
+"""Rolling updates where the engine does not empty itself: only emptied, chosen replicas end, and never fewer serve."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bot.domain.change.drain import drain_mode
+from bot.domain.change.objects import is_going_away, labels_of, name_of
+from bot.domain.change.plan import Plan, Wait
+from bot.domain.change.rollout import rollout_state
+from bot.domain.change.rotation import OUT_VALUE
+from bot.domain.change.world import Obj, World
+from tests.adapters.kubernetes.lab import LLM, LOOK_SECONDS, Lab, granted
+from tests.adapters.kubernetes.test_changes_end_to_end import CAP, names, spec, with_ledger
+
+
+@dataclass
+class Watched:
+    """What an onlooker saw during a rollout."""
+
+    last_labels: dict[str, dict[str, str]] = field(default_factory=dict)
+    fewest_serving: int = 99
+
+    def look(self, lab: Lab, world: World) -> None:
+        self.last_labels |= {name_of(pod): labels_of(pod) for pod in world.pods}
+        self.fewest_serving = min(self.fewest_serving, len(lab.serving(world)))
+
+    def ended_in_rotation(self, left: set[str]) -> list[str]:
+        gone = self.last_labels.keys() - left
+        return [name for name in gone if self.last_labels[name].get("serving") != OUT_VALUE]
+
+
+@asynccontextmanager
+async def onlooker(lab: Lab) -> AsyncIterator[Watched]:
+    seen = Watched()
+
+    async def look() -> None:
+        while True:
+            seen.look(lab, await lab.world())
+            await asyncio.sleep(LOOK_SECONDS)  # between two looks
+
+    task = asyncio.create_task(look())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+
+
+async def with_short_grace(lab: Lab) -> None:
+    """The engine's own drain does not fit the grace period any more, so that only the label empties a replica."""
+    patch = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 30}}}}
+    await lab.somebody_patches(LLM, patch)
+
+    def is_rolled(world: World) -> bool:
+        assert world.workload is not None
+        return rollout_state(world.workload).is_complete and len(lab.serving(world)) == len(world.pods) == 4
+
+    world = await lab.until_seen("the new template runs everywhere", is_rolled)
+    assert drain_mode(world).mode == "label"
+
+
+def flags(pod: Obj) -> list[str]:
+    found: list[str] = pod["spec"]["containers"][0]["args"]
+    return found
+
+
+@pytest.mark.parametrize(("verb", "arguments"), [("set_flags", {"edits": CAP}), ("restart", {}), ("rollback", {})])
+async def test_every_replica_is_emptied_before_it_ends_and_never_fewer_serve(
+    lab: Lab, verb: str, arguments: dict[str, Any]
+) -> None:
+    await with_short_grace(lab)
+    before, old = await spec(lab), names(await lab.world())
+    plan = await lab.plan(verb, **arguments)
+    async with onlooker(lab) as seen:
+        await lab.carry_out(plan)
+    left = names(await lab.world())
+    assert (len(left), left & old, seen.ended_in_rotation(left)) == (4, set(), [])
+    assert seen.fewest_serving >= 4
+    after = await spec(lab)
+    assert {**after, "template": None} == {**before, "template": None}
+
+
+async def test_a_held_rollout_is_taken_back_as_gently_and_leaves_no_trace(lab: Lab) -> None:
+    await with_short_grace(lab)
+    before = await spec(lab)
+    plan = await lab.plan("set_flags", edits=CAP)
+    await lab.carry_out(plan)
+    async with onlooker(lab) as seen:
+        await lab.carry_out(await lab.plan("undo", with_ledger(plan), of="last"))
+    assert await spec(lab) == before
+    assert (seen.fewest_serving >= 4, seen.ended_in_rotation(names(await lab.world()))) == (True, [])
+
+
+async def stopped_after(lab: Lab, plan: Plan, releases: int) -> Plan:
+    """The calls up to the given release carried out, as if the bot were halted then; the plan as far as it came."""
+    approved, done, left = granted(plan), [], releases
+    for number, step in enumerate(plan.steps):
+        done.append(step)
+        if isinstance(step, Wait):
+            await lab.until_done(step)
+        else:
+            assert (await lab.writer.send(approved, step, call_id=f"INC-42/R1/{number}")).result == "done", step.title
+        left -= isinstance(step, Wait) and step.condition == "released"
+        if not left:
+            break
+    return plan.model_copy(update={"steps": tuple(done)})
+
+
+async def test_a_bot_that_stops_half_way_leaves_a_rollout_that_ends_nobody(lab: Lab) -> None:
+    await with_short_grace(lab)
+    before, old = await spec(lab), names(await lab.world())
+    so_far = await stopped_after(lab, await lab.plan("set_flags", edits=CAP), releases=1)
+    world = await lab.until_seen("both new replicas serve", lambda w: len(lab.serving(w)) == 5)
+    # The new ones are Ready, and a rollout that is not held would end the next old one now.
+    scaled = (await lab.get(LLM))["status"]
+    assert (scaled["replicas"], scaled["updatedReplicas"]) == (5, 2)
+    assert (len(names(world) & old), [p for p in world.pods if is_going_away(p)]) == (3, [])
+    async with onlooker(lab) as seen:
+        await lab.carry_out(await lab.plan("undo", with_ledger(so_far), of="last"))
+    assert await spec(lab) == before
+    left = names(await lab.world())
+    assert (len(left & old), seen.ended_in_rotation(left), seen.fewest_serving >= 4) == (3, [], True)

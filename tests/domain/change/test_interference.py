@@ -1,0 +1,137 @@
+"""What somebody else did to what the run had changed; never what the run or the controllers did themselves."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.change.interference import interference
+from bot.domain.change.json_patch import applied
+from bot.domain.change.plan import Call, LedgerEntry
+from bot.domain.change.world import Obj, World
+from tests.domain.change.worlds import node, planned, world
+
+pytestmark = pytest.mark.fast
+EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+ONE = {"replica": "llm-2"}
+
+
+def ledger(*calls: Call, verb: str = "v") -> tuple[LedgerEntry, ...]:
+    return tuple(
+        LedgerEntry(
+            call_id=f"INC-42/R1/{number}",
+            state="s",
+            verb=verb,
+            title=call.title,
+            target=call.target,
+            undo=call.undo,
+            no_undo=call.no_undo,
+            applied_at=0.0,
+        )
+        for number, call in enumerate(calls)
+    )
+
+
+def edited(seen: World, **spec: Any) -> World:
+    workload = copy.deepcopy(seen.workload or {})
+    workload["spec"].update(spec)
+    return replace(seen, workload=workload)
+
+
+def after(seen: World, *calls: Call) -> World:
+    """The world once these calls have been carried out."""
+    objects: dict[str, Obj] = {"": seen.workload or {}}
+    pods, nodes = list(seen.pods), list(seen.nodes)
+    for call in calls:
+        if call.target.kind == "Deployment":
+            objects[""] = applied(call.body, objects[""])
+        for found in (pods, nodes):
+            for index, obj in enumerate(found):
+                if obj["metadata"]["uid"] == call.target.uid:
+                    found[index] = applied(call.body, {**obj, "metadata": {"annotations": {}, **obj["metadata"]}})
+    return replace(seen, workload=objects[""], pods=tuple(pods), nodes=tuple(nodes))
+
+
+def texts(entries: tuple[LedgerEntry, ...], seen: World) -> list[str]:
+    return [found.text for found in interference(entries, seen)]
+
+
+def plans() -> list[tuple[str, dict[str, Any]]]:
+    return [
+        ("set_flags", EDIT),
+        ("scale", {"by": 1}),
+        ("isolate_replica", ONE),
+        ("cordon_node", {"node": "gpu-node-1"}),
+        ("restart", {}),
+        ("rollback", {}),
+    ]
+
+
+@pytest.mark.parametrize(("verb", "arguments"), plans(), ids=lambda value: value if isinstance(value, str) else "")
+def test_what_the_run_did_itself_is_no_interference(verb: str, arguments: dict[str, Any]) -> None:
+    call = planned(verb, arguments, world()).calls[0]
+    assert texts(ledger(call), after(world(), call)) == []
+
+
+def test_a_scale_by_somebody_else_shows_both_values() -> None:
+    call = planned("scale", {"by": 1}, world()).calls[0]
+    assert texts(ledger(call), edited(world(), replicas=7)) == [
+        "Deployment serving/llm: /spec/replicas is 7, the bot left 5"
+    ]
+
+
+def test_a_flag_edited_by_somebody_else_names_who_wrote_it() -> None:
+    call = planned("set_flags", EDIT, world()).calls[0]
+    seen = after(world(), call)
+    assert seen.workload is not None
+    seen.workload["spec"]["template"]["spec"]["containers"][0]["args"][2] = "--max-num-seqs=32"
+    seen.workload["metadata"]["managedFields"] = [
+        {"manager": "incident-bot", "time": "2027-01-15T09:00:00Z"},
+        {"manager": "kubectl-edit", "time": "2027-01-15T08:00:00Z"},
+    ]
+    (said,) = texts(ledger(call), seen)
+    assert "--max-num-seqs=32" in said
+    assert "--max-num-seqs=6" in said
+    assert said.endswith("(written by kubectl-edit at 2027-01-15T08:00:00Z)")
+
+
+def test_an_uncordon_by_somebody_else_is_noticed() -> None:
+    call = planned("cordon_node", {"node": "gpu-node-1"}, world()).calls[0]
+    seen = after(world(), call)
+    seen.nodes[0]["spec"].pop("unschedulable")
+    assert texts(ledger(call), seen) == ["Node gpu-node-1: /spec/unschedulable is not set, the bot left True"]
+
+
+def test_a_deleted_replica_that_was_isolated_is_noticed_unless_the_run_rolled_since() -> None:
+    call = planned("isolate_replica", ONE, world()).calls[0]
+    without = replace(world(), pods=tuple(pod for pod in world().pods if pod["metadata"]["name"] != "llm-2"))
+    assert texts(ledger(call), without)[0].startswith("Pod serving/llm-2 was deleted")
+    rolled = planned("set_flags", EDIT, world()).calls[0]
+    assert texts(ledger(call, rolled), after(without, rolled)) == []
+
+
+def test_what_was_taken_back_is_not_compared() -> None:
+    (entry,) = ledger(planned("scale", {"by": 1}, world()).calls[0])
+    assert texts((entry.model_copy(update={"undone_by": "INC-42/R2/0"}),), world()) == []
+
+
+def test_only_the_newest_value_of_a_field_counts() -> None:
+    first = planned("scale", {"by": 1}, world()).calls[0]
+    grown = after(world(), first)
+    second = planned("scale", {"by": 1}, grown).calls[0]
+    assert texts(ledger(first, second), after(grown, second)) == []
+
+
+def test_an_object_made_again_is_not_the_one_that_was_changed() -> None:
+    call = planned("cordon_node", {"node": "gpu-node-1"}, world()).calls[0]
+    again = node(1)
+    again["metadata"]["uid"] = "another"
+    assert texts(ledger(call), replace(world(), nodes=(again,))) == ["Node gpu-node-1 was deleted and made again"]
+
+
+def test_what_cannot_be_read_is_not_called_interference() -> None:
+    call = planned("isolate_replica", ONE, world()).calls[0]
+    assert texts(ledger(call), replace(world(), pods=(), unreadable={"pods": "403"})) == []
