@@ -27,8 +27,8 @@ _VALUES = re.compile(
 _BEARER = re.compile(r"\b(Bearer|Basic)(\s+)[\w.~+/=-]{6,}", re.IGNORECASE)
 _IN_URL = re.compile(r"(://[^/\s:@'\"]*):[^@\s/'\"]+@")
 _VALUE = r"(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s'\",;)}\]]+)"
-_OPTION = re.compile(r"(?<![\w-])(['\"]?)(--[\w.-]+)(['\"]?\s*[=, ]\s*)(?!-)" + _VALUE)
-_NAMED = re.compile(r"(['\"]?)(?<![\w-])([A-Za-z][\w-]*)(['\"]?\s*[=:]\s*)(?!//)" + _VALUE)
+_OPTION = re.compile(r"(?<![\w-])(['\"]?)(--[\w.-]+)(['\"]?\s{0,3}[=, ]\s{0,3})(?!-)" + _VALUE)
+_NAMED = re.compile(r"(['\"]?)(?<![\w-])([A-Za-z][\w-]*)(['\"]?\s{0,3}[=:]\s{0,3})(?!//)" + _VALUE)
 
 
 def is_secret_name(name: str) -> bool:

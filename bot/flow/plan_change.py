@@ -13,6 +13,7 @@ from bot.domain.event import Planned
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.expression import Unknown
 from bot.domain.playbook.language import ChangeState
+from bot.domain.redaction import redacted
 from bot.domain.run import Run, scope_values
 from bot.domain.signal import Reading
 from bot.flow.perform_effect import Done, Job
@@ -75,7 +76,7 @@ class PlanForRun:
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the API server did not rehearse the change: {error}")
         if refusal:
-            return PlanResult(outcome="impossible", reason=f"the API server refuses it: {refusal}")
+            return PlanResult(outcome="impossible", reason=f"the API server refuses it: {redacted(refusal)}")
         return result
 
 

@@ -110,3 +110,8 @@ def test_an_absent_secret_still_reads_as_absent() -> None:
     assert shown_value("HF_TOKEN", None) is None
     assert shown_value("HF_TOKEN", SECRET) == MASK
     assert shown_value("LOG_LEVEL", "debug") == "debug"
+
+
+def test_a_long_line_of_anything_is_masked_quickly_enough_to_finish() -> None:
+    for unit in ("--x ", " ", "a=", "token: ", "'", '"', "://", "\\", "eyJ"):
+        redacted(unit * 20_000)

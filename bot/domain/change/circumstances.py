@@ -19,6 +19,7 @@ from bot.domain.change.plan import Circumstance
 from bot.domain.change.rollout import Strategy
 from bot.domain.change.rotation import pods_of_workload
 from bot.domain.change.world import Obj, World
+from bot.domain.redaction import redacted_data
 
 CAPS = ("--max-num-seqs", "--max-num-active-seqs")
 
@@ -27,7 +28,9 @@ def refuse_if_owned(workload: Obj, spec: dict[str, Any]) -> Circumstance:
     """Raise when somebody would revert the edit; the hint is what they have to be given."""
     owner = owner_of(workload)
     if owner is not None:
-        raise impossible(f"{owner.text} owns it and would revert the edit", patch_text(workload, spec, owner))
+        raise impossible(
+            f"{owner.text} owns it and would revert the edit", patch_text(workload, redacted_data(spec), owner)
+        )
     return Circumstance(name="owner", grade="fine", text="applied by hand: nobody reverts it")
 
 

@@ -15,6 +15,7 @@ from bot.domain.change.flag_rules import (
     Edits,
     Engine,
     EnvEdit,
+    broken_allocator,
     broken_rule,
     changes_nothing,
     check_edits,
@@ -100,6 +101,8 @@ def edited_template(
     after, done = _with_edits(before, edits, engine, pen, lines)
     read = pen.read(after)
     _check_result(flags, read, done, engine)
+    if reason := broken_allocator(edits.variables, read, engine):
+        raise impossible(reason)
     if after == before:
         raise not_needed("the flags have these values already" if edits.flags else "it is so already")
     asked = Edits(done, edits.variables, edits.image)

@@ -5,7 +5,6 @@ Releases that were not read say nothing: between the last one without a flag and
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from importlib.resources import files
 
@@ -57,12 +56,6 @@ class Life(BaseModel):
     def is_yet_to_come(self, version: str) -> bool:
         return bool(version and self.lacking) and release(version) <= release(self.lacking)
 
-    def is_there(self, version: str) -> bool:
-        """Certainly: a release between those that were read with it."""
-        if not version or not self.first or release(version) < release(self.first):
-            return False
-        return release(version) <= release(self.last or newest_release())
-
     def values_in(self, version: str) -> Values | None:
         """What it took in this release, where that is known to differ from the newest table."""
         if not version:
@@ -84,11 +77,7 @@ class History(BaseModel):
 @cache
 def history() -> History:
     text = files(__package__).joinpath("flags", "history.json").read_text(encoding="utf-8")
-    return History.model_validate_json(json.dumps(json.loads(text)))
-
-
-def newest_release() -> str:
-    return history().newest_release
+    return History.model_validate_json(text)
 
 
 def life_of_flag(flag: str) -> Life | None:

@@ -222,6 +222,21 @@ def broken_rule(flags: FlagsInSpec, edited: set[str], engine: Engine) -> str:
     return found or _dotted(flags, edited)
 
 
+ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+
+
+def broken_allocator(variables: Sequence[EnvEdit], flags: FlagsInSpec, engine: Engine) -> str:
+    """Expandable segments kill start-ups with several ranks (custom all-reduce) and are refused with a KV connector."""
+    if not any(v.name in ALLOCATOR and "expandable_segments:true" in (v.value or "").lower() for v in variables):
+        return ""
+    for flag in ("--tensor-parallel-size", "--data-parallel-size"):
+        ranks = number_of(flags.values.get(flag, "1"), engine.table, flag)
+        if ranks != 1:
+            return f"expandable_segments needs {flag} 1, and it is {flags.values[flag]}: the engine would not start"
+    refused = next((f for f in ("--kv-transfer-config", "--enable-sleep-mode") if flags.values.get(f)), "")
+    return f"expandable_segments does not go together with {refused}" if refused else ""
+
+
 def faults_of_engine(flags: FlagsInSpec, engine: Engine) -> list[str]:
     """Flags of the command line that this version refuses: with another image they decide whether it starts at all."""
     found = []

@@ -333,6 +333,24 @@ def test_edits_are_checked_against_the_engines_version(image: str, edit: Obj, re
     assert reason in result.reason, result.reason
 
 
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        pytest.param(["-tp", "2"], "needs --tensor-parallel-size 1", id="tensor-parallel"),
+        pytest.param(['--kv-transfer-config={"kv_connector": "x"}'], "--kv-transfer-config", id="kv-connector"),
+        pytest.param(["--enable-sleep-mode"], "--enable-sleep-mode", id="sleep-mode"),
+        pytest.param(["-tp", "1"], "", id="one-rank"),
+    ],
+)
+def test_an_allocator_setting_that_stops_the_engine_is_refused(args: list[str], reason: str) -> None:
+    edit = {"env": "PYTORCH_CUDA_ALLOC_CONF", "value": "expandable_segments:True"}
+    seen = made(["vllm", "serve", "m"], args)
+    if reason:
+        assert reason in declined("set_flags", {"edits": [edit]}, seen).reason
+    else:
+        assert change(seen, edit).calls
+
+
 def test_a_removed_flag_can_be_taken_away_with_the_new_image() -> None:
     seen = made(["vllm", "serve", "m"], ["--swap-space=4", "--seed=1"], image="vllm/vllm-openai:v0.17.0")
     newer = {"image": "vllm/vllm-openai:v0.32.0"}

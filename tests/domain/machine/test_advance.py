@@ -458,3 +458,26 @@ def test_alerts_that_alertmanager_left_out_are_said() -> None:
     story = Story()
     story.happens(AlertChanged(event_id="a", alert=builders.alert(), truncated=7))
     assert any("7 more alerts" in text for text in story.texts("alert"))
+
+
+def test_what_is_recorded_and_posted_hides_secrets_and_what_is_applied_keeps_them() -> None:
+    container = {"args": ["--api-key", "very-secret"], "env": [{"name": "HF_TOKEN", "value": "very-secret"}]}
+    body = [{"op": "replace", "path": "/spec/template/spec/containers/0", "value": container}]
+    plan = builders.plan(steps=(builders.call(body=body),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
+    recorded = "".join(entry.model_dump_json() for entry in story.entries)
+    assert "(masked)" in recorded
+    assert "very-secret" not in recorded + "".join(post.model_dump_json() for post in story.run.posts)
+    request = story.run.requests[story.request]
+    assert request.plan.calls[0].body == body
+    assert request.digest == plan.digest
+
+
+def test_a_refusal_hides_secrets() -> None:
+    refused = PlanResult(
+        outcome="impossible", reason="args is ['--api-key', 'very-secret']", hint="HF_TOKEN=very-secret"
+    )
+    story = Story().opened().reads(0.95).chooses("grow").planned(refused)
+    shown = "".join(entry.model_dump_json() for entry in story.entries)
+    shown += "".join(post.model_dump_json() for post in story.run.posts)
+    assert "very-secret" not in shown

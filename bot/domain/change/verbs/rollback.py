@@ -8,8 +8,8 @@ from bot.domain.change.calls import Wording
 from bot.domain.change.circumstances import refuse_if_owned
 from bot.domain.change.context import PlanContext, Situation, impossible, not_needed, require_readable
 from bot.domain.change.flag_table import text_of
-from bot.domain.change.json_patch import edit_of
-from bot.domain.change.objects import dig, name_of
+from bot.domain.change.json_patch import edit_of, pointer
+from bot.domain.change.objects import CONFIG_ANNOTATION, dig, name_of
 from bot.domain.change.plan import Circumstance, Difference, Plan
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rollout import (
@@ -60,6 +60,7 @@ def plan_rollback(situation: Situation) -> Plan:
             *rollout_circumstances(world, template),
             _differences(differences),
             *_own_work(context, differences),
+            *_config_maps_stay(differences),
         ),
         risk=FLOORS["rollback"],
         expected=expected_downtime(world, template),
@@ -98,6 +99,14 @@ def _revision(wanted: Any) -> int:
 def _differences(differences: tuple[Difference, ...]) -> Circumstance:
     listed = "; ".join(d.text for d in differences)
     return Circumstance(name="differences", grade="note", text=f"{len(differences)} differences: {listed}")
+
+
+def _config_maps_stay(differences: tuple[Difference, ...]) -> list[Circumstance]:
+    """A revision holds no ConfigMap: one that was edited in place keeps its text through a rollback."""
+    if not any(d.path.endswith(pointer(CONFIG_ANNOTATION)) for d in differences):
+        return []
+    text = "the edited ConfigMap keeps its present text: only the change's undo puts that back"
+    return [Circumstance(name="config_map", grade="warning", text=text)]
 
 
 def _own_work(context: PlanContext, differences: tuple[Difference, ...]) -> list[Circumstance]:
