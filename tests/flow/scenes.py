@@ -36,7 +36,7 @@ async def drill_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side
     """The short playbook on a workload that is taken out of rotation by a label before a replica ends."""
     time = VirtualTime(client, tag)
     await time.start()
-    cluster = MemoryCluster(time.now, "--served-model-name=tiny-llama", "--max-num-seqs=64")
+    cluster = MemoryCluster(time.now, "--served-model-name=tiny-llama", "--max-num-seqs=64", "--shutdown-timeout=20")
     return Scene(
         client, tag, time, Stage(dies_at), cluster, drill_playbook(), drill_signals(cluster),
         answers={"lever": "cap"}, alerts=[builders.alert()],

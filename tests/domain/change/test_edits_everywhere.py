@@ -35,7 +35,8 @@ def made(command: list[str] | None, args: list[str] | None, *, config: str | Non
         container["volumeMounts"] = [{"name": "c", "mountPath": "/etc/vllm"}]
     held = {"metadata": {"name": "vllm-config", "namespace": "serving", "uid": CONFIG_MAP}}
     maps = {"vllm-config": held | {"data": {"config.yaml": config or "", "seqs": "64\n", "other": "x"}}}
-    return world(workload=seen.workload, config_maps=maps)
+    # Nothing to take a replica out of rotation with: the rollout is the one patch that these tests are about.
+    return world(workload=seen.workload, config_maps=maps, services=())
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,8 @@ def test_the_undo_puts_the_config_map_back_before_the_pods_roll() -> None:
         )
         for number, call in enumerate(plan.calls)
     )  # fmt: skip
-    held = world(workload=changed.by_uid[LLM], config_maps={"vllm-config": changed.by_uid[CONFIG_MAP]})
+    maps = {"vllm-config": changed.by_uid[CONFIG_MAP]}
+    held = world(workload=changed.by_uid[LLM], config_maps=maps, services=())
     context = CONTEXT.__class__(incident_id="INC-42", ledger=ledger)
     back = planned("undo", {"of": "all"}, held, context)
     assert [call.target.kind for call in back.calls] == ["ConfigMap", "Deployment"]
