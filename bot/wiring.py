@@ -20,8 +20,8 @@ from starlette.applications import Starlette
 
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
-from bot.adapters.dcgm import GpuHealth
 from bot.adapters.docket import DocketAlarms
+from bot.adapters.gpu.health import GpuHealth
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster

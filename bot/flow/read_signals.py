@@ -90,7 +90,12 @@ class ReadSignals:
         until = now if end is None else min(end, now)
         metrics = frozenset[str]().union(*(metrics_of(wanted[one.name]) for one in together))
         longest = max(one.span for one in together)
-        scrapes = await self._history.between(context, metrics, until - longest, until)
+        try:
+            scrapes = await self._history.between(context, metrics, until - longest, until)
+        except BotError as error:
+            # A refused look into the past must not take the present with it.
+            reason = self._reason(error, self._history.source)
+            return [unknown(one.name, reason, at=self._now()) for one in together]
         windows = {one.name: Window(until - one.span, until) for one in together}
         return [
             read_window(name, wanted[name], scrapes, window=window, picked=context.picked)

@@ -142,6 +142,25 @@ async def test_a_past_without_history_is_unknown() -> None:
     assert reading.unknown == "no replica was scraped in the 60 s before the window's end: no history reaches there"
 
 
+async def test_a_past_that_is_refused_does_not_take_the_present_with_it() -> None:
+    scene = Scene()
+    await a_past(scene, scene.signals())
+
+    class Forgetful(SampledHistory):
+        async def between(
+            self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        ) -> Sequence[Scrape]:
+            if end < scene.now:
+                raise SourceError("too many samples")
+            return await super().between(context, metrics, start, end)
+
+    history = Forgetful(replicas=scene, scraper=scene, store=scene.store, now=lambda: scene.now)
+    signals = ReadSignals(history=history, probes={}, cluster=scene, now=lambda: scene.now)
+    before = USAGE.model_copy(update={"ending": "incident.starts_at"})
+    found = await signals.read({"now": USAGE, "before": before}, ENDED)
+    assert (found["now"].value, found["before"].unknown) == (0.9, "direct scrapes: too many samples")
+
+
 async def test_a_window_that_ends_at_what_was_not_read_yet_is_unknown() -> None:
     scene = Scene()
     later = USAGE.model_copy(update={"ending": "results.later.kv"})

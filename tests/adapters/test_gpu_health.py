@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import pytest
 from aiohttp import web
 
-from bot.adapters.dcgm import GpuHealth, judge_gpu, readings_of
+from bot.adapters.gpu import amd
+from bot.adapters.gpu.health import GpuHealth, judge_gpu, readings_of
+from bot.adapters.gpu.nodes import judge_node
+from bot.adapters.gpu.xids import xid_of
 from bot.adapters.pod_pages import AddressPages
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
@@ -130,14 +133,14 @@ class Finder:
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         if not self.pods:
             raise ClusterError("pods is forbidden in all namespaces")
-        assert labels == {"app.kubernetes.io/name": "dcgm-exporter"}
-        return self.pods
+        (name,) = labels.values()
+        return [pod for pod in self.pods if pod["metadata"]["labels"] == {"app.kubernetes.io/name": name}]
 
 
-def exporter_pod(port: int, node: str = "n1") -> Obj:
+def exporter_pod(port: int, node: str = "n1", name: str = "dcgm-exporter") -> Obj:
     container = {"name": "exporter", "ports": [{"name": "metrics", "containerPort": port}]}
     return {
-        "metadata": {"name": "dcgm"},
+        "metadata": {"name": "dcgm", "labels": {"app.kubernetes.io/name": name}},
         "spec": {"nodeName": node, "containers": [container]},
         "status": {"podIP": "127.0.0.1"},
     }
@@ -188,7 +191,7 @@ async def test_an_xid_that_appears_while_we_look_is_a_fault(exporter: Exporter) 
     exporter.values["DCGM_FI_DEV_XID_ERRORS"] = 79
     reading = await ask(finder, store, now=1030.0)
     assert (reading.fields["healthy"], reading.fields["fault"]) == (False, True)
-    assert reading.fields["detail"] == "n1/0: XID 79 since the incident began"
+    assert reading.fields["detail"] == "n1/0: XID 79 since the incident began (the GPU has fallen off the bus)"
     assert reading.by_replica == {"llm-0": 0.0}
 
 
@@ -208,7 +211,7 @@ async def test_a_node_that_is_not_ready_is_a_fault_whatever_its_gpus_say(exporte
 
 async def test_without_an_exporter_nothing_is_healthy(exporter: Exporter) -> None:
     reading = await ask(Finder(exporter_pod(exporter.port, node="another")), FakeSampleStore())
-    assert reading.unknown == "no dcgm-exporter on n1"
+    assert reading.unknown == "no exporter of NVIDIA or AMD on n1"
     exporter.refuses = True
     assert "503" in (await ask(Finder(exporter_pod(exporter.port)), FakeSampleStore())).unknown
 
@@ -216,3 +219,123 @@ async def test_without_an_exporter_nothing_is_healthy(exporter: Exporter) -> Non
 async def test_exporters_that_may_not_be_listed_are_an_error_for_the_reader_to_tell() -> None:
     with pytest.raises(ClusterError, match="forbidden"):
         await ask(Finder(), FakeSampleStore())
+
+
+# --- XIDs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        ("application", {13, 31, 43, 45}),
+        ("contained", {94, 63}),
+        ("fatal", {48, 64, 74, 79, 95, 119, 120, 140, 999}),
+    ],
+)
+def test_each_xid_has_its_class_and_an_unlisted_one_is_judged_as_fatal(kind: str, numbers: set[int]) -> None:
+    assert {xid_of(number).kind for number in numbers} == {kind}
+    for number in numbers:
+        verdict = judge_gpu("n1/0", WELL | {"xid": number}, [{"xid": 0}], fastest=1980, reaches_back=True)
+        assert verdict.fault is (kind == "fatal")
+
+
+def test_a_fatal_xid_that_a_later_one_overwrote_still_happened() -> None:
+    before = [{"xid": 0.0}, {"xid": 79.0}]
+    assert judge_gpu("n1/0", WELL | {"xid": 31.0}, before, fastest=1980, reaches_back=True).fault is True
+
+
+# --- AMD --------------------------------------------------------------------------------------------------------------
+
+
+AMD_WELL = {"gpu_health": 1.0, "gpu_junction_temperature": 70.0, "gpu_ecc_uncorrect_total": 0.0}
+ECC = "gpu_ecc_uncorrect_total"
+HEAT = "gpu_violation_hbm_thermal_residency"
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "reaches_back", "fault", "thermal"),
+    [
+        pytest.param({}, [], False, False, False, id="well"),
+        pytest.param({"gpu_health": 0}, [], False, True, False, id="unhealthy"),
+        pytest.param({ECC: 2}, [{ECC: 0}], False, True, False, id="errors-rose"),
+        pytest.param({ECC: 2}, [{ECC: 2}], True, False, False, id="old-errors"),
+        pytest.param({ECC: 2}, [], False, None, False, id="age-not-known"),
+        pytest.param({f"{amd.AFID}:0": 55}, [{"gpu_health": 1}], False, None, False, id="new-identifier"),
+        pytest.param({f"{amd.AFID}:0": 55}, [{f"{amd.AFID}:0": 55}], True, False, False, id="old-identifier"),
+        pytest.param({f"{HEAT}_percentage": 3}, [], False, False, True, id="throttled-by-heat"),
+        pytest.param({f"{HEAT}_accumulated": 9}, [{f"{HEAT}_accumulated": 4}], False, False, True, id="residency-rose"),
+        pytest.param({f"{HEAT}_accumulated": 9}, [{f"{HEAT}_accumulated": 9}], True, False, False, id="old-residency"),
+        pytest.param({"gpu_violation_ppt_residency_percentage": 60}, [], False, False, False, id="power-limit"),
+        pytest.param({"gpu_junction_temperature": 104}, [], False, False, True, id="hot"),
+    ],
+)
+def test_an_amd_gpu_is_judged_by_what_changed(
+    now: dict[str, float],
+    before: list[dict[str, float]],
+    reaches_back: bool,
+    fault: bool | None,
+    thermal: bool,
+) -> None:
+    verdict = amd.judge_gpu("n1/0", AMD_WELL | now, before, reaches_back=reaches_back)
+    assert (verdict.fault, verdict.thermal) == (fault, thermal)
+
+
+def test_an_amd_page_that_exports_nothing_is_not_healthy() -> None:
+    verdict = amd.judge_gpu("n1/0", {}, [], reaches_back=True)
+    assert (verdict.fault, verdict.thermal) == (None, None)
+    assert verdict.notes[0] == "n1/0: health is not exported"
+
+
+@pytest.mark.parametrize("prefix", ["", "amd_"])
+def test_amd_readings_are_those_of_the_gpus_that_our_pods_hold(prefix: str) -> None:
+    lines = [
+        f'{prefix}gpu_health{{gpu_id="0",pod="llm-0",serial_number="x"}} 1',
+        f'{prefix}gpu_health{{gpu_id="1",pod="another"}} 0',
+        f'{prefix}gpu_afid_errors{{gpu_id="0",pod="llm-0",afid_index="0"}} 55',
+        f'{prefix}gpu_afid_errors{{gpu_id="0",pod="llm-0",afid_index="1"}} 65',
+        f'{prefix}gpu_clock{{gpu_id="0",clock_type="system"}} 132',
+    ]
+    found = amd.readings_of("\n".join(lines) + "\n", ["llm-0"])
+    assert found == {"0": {"gpu_health": 1.0, "gpu_afid_errors:0": 55.0, "gpu_afid_errors:1": 65.0}}
+
+
+async def test_amds_exporter_is_found_beside_nvidias(exporter: Exporter) -> None:
+    exporter.values = {"gpu_health": 0, "gpu_junction_temperature": 60}
+    reading = await ask(Finder(exporter_pod(exporter.port, name="metrics-exporter")), FakeSampleStore())
+    assert (reading.fields["fault"], reading.fields["thermal"]) == (True, False)
+    assert "its exporter calls it unhealthy" in str(reading.fields["detail"])
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def node(*conditions: tuple[str, str, str], taints: Sequence[Obj] = (), cordoned: bool = False) -> Obj:
+    ready = {"type": "Ready", "status": "True"}
+    others = [{"type": t, "status": s, "lastTransitionTime": at, "reason": "It"} for t, s, at in conditions]
+    return {"spec": {"taints": list(taints), "unschedulable": cordoned}, "status": {"conditions": [ready, *others]}}
+
+
+NOW, LONG_AGO = "2026-11-20T12:00:00Z", "2026-10-01T00:00:00Z"
+SINCE = 1795170000.0  # 2026-11-20 10:20 UTC
+
+
+@pytest.mark.parametrize(
+    ("seen", "fault"),
+    [
+        pytest.param(node(), False, id="well"),
+        pytest.param(node(("GpuUnhealthy", "True", NOW)), True, id="condition-now"),
+        pytest.param(node(("GpuUnhealthy", "True", LONG_AGO)), False, id="condition-long-ago"),
+        pytest.param(node(("KernelDeadlock", "False", NOW)), False, id="no-deadlock"),
+        pytest.param(node(("GpuHealthy", "True", NOW)), False, id="healthy-is-no-trouble"),
+        pytest.param(node(taints=[{"key": "example.com/gpu-fault", "timeAdded": NOW}]), True, id="taint-now"),
+        pytest.param(node(taints=[{"key": "example.com/gpu-fault"}]), None, id="taint-of-unknown-age"),
+        pytest.param(node(taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]), False, id="plain-gpu-taint"),
+        pytest.param(node(cordoned=True), False, id="a-cordon-is-a-choice"),
+    ],
+)
+def test_a_node_is_judged_by_marks_of_trouble_that_are_new(seen: Obj, fault: bool | None) -> None:
+    assert judge_node("n1", seen, SINCE).fault is fault
+
+
+def test_a_cordon_is_told() -> None:
+    assert judge_node("n1", node(cordoned=True), SINCE).notes == ("n1: cordoned",)

@@ -1,4 +1,4 @@
-"""GPU health from the dcgm-exporters on the replicas' nodes, and from the nodes' own conditions.
+"""GPU health from the exporters on the replicas' nodes, NVIDIA's or AMD's, and from what the nodes say of themselves.
 
 A fault is a change within the incident's time, not a register that has been set for months. What the exporter does not
 export is unknown: nothing readable never means healthy.
@@ -10,10 +10,15 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.domain.change.objects import condition, dig, is_going_away, name_of, namespace_of
+from bot.adapters.gpu import amd
+from bot.adapters.gpu.nodes import judge_node
+from bot.adapters.gpu.verdict import Verdict, any_of
+from bot.adapters.gpu.xids import xid_of
+from bot.domain.change.objects import dig, is_going_away, name_of, namespace_of
 from bot.domain.change.world import Obj
 from bot.domain.errors import SourceError
 from bot.domain.scrape import Scrape
@@ -21,17 +26,17 @@ from bot.domain.signal import Reading
 from bot.flow.ports import PodFinder, PodPage, PodPages, Question, SampleStore
 from bot.flow.probes import answer, pods_asked_for, unreadable
 
-SOURCE = "dcgm-exporter"
-EXPORTER_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}
-EXPORTER_PORT = 9400
+SOURCE = "GPU exporters and nodes"
+DCGM_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}
+AMD_LABELS = {"app.kubernetes.io/name": "metrics-exporter"}
+"""As AMD's GPU operator labels device-metrics-exporter."""
+DCGM_PORT, AMD_PORT = 9400, 5000
 DEADLINE_SECONDS = 2.0
 BEFORE_SECONDS = 1800.0
 HOT_GPU, HOT_MEMORY = 85.0, 95.0
 """Degrees Celsius, where the GPU's own slowdown limit is not known."""
 BLANK = 9e18
 """DCGM writes 9223372036854775794 for a reading that the GPU does not have."""
-APPLICATION_XIDS = frozenset({13, 31, 43, 45})
-"""Faults of a program, not of the device."""
 SLOW_BY_HEAT_OR_POWER = 0x20 | 0x40 | 0x80
 HW_SLOWDOWN = 0x8
 LOW_CLOCK_SHARE = 0.6
@@ -49,13 +54,13 @@ WANTED = {
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What can be said of one GPU or node; None is not known. `notes` are for people."""
+class _Exporter:
+    page: PodPage
+    is_amd: bool
 
-    where: str
-    fault: bool | None
-    thermal: bool | None
-    notes: tuple[str, ...] = ()
+    @property
+    def name(self) -> str:
+        return "AMD's device-metrics-exporter" if self.is_amd else "dcgm-exporter"
 
 
 class GpuHealth:
@@ -74,7 +79,7 @@ class GpuHealth:
                 replicas[node].append(name_of(pod))
         if not replicas:
             return answer(question, dict.fromkeys(PARTS), missing=dict.fromkeys(PARTS, "no replica is on a node"))
-        exporters = _exporters(await self._finder.pods_labelled(EXPORTER_LABELS))
+        exporters = await self._exporters()
         nodes = {name_of(node): node for node in world.nodes}
         judged = await asyncio.gather(
             *(
@@ -85,37 +90,49 @@ class GpuHealth:
         return _told(question, dict(zip(replicas, judged, strict=True)), replicas)
 
     async def _judge(
-        self, node: str, known: Obj | None, exporter: PodPage | None, pods: Sequence[str], question: Question
+        self, node: str, known: Obj | None, exporter: _Exporter | None, pods: Sequence[str], question: Question
     ) -> list[Verdict]:
-        found = [_judge_node(node, known)]
+        start = question.context.opened_at - BEFORE_SECONDS
+        found = [judge_node(node, known, start)]
         if exporter is None:
-            return [*found, Verdict(node, None, None, (f"no dcgm-exporter on {node}",))]
+            return [*found, Verdict(node, None, None, (f"no exporter of NVIDIA or AMD on {node}",))]
         try:
             page = await self._page(exporter)
         except SourceError as error:
             return [*found, Verdict(node, None, None, (f"{node}: {error}",))]
-        gpus = readings_of(page, pods)
+        gpus = (amd.readings_of if exporter.is_amd else readings_of)(page, pods)
         if not gpus:
             return [*found, Verdict(node, None, None, (f"{node}: no GPU on the exporter's page",))]
         key, now = f"gpus/{question.context.target.cluster}/{node}", self._now()
-        start = question.context.opened_at - BEFORE_SECONDS
         earlier = await self._store.between(key, start, now)
         await self._store.add(key, [Scrape(replica=node, at=now, ranks=gpus)])
         fastest = max((values.get("sm_clock", 0.0) for values in gpus.values()), default=0.0)
         for gpu, values in gpus.items():
             before = [scrape.ranks[gpu] for scrape in earlier if gpu in scrape.ranks]
             reaches_back = bool(earlier) and earlier[0].at <= start + 60
-            found.append(judge_gpu(f"{node}/{gpu}", values, before, fastest=fastest, reaches_back=reaches_back))
+            where = f"{node}/{gpu}"
+            found.append(
+                amd.judge_gpu(where, values, before, reaches_back=reaches_back)
+                if exporter.is_amd
+                else judge_gpu(where, values, before, fastest=fastest, reaches_back=reaches_back)
+            )
         return found
 
-    async def _page(self, page: PodPage) -> str:
+    async def _exporters(self) -> dict[str, _Exporter]:
+        """Node to its exporter; a node has GPUs of one maker."""
+        nvidia, others = await asyncio.gather(
+            self._finder.pods_labelled(DCGM_LABELS), self._finder.pods_labelled(AMD_LABELS)
+        )
+        return _found(others, AMD_PORT, is_amd=True) | _found(nvidia, DCGM_PORT, is_amd=False)
+
+    async def _page(self, exporter: _Exporter) -> str:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await self._pages.read(page)
+                return await self._pages.read(exporter.page)
         except TimeoutError as error:
-            raise SourceError(f"dcgm-exporter did not answer within {DEADLINE_SECONDS:g} s") from error
+            raise SourceError(f"{exporter.name} did not answer within {DEADLINE_SECONDS:g} s") from error
         except SourceError as error:
-            raise SourceError(f"dcgm-exporter: {error}") from error
+            raise SourceError(f"{exporter.name}: {error}") from error
 
 
 def readings_of(page: str, pods: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -168,14 +185,21 @@ def _judge_xid(
     if "xid" not in now:
         return None, "XIDs are not exported"
     xid = int(now["xid"])
-    if xid == 0 or xid in APPLICATION_XIDS:
-        return False, f"XID {xid}, a program's fault" if xid else ""
+    kind, meaning = xid_of(xid)
     seen = [int(was["xid"]) for was in before if "xid" in was]
-    if any(was != xid for was in seen):
-        return True, f"XID {xid} since the incident began"
+    came = [later for earlier, later in pairwise([*seen, xid]) if later not in (earlier, 0)]
+    # A later XID overwrites the register: what stood there in between counts too.
+    if fatal := [number for number in came if xid_of(number).kind == "fatal"]:
+        return True, f"XID {fatal[-1]} since the incident began ({xid_of(fatal[-1]).meaning})"
+    if xid == 0:
+        return False, ""
+    if kind == "application":
+        return False, f"XID {xid}, a program's fault ({meaning})"
+    if kind == "contained":
+        return False, f"XID {xid}, contained ({meaning})"
     if seen and reaches_back:
-        return False, f"XID {xid} seen, not recent"
-    return None, f"XID {xid} seen, its age is not known"
+        return False, f"XID {xid} seen, not recent ({meaning})"
+    return None, f"XID {xid} seen, its age is not known ({meaning})"
 
 
 def _judge_heat(now: Mapping[str, float], fastest: float) -> tuple[bool | None, str]:
@@ -202,21 +226,6 @@ def _judge_heat(now: Mapping[str, float], fastest: float) -> tuple[bool | None, 
     if "temperature" not in now:
         return None, "neither clock event reasons nor temperatures are exported"
     return False, ""
-
-
-def _judge_node(name: str, node: Obj | None) -> Verdict:
-    if node is None:
-        return Verdict(name, None, False, (f"{name}: the node cannot be read",))
-    if condition(node, "Ready").get("status") != "True":
-        return Verdict(name, True, False, (f"{name}: not Ready",))
-    return Verdict(name, False, False)
-
-
-def any_of(*claims: bool | None) -> bool | None:
-    """True when one is, unknown when one that could be is not known, else False."""
-    if any(claims):
-        return True
-    return None if None in claims else False
 
 
 PARTS = ("healthy", "fault", "thermal", "detail")
@@ -251,13 +260,12 @@ def _healthy_replicas(
     return found
 
 
-def _exporters(pods: Sequence[Obj]) -> dict[str, PodPage]:
-    """Node to its exporter's page."""
-    found: dict[str, PodPage] = {}
+def _found(pods: Sequence[Obj], port_of_it: int, *, is_amd: bool) -> dict[str, _Exporter]:
+    found: dict[str, _Exporter] = {}
     for pod in pods:
         node, address = dig(pod, "spec", "nodeName"), dig(pod, "status", "podIP")
         if node and address and not is_going_away(pod):
             ports = [p for c in dig(pod, "spec", "containers") or [] for p in c.get("ports") or []]
-            port = next((int(p["containerPort"]) for p in ports if p.get("name") == "metrics"), EXPORTER_PORT)
-            found[node] = PodPage(namespace_of(pod), name_of(pod), address, port)
+            port = next((int(p["containerPort"]) for p in ports if p.get("name") == "metrics"), port_of_it)
+            found[node] = _Exporter(PodPage(namespace_of(pod), name_of(pod), address, port), is_amd)
     return found

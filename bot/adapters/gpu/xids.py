@@ -1,0 +1,40 @@
+"""What each XID means for a server that runs on the GPU.
+
+Numbers and meanings: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html; the three classes are ours.
+application: a program's own fault, the device is well. contained: one program was hit, the device goes on. fatal: the
+device, its link or its firmware failed, and every program on it is in doubt. What is not listed is judged as fatal.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+XidClass = Literal["application", "contained", "fatal"]
+
+
+class Xid(NamedTuple):
+    kind: XidClass
+    meaning: str
+
+
+XIDS: dict[int, Xid] = {
+    13: Xid("application", "graphics engine exception"),
+    31: Xid("application", "GPU memory page fault"),
+    43: Xid("application", "GPU stopped processing"),
+    45: Xid("application", "preemptive cleanup after another error"),
+    63: Xid("contained", "a memory row is to be remapped"),
+    94: Xid("contained", "contained memory error"),
+    48: Xid("fatal", "uncorrectable double-bit memory error"),
+    64: Xid("fatal", "a memory row could not be remapped"),
+    74: Xid("fatal", "NVLink error"),
+    79: Xid("fatal", "the GPU has fallen off the bus"),
+    95: Xid("fatal", "uncontained memory error"),
+    119: Xid("fatal", "GSP firmware timed out"),
+    120: Xid("fatal", "GSP firmware error"),
+    140: Xid("fatal", "unrecovered memory error"),
+}
+UNLISTED = Xid("fatal", "not in the bot's table")
+
+
+def xid_of(number: int) -> Xid:
+    return XIDS.get(number, UNLISTED)
