@@ -1,0 +1,103 @@
+"""Before each call the run looks whether somebody else changed what it had changed; then nothing is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.domain.approval import Approved
+from bot.domain.change.plan import Call, PlanResult
+from bot.domain.change.world import World
+from bot.domain.effect import ApplyStep
+from bot.domain.event import StepSettled
+from bot.domain.run import Run
+from bot.flow.apply_call import ApplyCall
+from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.ports import Owed, Sent
+from tests import builders
+from tests.domain.change.worlds import deployment, planned, world
+from tests.domain.machine.steps import PLAYBOOK, Story
+
+pytestmark = pytest.mark.fast
+
+
+class Writer:
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
+        self.sent.append(call.title)
+        return Sent("done", "")
+
+    async def look(self, call: Call, *, call_id: str) -> Any:
+        return "not_done"
+
+
+class Claims:
+    """Nothing is claimed before unless it is said."""
+
+    def __init__(self, *, before: bool = False) -> None:
+        self._before = before
+
+    async def was_claimed(self, incident_id: str, call_id: str) -> bool:
+        return self._before
+
+    async def claim(self, *_: Any, **__: Any) -> Any:
+        return "already_claimed" if self._before else "claimed"
+
+
+def second_step() -> Run:
+    """The run has scaled to five; the next step of its plan is another call."""
+    first = planned("scale", {"by": 1}, world()).calls[0]
+    second = first.model_copy(update={"title": "the next call"})
+    plan = builders.plan(steps=(first, second))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
+    return story.presses("approve").settles().run
+
+
+def applier(writer: Writer, claims: Claims, replicas: int) -> ApplyCall:
+    async def see(run: Run, context: Any, *, at: float) -> World:
+        return world(workload=deployment(replicas=replicas))
+
+    async def playbook_of(run: Run) -> Any:
+        return PLAYBOOK
+
+    nothing: Any = None
+    seen: Any = see
+    claimed: Any = claims
+    return ApplyCall(writer, claimed, nothing, nothing, seen, playbook_of, grant_valid_seconds=600)
+
+
+async def applied(writer: Writer, claims: Claims, *, replicas: int) -> Done | Later:
+    run = second_step()
+    assert run.change is not None
+    effect = ApplyStep(effect_id="v/apply", request_id=run.change.request_id, step=1)
+    owed: Any = Owed.__new__(Owed)
+    return await applier(writer, claims, replicas)(Job(run=run, owed=owed, now=run.entered_at + 20), effect)
+
+
+def settled(outcome: Done | Later) -> StepSettled:
+    (event,) = outcome.events
+    assert isinstance(event, StepSettled)
+    return event
+
+
+async def test_a_call_is_sent_while_everything_is_as_the_run_left_it() -> None:
+    writer = Writer()
+    assert settled(await applied(writer, Claims(), replicas=5)).result == "done"
+    assert writer.sent == ["the next call"]
+
+
+async def test_a_scale_by_somebody_else_stops_the_run_before_its_next_call() -> None:
+    writer = Writer()
+    event = settled(await applied(writer, Claims(), replicas=9))
+    assert (event.result, writer.sent) == ("interfered", [])
+    assert event.detail == "Deployment serving/llm: /spec/replicas is 9, the bot left 5"
+    assert [type(call) for call in event.evidence["calls"]] == [str]
+
+
+async def test_after_a_possible_attempt_the_call_itself_is_looked_up_instead() -> None:
+    """The world may already show what this very call did."""
+    writer = Writer()
+    assert settled(await applied(writer, Claims(before=True), replicas=9)).result == "done"
