@@ -86,6 +86,7 @@ PROBES: dict[str, dict[str, Kind]] = {
     "gpu_health": {"healthy": "flag", "fault": "flag", "thermal": "flag", "detail": "text"},
     "rotation": {"in_rotation": "number", "ready": "number", "wanted": "number"},
     "drain_mode": {"mode": "text", "detail": "text"},
+    "owner": {"managed": "flag", "tool": "text", "name": "text", "how": "text", "autoscaler": "text"},
     "capacity": {"free_gpus": "number", "replicas_that_fit": "number"},
 }
 """Every probe with its parts and their kinds: expressions are checked against this table when a playbook is loaded."""

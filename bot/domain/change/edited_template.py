@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from bot.domain.change.context import impossible, not_needed
@@ -12,9 +12,10 @@ from bot.domain.change.flag_rules import broken_rule, check_edits
 from bot.domain.change.flag_table import FlagTable, newest_table, table_of, version_of_image
 from bot.domain.change.flags_in_spec import FlagEdit, FlagsInSpec, Where, flags_of_template, with_edits
 from bot.domain.change.json_patch import FieldEdit, edit_of, pointer, test_of
-from bot.domain.change.objects import dig, name_of
+from bot.domain.change.objects import name_of
 from bot.domain.change.plan import Circumstance, Difference
-from bot.domain.change.rollout import TEMPLATE, bare
+from bot.domain.change.rollout import bare
+from bot.domain.change.workload import PodTemplate, pod_templates
 from bot.domain.change.world import Obj
 
 
@@ -22,15 +23,19 @@ from bot.domain.change.world import Obj
 class EditedTemplate:
     flag_edits: tuple[FlagEdit, ...]
     fields: tuple[FieldEdit, ...]
-    """The lists to replace in the Deployment."""
-    guard: Obj
-    """Pins the container that the lists belong to."""
+    """The lists to replace in the workload."""
+    guards: tuple[Obj, ...]
+    """Pin the containers that the lists belong to."""
     differences: tuple[Difference, ...]
-    template: Obj
-    """The template as it will be."""
+    templates: tuple[Obj, ...]
+    """Every template of the workload as it will be; that of the pods that serve comes first."""
     owners_part: dict[str, Any]
     """The part of the spec that an owner of the workload has to be given."""
     notes: tuple[Circumstance, ...]
+
+    @property
+    def template(self) -> Obj:
+        return self.templates[0]
 
     @property
     def summary(self) -> str:
@@ -43,7 +48,8 @@ class EditedTemplate:
 
 def edited_template(workload: Obj, arguments: Mapping[str, Any]) -> EditedTemplate:
     """Raise `NoPlanError` when an edit cannot be, or when none changes anything."""
-    template = dig(workload, "spec", "template") or {}
+    first, *others = pod_templates(workload)
+    template = first.template
     version = version_of_image(flags_of_template(template).image)
     table = table_of(version)
     flags = flags_of_template(template, table)
@@ -54,31 +60,71 @@ def edited_template(workload: Obj, arguments: Mapping[str, Any]) -> EditedTempla
         raise not_needed("the flags have these values already")
     if reason := broken_rule(flags, edits):
         raise impossible(reason)
-    return _written(workload, flags, edits, table or newest_table(), _table_note(version, table))
+    table, note = table or newest_table(), _table_note(version, table)
+    written = [_written(workload, first, flags, edits, table)]
+    written += [_written(workload, other, _same_flags(other.template, table, edits), edits, table) for other in others]
+    return EditedTemplate(
+        flag_edits=edits,
+        fields=tuple(edit for each in written for edit in each.fields),
+        guards=tuple(guard for each in written for guard in each.guards),
+        differences=written[0].differences,
+        templates=tuple(each.template for each in written),
+        owners_part=_merged([each.owners_part for each in written]),
+        notes=(note,),
+    )
+
+
+def _same_flags(template: Obj, table: FlagTable, edits: tuple[FlagEdit, ...]) -> FlagsInSpec | None:
+    """The flags of the other pods of a group, where they are written out and have to agree with the leader's."""
+    flags = flags_of_template(template, table)
+    has_them = not flags.unparsable and any(flags.last(edit.flag) for edit in edits)
+    return flags if has_them else None
+
+
+@dataclass(frozen=True)
+class _Written:
+    """One template with the edits written into it."""
+
+    template: Obj
+    fields: tuple[FieldEdit, ...] = ()
+    guards: tuple[Obj, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    owners_part: dict[str, Any] = field(default_factory=dict)
 
 
 def _written(
-    workload: Obj, flags: FlagsInSpec, edits: tuple[FlagEdit, ...], table: FlagTable, note: Circumstance
-) -> EditedTemplate:
-    path = TEMPLATE + pointer("spec", "containers", flags.container_index)
+    workload: Obj, present: PodTemplate, flags: FlagsInSpec | None, edits: tuple[FlagEdit, ...], table: FlagTable
+) -> _Written:
+    template = bare(present.template)
+    if flags is None:
+        return _Written(template)
+    path = present.path + pointer("spec", "containers", flags.container_index)
     lists = with_edits(flags, edits, table)
     wanted = {where: words for where, words in lists.items() if tuple(words) != flags.lists[where]}
-    template = bare(dig(workload, "spec", "template"))
     template["spec"]["containers"][flags.container_index].update(wanted)
     named_lists: dict[str, Any] = {"name": flags.container}
     named_lists.update({where: words for where, words in lists.items() if words})
-    return EditedTemplate(
-        flag_edits=edits,
+    part: dict[str, Any] = {"spec": {"containers": [named_lists]}}
+    for key in reversed(present.way[1:]):
+        part = {key: part}
+    return _Written(
+        template,
         fields=tuple(edit_of(workload, f"{path}/{where}", words) for where, words in wanted.items()),
-        guard=test_of(workload, f"{path}/name"),
+        guards=(test_of(workload, f"{path}/name"),),
         differences=tuple(
             changed(edit.flag, f"{path}/{_where(flags, edit)}", flags.values.get(edit.flag), _value(edit))
             for edit in edits
         ),
-        template=template,
-        owners_part={"template": {"spec": {"containers": [named_lists]}}},
-        notes=(note,),
+        owners_part=part,
     )
+
+
+def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            merged[key] = _merged([merged[key], value]) if isinstance(merged.get(key), dict) else value
+    return merged
 
 
 def _value(edit: FlagEdit) -> str | bool:

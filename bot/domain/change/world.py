@@ -36,7 +36,11 @@ class World:
     nodes: tuple[Obj, ...] = ()
     all_pods: tuple[Obj, ...] = ()
     """Every pod that holds GPUs, for capacity."""
+    revisions: tuple[Obj, ...] = ()
+    """ControllerRevisions of a StatefulSet; a Deployment's revisions are its ReplicaSets."""
     autoscalers: tuple[Obj, ...] = ()
+    scaled_objects: tuple[Obj, ...] = ()
+    """KEDA's, which own HorizontalPodAutoscalers."""
     canary: Obj | None = None
     load: dict[str, ReplicaLoad] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bot.domain.change.circumstances import drain_circumstance, rolling_budget_note, room_for
@@ -11,29 +12,54 @@ from bot.domain.change.drain import drain_mode
 from bot.domain.change.json_patch import ABSENT, FieldEdit
 from bot.domain.change.objects import dig, name_of, ref_of
 from bot.domain.change.plan import Circumstance, Difference, Wait
-from bot.domain.change.rollout import replicas_of, rollout_state, strategy_of, template_digest
-from bot.domain.change.rotation import pods_of_workload
+from bot.domain.change.rollout import digest_of, replicas_of, rollout_state, strategy_of
+from bot.domain.change.rotation import replicas_present
+from bot.domain.change.workload import KINDS, NUMBERED, kind_of
 from bot.domain.change.world import Obj, World
 
 
-def deployment_of(world: World) -> Obj:
+def workload_of(world: World) -> Obj:
+    """The workload, when it is of a kind that the bot can change."""
     if world.workload is None:
         raise impossible("the workload does not exist any more")
-    kind = world.workload.get("kind", "Deployment")
-    if kind != "Deployment":
-        raise impossible(f"only Deployments can be changed by the bot, not a {kind}")
+    kind = kind_of(world.workload)
+    if kind not in KINDS:
+        raise impossible(f"the bot does not change a {kind}", f"it changes: {', '.join(KINDS)}")
     return world.workload
+
+
+def only_for(world: World, kinds: Sequence[str], why: str) -> Obj:
+    """The workload, when it is one of these kinds; `why` says what the others lack."""
+    workload = workload_of(world)
+    if kind_of(workload) not in kinds:
+        raise impossible(f"not for a {kind_of(workload)}: {why}")
+    return workload
 
 
 def refuse_if_not_rollable(workload: Obj) -> None:
     """Raise when a template edit would not become a rolling update."""
+    kind, named = kind_of(workload), f"{kind_of(workload)} {name_of(workload)}"
     if dig(workload, "spec", "paused"):
-        raise impossible(f"Deployment {name_of(workload)} is paused", "resume it first")
-    if strategy_of(workload).kind != "RollingUpdate":
+        raise impossible(f"{named} is paused", "resume it first")
+    if kind == "StatefulSet" and dig(workload, "spec", "updateStrategy", "type") == "OnDelete":
         raise impossible(
-            f"Deployment {name_of(workload)} is recreated, not rolled: every replica would be down at once",
+            f"{named} is updated OnDelete: an edit would restart nothing",
+            "edit its template by hand, then replace its replicas one by one",
+        )
+    if kind in NUMBERED and (first := partition_of(workload)) > 0:
+        raise impossible(f"{named} is partitioned: replicas below {first} would keep the old template", "set it to 0")
+    if kind == "Deployment" and strategy_of(workload).kind != "RollingUpdate":
+        raise impossible(
+            f"{named} is recreated, not rolled: every replica would be down at once",
             "its strategy has to be RollingUpdate",
         )
+
+
+def partition_of(workload: Obj) -> int:
+    rolling = ("updateStrategy", "rollingUpdate")
+    if kind_of(workload) == "LeaderWorkerSet":
+        rolling = ("rolloutStrategy", "rollingUpdateConfiguration")
+    return int(dig(workload, "spec", *rolling, "partition") or 0)
 
 
 def refuse_if_rolling(workload: Obj) -> None:
@@ -48,26 +74,40 @@ def strategy_difference(edit: FieldEdit) -> Difference:
     return changed(f"rollout {field}", edit.path, None if edit.before is ABSENT else edit.before, edit.after)
 
 
-def rollout_circumstances(world: World, template: Obj) -> tuple[Circumstance, ...]:
-    """What weighs on any rolling update to `template`, as it runs with capacity kept."""
-    workload = deployment_of(world)
+def rollout_circumstances(world: World, templates: Sequence[Obj]) -> tuple[Circumstance, ...]:
+    """What weighs on any rolling update to these templates, as it runs with as much capacity kept as can be."""
+    workload = workload_of(world)
+    drain = drain_circumstance(world, drain_mode(world), replicas_present(world))
+    if kind_of(workload) in NUMBERED:
+        down, replicas = strategy_of(workload).max_unavailable, replicas_of(workload)
+        text = (
+            f"a {kind_of(workload)} ends a replica before its successor starts: {down} of {replicas} is down at a time"
+        )
+        return (
+            Circumstance(
+                name="room", grade="fine", text="no room is needed: each replica ends before its successor starts"
+            ),
+            Circumstance(name="capacity", grade="warning", text=text),
+            rolling_budget_note(world, strategy_of(workload)),
+            drain,
+        )
     strategy = replace(strategy_of(workload), max_unavailable=0)
     # A rollout that is stuck half-way is taken back by ending its new pods: that needs no room.
     is_needed = rollout_state(workload).is_complete
     return (
-        room_for(world, template, 1, "surge pod", is_needed=is_needed),
+        room_for(world, templates[0], 1, "surge pod", is_needed=is_needed),
         rolling_budget_note(world, strategy),
-        drain_circumstance(world, drain_mode(world), pods_of_workload(world)),
+        drain,
     )
 
 
-def rolled_out(workload: Obj, template: Obj, context: PlanContext) -> Wait:
+def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) -> Wait:
     """Replicas are replaced one after the other; each may need its whole start-up and drain."""
     replicas = max(1, replicas_of(workload))
     return Wait(
         condition="rolled_out",
-        about=ref_of(workload, "Deployment"),
-        parameters={"template": template_digest(template)},
+        about=ref_of(workload, kind_of(workload)),
+        parameters={"template": digest_of(templates)},
         within_seconds=replicas * (context.startup_seconds + MARGIN_SECONDS),
         title=f"All {replicas} replicas of {name_of(workload)} run it and are Ready",
     )
@@ -75,5 +115,9 @@ def rolled_out(workload: Obj, template: Obj, context: PlanContext) -> Wait:
 
 def expected_downtime(world: World, workload: Obj) -> str:
     replicas, drain = replicas_of(workload), drain_mode(world)
-    kept = f"none: {replicas} replicas stay in rotation while they are replaced one by one"
-    return kept if not drain.cuts_streams else f"{kept}; running streams are cut"
+    cut = "; running streams are cut" if drain.cuts_streams else ""
+    if kind_of(workload) not in NUMBERED:
+        return f"none: {replicas} replicas stay in rotation while they are replaced one by one{cut}"
+    if replicas == 1:
+        return f"all of it, until the only replica has started again{cut}"
+    return f"none: {replicas - strategy_of(workload).max_unavailable} of {replicas} replicas stay in rotation{cut}"

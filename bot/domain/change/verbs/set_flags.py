@@ -11,19 +11,20 @@ from bot.domain.change.plan import Plan
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rollout import capacity_keeping_edits
 from bot.domain.change.verbs.rolling import (
-    deployment_of,
     expected_downtime,
     refuse_if_not_rollable,
     refuse_if_rolling,
     rolled_out,
     rollout_circumstances,
     strategy_difference,
+    workload_of,
 )
+from bot.domain.change.workload import kind_of
 
 
 def plan_set_flags(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    workload = deployment_of(world)
+    workload = workload_of(world)
     require_readable(world, "replica_sets", "pods")
     edited = edited_template(workload, situation.arguments)
     refuse_if_not_rollable(workload)
@@ -35,15 +36,16 @@ def plan_set_flags(situation: Situation) -> Plan:
         undo_title=f"Put the flags of {name_of(workload)} back",
         differences=(*edited.differences, *map(strategy_difference, strategy_edits)),
     )
-    call = patch_call(workload, "Deployment", [*edited.fields, *strategy_edits], wording, guards=[edited.guard])
+    fields = [*edited.fields, *strategy_edits]
+    call = patch_call(workload, kind_of(workload), fields, wording, guards=edited.guards)
     return Plan(
         verb="set_flags",
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",
         choices={"edits": edited.choices},
-        steps=(call, rolled_out(workload, edited.template, context)),
+        steps=(call, rolled_out(workload, edited.templates, context)),
         circumstances=(
             owner,
-            *rollout_circumstances(world, edited.template),
+            *rollout_circumstances(world, edited.templates),
             *edited.notes,
             *binding_note(world, edited.flag_edits),
         ),

@@ -19,6 +19,7 @@ from bot.domain.change.verbs.canary import gone
 from bot.domain.change.verbs.replicas import in_rotation
 from bot.domain.change.verbs.rolling import expected_downtime, rolled_out, rollout_circumstances
 from bot.domain.change.verbs.scale import drained_first, scaled, victims_of
+from bot.domain.change.workload import KINDS, pod_templates
 from bot.domain.change.world import Obj, World
 
 
@@ -32,7 +33,7 @@ class _Inverse:
 
     @property
     def is_template_patch(self) -> bool:
-        return self.call.method == "patch" and self.call.target.kind == "Deployment" and not self.call.subresource
+        return self.call.method == "patch" and self.call.target.kind in KINDS and not self.call.subresource
 
 
 def plan_undo(situation: Situation) -> Plan:
@@ -119,7 +120,9 @@ class _Replay:
         if target.kind == "Pod":
             found = pod_named(world, target.uid or target.name)
         else:
-            known = [obj for obj in (world.workload, world.canary) if obj is not None]
+            others = {"HorizontalPodAutoscaler": world.autoscalers, "ScaledObject": world.scaled_objects}
+            workloads = [obj for obj in (world.workload, world.canary) if obj is not None]
+            known = others.get(target.kind, workloads)
             found = next((obj for obj in known if name_of(obj) == target.name), None)
         return self._objects.get(uid_of(found), found) if found else None
 
@@ -167,8 +170,11 @@ def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
         return [], [in_rotation(inverse.before, context)] if is_label else [], ()
     if call.subresource == "scale":
         return _around_scale(world, context, inverse)
-    template = dig(inverse.after, "spec", "template")
-    return [], [rolled_out(inverse.after, template, context)], rollout_circumstances(world, template)
+    if call.target.kind not in KINDS:
+        # An autoscaler's floor: whether fewer replicas are enough is its own decision.
+        return [], [], ()
+    templates = [each.template for each in pod_templates({**inverse.after, "kind": call.target.kind})]
+    return [], [rolled_out(inverse.after, templates, context)], rollout_circumstances(world, templates)
 
 
 def _around_scale(world: World, context: PlanContext, inverse: _Inverse) -> Around:
