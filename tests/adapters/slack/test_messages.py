@@ -85,6 +85,18 @@ THREADS = {
     "outcome-done": applying().with_(
         posts=(post("outcome", "outcome:R3", "R3", result="done", text="Cap llm at 6 sequences", request="R3"),)
     ),
+    "outcome-for-the-owner": run(
+        posts=(
+            post(
+                "outcome",
+                "outcome:5:0",
+                "set_flags",
+                result="impossible",
+                text="Flux Kustomization serving owns it and would revert the edit",
+                patch='# Deployment serving/llm: commit it to git\nkind: "Deployment"\nspec:\n  replicas: 5',
+            ),
+        )
+    ),
     "outcome-impossible": run(
         posts=(post("outcome", "outcome:5:0", "scale", result="impossible", text="0 GPUs are free"),)
     ),
