@@ -98,9 +98,9 @@ class KubernetesReader:
         return tuple(_object(answer).get("items") or [])
 
     async def listed_if_any(self, kind: str, namespace: str) -> tuple[Obj, ...]:
-        """As `listed`; a cluster without this kind has none of it."""
+        """As `listed`; a cluster without this kind, or a role without it, has none that the bot could change."""
         answer = await self._get(path_of(kind, namespace))
-        return () if answer.status == 404 else tuple(_object(answer).get("items") or [])
+        return () if answer.status in (403, 404) else tuple(_object(answer).get("items") or [])
 
     async def pods_labelled(self, labels: Mapping[str, str]) -> tuple[Obj, ...]:
         """Pods of any namespace with these labels."""

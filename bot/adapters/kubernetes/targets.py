@@ -103,7 +103,8 @@ class TargetFinder:
             return None
         behind: list[Found] = []
         for kind in KINDS:
-            for workload in await self._reader.listed_if_any(kind, namespace):
+            listed = self._reader.listed if kind == "Deployment" else self._reader.listed_if_any
+            for workload in await listed(kind, namespace):
                 if _selects_pods_of(selector, kind, workload):
                     behind.append((kind, workload))
         return _the_only(behind)

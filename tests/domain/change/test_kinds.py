@@ -174,6 +174,13 @@ def test_scaling_a_stateful_set_in_ends_its_highest_number_drained() -> None:
     assert "deletion-cost" not in str(plan.calls[0].body)
 
 
+def test_a_numbered_replica_that_is_out_already_just_ends() -> None:
+    out = member(2)
+    out["metadata"]["labels"]["serving"] = "out-of-rotation"
+    seen = numbered_world(stateful_set(template("--max-num-seqs=64")), pods=(member(0), member(1), out))
+    assert [call.target.name for call in planned("scale", {"by": -1}, seen).calls] == ["llm"]
+
+
 @pytest.mark.parametrize("seen", [numbered_world(), group_world()], ids=["StatefulSet", "LeaderWorkerSet"])
 def test_a_spare_is_refused_where_replicas_have_names(seen: World) -> None:
     assert "names and volumes of their own" in declined("canary", {"edits": CAP}, seen).reason

@@ -174,8 +174,11 @@ def victims_of(world: World, count: int) -> list[Obj]:
 def drained_first(world: World, victims: list[Obj], context: PlanContext) -> list[Step]:
     """Make the controller choose these pods, and empty them where their end would cut streams."""
     drain = drain_mode(world)
-    if kind_of(world.workload) in NUMBERED and drain.mode != "label":
-        return []
+    if kind_of(world.workload) in NUMBERED:
+        # There is nothing to choose: they are only emptied, where their end would cut streams.
+        victims = (
+            [pod for pod in victims if is_in_rotation(pod, world.endpoint_slices)] if drain.mode == "label" else []
+        )
     marks: list[Step] = [victim_call(world, pod, context, out=drain.mode == "label") for pod in victims]
     if drain.mode != "label":
         return marks
