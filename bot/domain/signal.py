@@ -88,7 +88,7 @@ PROBES: dict[str, dict[str, Kind]] = {
     "drain_mode": {"mode": "text", "detail": "text"},
     "last_words": {"why": "text", "line": "text", "oom": "flag", "host_oom": "flag", "died": "flag", "lines": "number"},
     "compression_method": {"kind": "text", "offloads": "flag", "evidence": "text"},
-    "owner": {"owned": "flag", "tool": "text", "how": "text", "scaled_by": "text"},
+    "owner": {"managed": "flag", "tool": "text", "name": "text", "how": "text", "autoscaler": "text"},
     "last_good": {"found": "flag", "revision": "number", "is_current": "flag", "hours": "number", "summary": "text"},
     "traffic": {"arrivals_ratio": "number", "prompt_ratio": "number", "output_ratio": "number", "arrivals": "number"},
     "capacity": {"free_gpus": "number", "replicas_that_fit": "number"},

@@ -21,6 +21,7 @@ from bot.flow.ports import Cluster
 from bot.flow.read_for_run import PlaybookOf, ReadForRun
 from bot.flow.see_world import SeeWorld, context_of
 
+GRANT_IT = "grant it in the bot's role; `incident-bot doctor` lists everything that it needs"
 GONE = "the reason for this change is gone"
 
 
@@ -68,10 +69,15 @@ class PlanForRun:
         return await self._rehearsed(result)
 
     async def _rehearsed(self, result: PlanResult) -> PlanResult:
-        """The first call, tried by the API server without effect; later calls rest on what the first one does."""
+        """Every call is allowed, and the first one tried by the API server without effect.
+
+        Later calls rest on what the first one does.
+        """
         if result.plan is None or not result.plan.calls:
             return result
         try:
+            if lacking := await self._cluster.lacking(result.plan.calls):
+                return PlanResult(outcome="impossible", reason=lacking, hint=GRANT_IT)
             refusal = await self._cluster.rehearse(result.plan.calls[0])
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the API server did not rehearse the change: {error}")

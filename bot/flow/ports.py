@@ -363,6 +363,13 @@ class Cluster(Protocol):
         """What planning may look at, read now. Raise `ClusterError` when the workload itself cannot be read."""
         ...
 
+    async def lacking(self, calls: Sequence[Call]) -> str:
+        """Which permissions these calls and taking them back need and the bot does not have; empty when none.
+
+        May be a minute old. Raise `ClusterError` on no answer.
+        """
+        ...
+
     async def rehearse(self, call: Call) -> str:
         """Send the call as a server-side dry run; an empty text when it would be accepted, else the server's reason."""
         ...

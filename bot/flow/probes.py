@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.domain.change.capacity import capacity_for
+from bot.domain.change.capacity import capacity_of
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, seconds_of
+from bot.domain.change.owner import autoscaler_of, owner_of
 from bot.domain.change.rollout import TEMPLATE, replica_sets_of, revision_of
 from bot.domain.change.rotation import pods_of_canary, pods_of_workload, rotation_of
 from bot.domain.change.template_differences import template_differences
@@ -96,15 +97,33 @@ async def drain(question: Question) -> Reading:
 
 async def capacity(question: Question) -> Reading:
     world = await question.world()
-    template = dig(world.workload, "spec", "template")
-    if template is None:
+    if world.workload is None:
         return unknown(question.name, "the workload is not there", at=question.at, source=SOURCE)
-    found = capacity_for(world, template)
+    found = capacity_of(world)
     if isinstance(found, str):
         return unknown(question.name, found, at=question.at, source=SOURCE)
     detail = ", ".join(f"{node}: {count} free" for node, count in sorted(found.free.items()))
     parts = {"free_gpus": float(found.free_total), "replicas_that_fit": float(found.replicas_that_fit)}
-    return answer(question, parts, detail=detail or "no schedulable node")
+    said = "; ".join(part for part in (detail or "no schedulable node", found.said) if part)
+    return answer(question, parts, detail=said)
+
+
+async def owner(question: Question) -> Reading:
+    """Who keeps the workload and its replica count, so that an edit would be reverted."""
+    world = await question.world()
+    if world.workload is None:
+        return unknown(question.name, "the workload is not there", at=question.at, source=SOURCE)
+    found, scaler = owner_of(world.workload), autoscaler_of(world)
+    missing = {"autoscaler": world.unreadable.get("autoscalers") or world.unreadable.get("scaled_objects") or ""}
+    parts: dict[str, Part | None] = {
+        "managed": found is not None,
+        "tool": found.tool if found else "",
+        "name": found.text if found else "",
+        "how": found.how if found else "",
+        "autoscaler": scaler.text if scaler else None if missing["autoscaler"] else "",
+    }
+    said = [found.text if found else "applied by hand", scaler.text if scaler else ""]
+    return answer(question, parts, missing=missing, detail="; ".join(part for part in said if part))
 
 
 # --- recent rollout ---------------------------------------------------------------------------------------------------
@@ -219,5 +238,6 @@ WORLD_PROBES: dict[str, Probe] = {
     "rotation": rotation,
     "drain_mode": drain,
     "capacity": capacity,
+    "owner": owner,
     "recent_rollout": recent_rollout,
 }

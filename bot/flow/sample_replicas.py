@@ -14,6 +14,7 @@ import structlog
 
 from bot.domain.change.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
 from bot.domain.change.rotation import is_in_rotation
+from bot.domain.change.workload import serves
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import BotError, ClusterError
 from bot.domain.scrape import Scrape
@@ -120,7 +121,7 @@ class WorldReplicas:
 
 
 def replicas_in(world: World) -> tuple[Replica, ...]:
-    """Every running pod of the workload and of our spare that has an address and is not on its way out."""
+    """Every running pod of the workload and of our spare that serves, has an address and is not on its way out."""
     slices = None if "endpoint_slices" in world.unreadable else world.endpoint_slices
     return tuple(
         Replica(
@@ -134,7 +135,10 @@ def replicas_in(world: World) -> tuple[Replica, ...]:
             namespace=namespace_of(pod),
         )
         for pod in world.pods
-        if dig(pod, "status", "phase") == "Running" and dig(pod, "status", "podIP") and not is_going_away(pod)
+        if serves(pod)
+        and dig(pod, "status", "phase") == "Running"
+        and dig(pod, "status", "podIP")
+        and not is_going_away(pod)
     )
 
 

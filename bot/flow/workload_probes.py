@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bot.domain.change.objects import dig
-from bot.domain.change.owner import autoscaler_of, owner_of
 from bot.domain.change.rollout import replica_sets_of, revision_of
 from bot.domain.change.template_differences import template_differences
 from bot.domain.change.world import Obj, World
@@ -27,28 +26,7 @@ TRAFFIC_OVER = "30m"
 
 
 def workload_probes(*, history: History, now: Callable[[], float]) -> dict[str, Probe]:
-    return {"owner": owner, "last_good": last_good, "traffic": Traffic(history, now)}
-
-
-# --- owner ------------------------------------------------------------------------------------------------------------
-
-
-async def owner(question: Question) -> Reading:
-    """Who would take an edit back, and who sets the number of replicas."""
-    world = await question.world()
-    if world.workload is None:
-        return unknown(question.name, "the workload is not there", at=question.at, source=SOURCE)
-    found = owner_of(world.workload)
-    scaler = None if "autoscalers" in world.unreadable else autoscaler_of(world)
-    parts: dict[str, Part | None] = {
-        "owned": found is not None,
-        "tool": found.tool if found else "",
-        "how": found.how if found else "",
-        "scaled_by": None if "autoscalers" in world.unreadable else scaler.tool if scaler else "",
-    }
-    missing = {"scaled_by": world.unreadable.get("autoscalers", "")}
-    detail = "; ".join(one.text for one in (found, scaler) if one) or "nobody: it is applied by hand"
-    return answer(question, parts, missing=missing, detail=detail)
+    return {"last_good": last_good, "traffic": Traffic(history, now)}
 
 
 # --- last good --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from bot.adapters.kubernetes.requests import Looked, misfit, seen_in, stamped
@@ -86,6 +86,9 @@ class MemoryCluster:
             all_pods=pods,
             canary=self._copy("Deployment", canary),
         )
+
+    async def lacking(self, calls: Sequence[Call]) -> str:
+        return ""
 
     async def rehearse(self, call: Call) -> str:
         self._reach()

@@ -212,6 +212,9 @@ class StagedCluster:
     async def world(self, target: Target, *, incident_id: str) -> World:
         return await self._read("world", lambda: self._cluster.world(target, incident_id=incident_id))
 
+    async def lacking(self, calls: Sequence[Call]) -> str:
+        return ""
+
     async def rehearse(self, call: Call) -> str:
         return await self._read("rehearse", lambda: self._cluster.rehearse(call))
 

@@ -38,6 +38,9 @@ class OnePod:
     async def world(self, target: Target, *, incident_id: str) -> World:
         return World(at=START, workload=None, pods=({"metadata": {"name": "a", "uid": "uid-a"}},))
 
+    async def lacking(self, calls: Sequence[Call]) -> str:
+        return ""
+
     async def rehearse(self, call: Call) -> str:
         return ""
 

@@ -277,3 +277,31 @@ async def test_without_its_workload_no_probe_claims_anything(probe: str) -> None
     reading = await ask(probe, World(at=OPENED, workload=None))
     assert not reading.is_known
     assert reading.unknown
+
+
+# --- owner ------------------------------------------------------------------------------------------------------------
+
+
+def kept_by(labels: dict[str, str]) -> Obj:
+    return {"kind": "Deployment", "metadata": {"name": "llm", "namespace": "serving", "labels": labels}, "spec": {}}
+
+
+async def test_the_owner_of_a_workload_is_named_with_the_way_to_change_it() -> None:
+    workload = kept_by({"kustomize.toolkit.fluxcd.io/name": "serving"})
+    found = await ask("owner", World(at=OPENED, workload=workload))
+    assert (found.fields["managed"], found.fields["tool"], found.fields["autoscaler"]) == (True, "Flux", "")
+    assert "flux reconcile" in str(found.fields["how"])
+
+
+async def test_what_owns_the_replica_count_is_named_too() -> None:
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "llm"}, "minReplicas": 2, "maxReplicas": 6}
+    world = World(at=OPENED, workload=kept_by({}), autoscalers=({"metadata": {"name": "llm"}, "spec": spec},))
+    found = await ask("owner", world)
+    assert found.fields["managed"] is False
+    assert found.fields["autoscaler"] == "HorizontalPodAutoscaler llm (min 2, max 6)"
+
+
+async def test_an_autoscaler_that_cannot_be_read_is_unknown_not_absent() -> None:
+    world = World(at=OPENED, workload=kept_by({}), unreadable={"scaled_objects": "403 forbidden"})
+    found = await ask("owner", world)
+    assert found.unknown_parts == {"autoscaler": "403 forbidden"}

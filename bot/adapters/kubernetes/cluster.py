@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.permissions import Permissions
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.rehearsal import Rehearsal
 from bot.adapters.kubernetes.targets import TargetFinder
@@ -19,12 +22,16 @@ class KubernetesCluster:
         self.reader = reader or KubernetesReader(client)
         self._targets = TargetFinder(self.reader, cluster=name)
         self._rehearsal = Rehearsal(client, self.reader)
+        self._permissions = Permissions(client)
 
     async def resolve(self, alert: Alert) -> Target | None:
         return await self._targets.resolve(alert)
 
     async def world(self, target: Target, *, incident_id: str) -> World:
         return await self.reader.world(target, incident_id=incident_id)
+
+    async def lacking(self, calls: Sequence[Call]) -> str:
+        return await self._permissions.lacking(calls)
 
     async def rehearse(self, call: Call) -> str:
         return await self._rehearsal.rehearse(call)

@@ -26,12 +26,16 @@ class Resource:
 KINDS: dict[str, Resource] = {
     "Deployment": Resource("apps", "v1", "deployments"),
     "ReplicaSet": Resource("apps", "v1", "replicasets"),
+    "StatefulSet": Resource("apps", "v1", "statefulsets"),
+    "ControllerRevision": Resource("apps", "v1", "controllerrevisions"),
+    "LeaderWorkerSet": Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets"),
     "Pod": Resource("", "v1", "pods"),
     "Service": Resource("", "v1", "services"),
     "EndpointSlice": Resource("discovery.k8s.io", "v1", "endpointslices"),
     "PodDisruptionBudget": Resource("policy", "v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "ConfigMap": Resource("", "v1", "configmaps"),
+    "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),
 }
 

@@ -1,14 +1,23 @@
-"""What the bot must be allowed to do, and a question to the API server whether it is (`doctor` asks it)."""
+"""What the bot must be allowed to do, and a question to the API server whether it is.
+
+`doctor` asks it about everything that the playbooks may need; planning asks it about the calls of a plan, so that
+nobody is asked to approve what would then be refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.paths import KINDS
+from bot.domain.change.plan import Call
+from bot.domain.change.workload import KINDS as WORKLOADS
 from bot.domain.errors import ClusterError
 
+REMEMBERED_SECONDS = 60.0
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -38,45 +47,119 @@ def _reading(group: str, *resources: str, is_cluster_wide: bool = False) -> tupl
 
 
 READING = (
-    *_reading("apps", "deployments", "replicasets"),
+    *_reading("apps", "deployments", "replicasets", "statefulsets", "controllerrevisions"),
+    *_reading("leaderworkerset.x-k8s.io", "leaderworkersets"),
     *_reading("", "pods", is_cluster_wide=True),
     *_reading("", "nodes", is_cluster_wide=True),
     *_reading("", "services"),
     *_reading("discovery.k8s.io", "endpointslices"),
     *_reading("policy", "poddisruptionbudgets"),
     *_reading("autoscaling", "horizontalpodautoscalers"),
+    *_reading("keda.sh", "scaledobjects"),
     Permission("get", "", "pods", "log"),
     Permission("get", "", "configmaps"),
 )
-_PATCH_DEPLOYMENT = Permission("patch", "apps", "deployments")
-_PATCH_CONFIG_MAP = Permission("patch", "", "configmaps")
-_PATCH_POD = Permission("patch", "", "pods")
-_CREATE, _DELETE = Permission("create", "apps", "deployments"), Permission("delete", "apps", "deployments")
-_SCALE, _EVICT = Permission("patch", "apps", "deployments", "scale"), Permission("create", "", "pods", "eviction")
-_CORDON = Permission("patch", "", "nodes", is_cluster_wide=True)
-CHANGING: dict[str, tuple[Permission, ...]] = {
-    "scale": (_SCALE, _PATCH_POD),
-    "canary": (_CREATE, _DELETE),
-    "rotate_canary": (_PATCH_POD,),
-    "promote": (_PATCH_DEPLOYMENT, _PATCH_POD),
-    "remove_canary": (_DELETE, _PATCH_POD),
-    "set_flags": (_PATCH_DEPLOYMENT, _PATCH_CONFIG_MAP, _PATCH_POD),
-    "isolate_replica": (_PATCH_POD,),
-    "replace_replica": (_EVICT,),
-    "return_replica": (_PATCH_POD,),
-    "rollback": (_PATCH_DEPLOYMENT, _PATCH_POD),
-    "restart": (_PATCH_DEPLOYMENT, _PATCH_POD),
-    "cordon_node": (_CORDON,),
-    "uncordon_node": (_CORDON,),
-    "drain_node": (_CORDON, _PATCH_POD, _EVICT),
-    "undo": (_PATCH_DEPLOYMENT, _PATCH_CONFIG_MAP, _PATCH_POD, _SCALE, _DELETE),
+
+
+def _on(verb: str, kind: str, subresource: str = "") -> Permission:
+    resource = KINDS[kind]
+    is_cluster_wide = not resource.is_namespaced
+    return Permission(verb, resource.group, resource.plural, subresource, is_cluster_wide=is_cluster_wide)
+
+
+_PATCH_POD, _EVICT = _on("patch", "Pod"), _on("create", "Pod", "eviction")
+_PATCH_CONFIG_MAP, _CORDON = _on("patch", "ConfigMap"), _on("patch", "Node")
+_FLOORS = (_on("patch", "HorizontalPodAutoscaler"), _on("patch", "ScaledObject"))
+_PATCH, _CREATE, _DELETE = (_on(verb, "Deployment") for verb in ("patch", "create", "delete"))
+
+
+def _each(*kinds: str, besides: Iterable[Permission] = (), subresource: str = "") -> dict[str, tuple[Permission, ...]]:
+    return {kind: (_on("patch", kind, subresource), *besides) for kind in kinds}
+
+
+def _all(*needed: Permission) -> dict[str, tuple[Permission, ...]]:
+    return dict.fromkeys(WORKLOADS, needed)
+
+
+def _rolled(*kinds: str, besides: tuple[Permission, ...] = ()) -> dict[str, tuple[Permission, ...]]:
+    """Of a Deployment each old pod is marked and emptied before it ends; the others' order is their controllers'."""
+    return {kind: (_on("patch", kind), *besides, *([_PATCH_POD] if kind == "Deployment" else [])) for kind in kinds}
+
+
+CHANGING: dict[str, Mapping[str, tuple[Permission, ...]]] = {
+    "scale": _each(*WORKLOADS, besides=(_PATCH_POD, *_FLOORS), subresource="scale"),
+    "canary": {"Deployment": (_CREATE, _DELETE)},
+    "rotate_canary": {"Deployment": (_PATCH_POD,)},
+    "promote": {"Deployment": (_PATCH, _PATCH_CONFIG_MAP, _PATCH_POD)},
+    "remove_canary": {"Deployment": (_DELETE, _PATCH_POD)},
+    "set_flags": _rolled(*WORKLOADS, besides=(_PATCH_CONFIG_MAP,)),
+    "isolate_replica": _all(_PATCH_POD),
+    "replace_replica": _all(_EVICT),
+    "return_replica": _all(_PATCH_POD),
+    "rollback": _rolled("Deployment", "StatefulSet"),
+    "restart": _rolled(*WORKLOADS),
+    "cordon_node": _all(_CORDON),
+    "uncordon_node": _all(_CORDON),
+    "drain_node": dict.fromkeys(("Deployment", "StatefulSet"), (_CORDON, _PATCH_POD, _EVICT)),
+    "undo": {
+        kind: (_on("patch", kind), _on("patch", kind, "scale"), _PATCH_CONFIG_MAP, _PATCH_POD, *_FLOORS)
+        + ((_DELETE,) if kind == "Deployment" else ())
+        for kind in WORKLOADS
+    },
 }
-"""What each verb needs besides reading."""
+"""What each verb needs besides reading, by the kind of workload that it changes."""
 
 
-def needed(verbs: Iterable[str]) -> tuple[Permission, ...]:
-    """Everything that playbooks with these verbs need, each once."""
-    return tuple(dict.fromkeys((*READING, *(p for verb in verbs for p in CHANGING[verb]))))
+def needed(verbs: Iterable[str], kinds: Iterable[str] = WORKLOADS) -> tuple[Permission, ...]:
+    """Everything that playbooks with these verbs need on workloads of these kinds, each once."""
+    kinds = tuple(kinds)
+    changing = (each for verb in verbs for kind in kinds for each in CHANGING[verb].get(kind, ()))
+    return tuple(dict.fromkeys((*READING, *changing)))
+
+
+def permission_of(call: Call) -> Permission:
+    """What sending this call needs."""
+    if call.method == "evict":
+        return _EVICT
+    return _on(call.method, call.target.kind, call.subresource)
+
+
+class Permissions:
+    """Whether the calls of a plan are allowed, asked of the API server and remembered for a minute."""
+
+    def __init__(self, client: KubernetesClient, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._now = client, now
+        self._known: dict[tuple[Permission, str], tuple[float, Checked]] = {}
+
+    async def lacking(self, calls: Iterable[Call]) -> str:
+        """What the bot may not do of these calls and of taking them back; empty when it may do everything.
+
+        Raise `ClusterError` when the API server does not answer.
+        """
+        wanted: dict[tuple[Permission, str], None] = {}
+        for call in calls:
+            for each in (call, *call.undo):
+                wanted[permission_of(each), each.target.namespace] = None
+        checked = await asyncio.gather(*(self._checked(*each) for each in wanted))
+        refused: dict[str, list[Checked]] = {}
+        for (_, namespace), answer in zip(wanted, checked, strict=True):
+            if not answer.is_allowed:
+                refused.setdefault(namespace, []).append(answer)
+        return "; ".join(_told(namespace, answers) for namespace, answers in refused.items())
+
+    async def _checked(self, permission: Permission, namespace: str) -> Checked:
+        asked_at, known = self._known.get((permission, namespace), (float("-inf"), None))
+        if known is not None and self._now() - asked_at < REMEMBERED_SECONDS:
+            return known
+        answer = await _check(self._client, permission, namespace)
+        self._known[permission, namespace] = (self._now(), answer)
+        return answer
+
+
+def _told(namespace: str, refused: Sequence[Checked]) -> str:
+    where = f"in {namespace}" if namespace else "in the cluster"
+    reasons = ", ".join(dict.fromkeys(each.reason for each in refused if each.reason)) or "no role grants it"
+    return f"the bot may not {', '.join(str(each.permission) for each in refused)} {where}: {reasons}"
 
 
 async def check(client: KubernetesClient, permissions: Iterable[Permission], *, namespace: str) -> tuple[Checked, ...]:

@@ -15,6 +15,7 @@ from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerErr
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.change.flags_in_spec import config_maps_named
 from bot.domain.change.objects import CANARY_LABEL, dig, name_of, uid_of
+from bot.domain.change.workload import KINDS, SET_NAME_LABEL, pod_templates
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
 from bot.domain.target import Target
@@ -27,7 +28,13 @@ IN_NAMESPACE: Mapping[str, str] = {
     "endpoint_slices": "EndpointSlice",
     "pdbs": "PodDisruptionBudget",
     "autoscalers": "HorizontalPodAutoscaler",
+    "scaled_objects": "ScaledObject",
 }
+KEPT_AS: Mapping[str, tuple[str, str]] = {
+    "Deployment": ("replica_sets", "ReplicaSet"),
+    "StatefulSet": ("revisions", "ControllerRevision"),
+}
+"""As what a kind of workload keeps its revisions."""
 CLUSTER_WIDE: Mapping[str, str] = {"nodes": "Node", "all_pods": "Pod"}
 
 
@@ -53,7 +60,7 @@ class KubernetesReader:
 
     async def world(self, target: Target, *, incident_id: str) -> World:
         """Raise `ClusterError` when the workload itself cannot be read; `workload` is None when it does not exist."""
-        if target.kind != "Deployment" or not target.resolved:
+        if target.kind not in KINDS or not target.resolved:
             raise ClusterError(f"{target} is not a workload that can be read: {target.kind}")
         try:
             async with asyncio.timeout(WORLD_SECONDS):
@@ -63,18 +70,19 @@ class KubernetesReader:
 
     async def _world(self, target: Target, slug: str) -> World:
         namespace, at = target.namespace, self._now()
-        workload = await self.find("Deployment", namespace, target.name)
-        of_workload, of_canary = _selector_query(workload), {"labelSelector": f"{CANARY_LABEL}={slug}"}
+        workload = await self.find(target.kind, namespace, target.name)
+        of_workload, of_canary = _pods_query(target, workload), {"labelSelector": f"{CANARY_LABEL}={slug}"}
         reads: dict[str, Awaitable[_Part]] = {
             **{name: self._listed(kind, namespace) for name, kind in IN_NAMESPACE.items()},
             **{name: self._cluster_wide(name, kind) for name, kind in CLUSTER_WIDE.items()},
-            "replica_sets": self._listed("ReplicaSet", namespace, of_workload),
             "pods": self._listed("Pod", namespace, of_workload),
             "canary": self._listed("Deployment", namespace, of_canary),
             "canary_pods": self._listed("Pod", namespace, of_canary),
         }
-        config_maps = self._config_maps(namespace, config_maps_named(dig(workload, "spec", "template") or {}))
-        *lists, named = await asyncio.gather(*reads.values(), config_maps)
+        if kept := KEPT_AS.get(target.kind):
+            reads[kept[0]] = self._listed(kept[1], namespace, of_workload)
+        names = {name for each in pod_templates(workload) for name in config_maps_named(each.template)}
+        *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
         parts = dict(zip(reads, lists, strict=True))
         parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"))
         return _assembled(at, workload, parts | {"config_maps": named})
@@ -98,6 +106,11 @@ class KubernetesReader:
         """Raise `ClusterError` when the list cannot be read."""
         answer = await self._get(path_of(kind, namespace), query)
         return tuple(_object(answer).get("items") or [])
+
+    async def listed_if_any(self, kind: str, namespace: str) -> tuple[Obj, ...]:
+        """As `listed`; a cluster without this kind, or a role without it, has none that the bot could change."""
+        answer = await self._get(path_of(kind, namespace))
+        return () if answer.status in (403, 404) else tuple(_object(answer).get("items") or [])
 
     async def pods_labelled(self, labels: Mapping[str, str]) -> tuple[Obj, ...]:
         """Pods of any namespace with these labels."""
@@ -139,8 +152,10 @@ def _object(answer: Answer) -> Obj:
     return answer.body
 
 
-def _selector_query(workload: Obj | None) -> dict[str, str]:
+def _pods_query(target: Target, workload: Obj | None) -> dict[str, str]:
     """The workload's selector as a query; without a workload, one that no object matches."""
+    if target.kind == "LeaderWorkerSet":
+        return {"labelSelector": f"{SET_NAME_LABEL}={target.name}"}
     selector: Obj = dig(workload, "spec", "selector") or {"matchExpressions": []}
     terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     terms += [_term(expression) for expression in selector.get("matchExpressions") or []]

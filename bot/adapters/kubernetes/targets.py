@@ -7,9 +7,30 @@ from collections.abc import Mapping, Sequence
 from bot.adapters.kubernetes.paths import is_name
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.alert import Alert
-from bot.domain.change.objects import CANARY_OF_ANNOTATION, annotations_of, controller_of, dig, name_of, selects_plainly
+from bot.domain.change.objects import (
+    CANARY_OF_ANNOTATION,
+    annotations_of,
+    controller_of,
+    dig,
+    name_of,
+    selects_plainly,
+    uid_of,
+)
+from bot.domain.change.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, template_of
 from bot.domain.change.world import Obj
-from bot.domain.target import Target
+from bot.domain.target import WORKLOAD_LABELS, Target
+
+Found = tuple[str, Obj]
+"""A workload with its kind."""
+OWNERS = {
+    "ReplicaSet": "apps/",
+    "Deployment": "apps/",
+    "StatefulSet": "apps/",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/",
+    "Pod": "v1",
+}
+"""What is followed upwards, with its API group; the StatefulSet of a group's workers belongs to their leader pod."""
+LONGEST_CHAIN = 5
 
 POD_LABELS = ("exported_pod", "pod")
 SERVICE_LABELS = ("service", "job")
@@ -21,7 +42,7 @@ class TargetFinder:
         self._reader, self._cluster = reader, cluster
 
     async def resolve(self, alert: Alert) -> Target | None:
-        """The first label that leads to a Deployment wins: the workload, one of its pods, a Service before it.
+        """The first label that leads to a workload wins: the workload, one of its pods, a Service before it.
 
         None for another cluster's alert, and when no label leads anywhere. Raise `ClusterError` on no answer.
         """
@@ -31,23 +52,26 @@ class TargetFinder:
         for key in ("exported_namespace", "namespace"):
             namespace = labels.get(key, "")
             if is_name(namespace):
-                found = await self._deployment(namespace, labels)
+                found = await self._workload(namespace, labels)
                 if found is not None:
-                    return self._target(namespace, found)
+                    return self._target(namespace, *found)
         return None
 
-    def _target(self, namespace: str, deployment: Obj) -> Target:
+    def _target(self, namespace: str, kind: str, workload: Obj) -> Target:
         # An alert about our own spare is about the workload that it stands in for.
-        name = annotations_of(deployment).get(CANARY_OF_ANNOTATION) or name_of(deployment)
-        return Target(cluster=self._cluster, namespace=namespace, kind="Deployment", name=name)
+        name = annotations_of(workload).get(CANARY_OF_ANNOTATION) or name_of(workload)
+        return Target(cluster=self._cluster, namespace=namespace, kind=kind, name=name)
 
-    async def _deployment(self, namespace: str, labels: Mapping[str, str]) -> Obj | None:
-        if name := _named(labels, "deployment"):
-            return await self._reader.find("Deployment", namespace, name)
+    async def _workload(self, namespace: str, labels: Mapping[str, str]) -> Found | None:
+        for key, kind in WORKLOAD_LABELS:
+            if name := _named(labels, key):
+                workload = await self._reader.find(kind, namespace, name)
+                # The StatefulSets of a LeaderWorkerSet are only parts of it.
+                return (await self._topmost(namespace, kind, workload)) if workload else None
         for key in POD_LABELS:
             pod = await self._reader.find("Pod", namespace, name) if (name := _named(labels, key)) else None
-            if pod is not None and (deployment := await self._owner(namespace, pod)):
-                return deployment
+            if pod is not None and (found := await self._topmost(namespace, "Pod", pod)):
+                return found
         for key in SERVICE_LABELS:
             if name := _named(labels, key):
                 found = await self._behind_service(namespace, name)
@@ -55,33 +79,55 @@ class TargetFinder:
                     return found
         return None
 
-    async def _owner(self, namespace: str, pod: Obj) -> Obj | None:
-        owner = controller_of(pod)
-        if owner is None or owner.get("kind") != "ReplicaSet":
-            return None
-        replica_set = await self._reader.find("ReplicaSet", namespace, str(owner["name"]))
-        above = controller_of(replica_set) if replica_set else None
-        if above is None or above.get("kind") != "Deployment":
-            return None
-        return await self._reader.find("Deployment", namespace, str(above["name"]))
+    async def _topmost(self, namespace: str, kind: str, obj: Obj) -> Found | None:
+        """The workload highest up the chain of owners; others may own it in turn, but they are not one."""
+        found: Found | None = (kind, obj) if kind in KINDS else None
+        for _ in range(LONGEST_CHAIN):
+            owner = controller_of(obj)
+            kind = str(owner.get("kind")) if owner else ""
+            if owner is None or kind not in OWNERS or not str(owner.get("apiVersion", "")).startswith(OWNERS[kind]):
+                return found
+            above = await self._reader.find(kind, namespace, str(owner["name"]))
+            if above is None or uid_of(above) != owner.get("uid"):
+                return found
+            obj = above
+            if kind in KINDS:
+                found = (kind, obj)
+        return found
 
-    async def _behind_service(self, namespace: str, name: str) -> Obj | None:
-        """The only Deployment whose pods the Service selects; None when there are several or none."""
+    async def _behind_service(self, namespace: str, name: str) -> Found | None:
+        """The only workload whose pods the Service selects; None when there are several or none."""
         service = await self._reader.find("Service", namespace, name)
         selector: Mapping[str, str] = dig(service, "spec", "selector") or {}
         if not selector:
             return None
-        behind = [
-            deployment
-            for deployment in await self._reader.listed("Deployment", namespace)
-            if selects_plainly(selector, dig(deployment, "spec", "template", "metadata", "labels") or {})
-        ]
+        behind: list[Found] = []
+        for kind in KINDS:
+            listed = self._reader.listed if kind == "Deployment" else self._reader.listed_if_any
+            for workload in await listed(kind, namespace):
+                if _selects_pods_of(selector, kind, workload):
+                    behind.append((kind, workload))
         return _the_only(behind)
 
 
-def _the_only(deployments: Sequence[Obj]) -> Obj | None:
-    workloads = [one for one in deployments if CANARY_OF_ANNOTATION not in annotations_of(one)]
-    return workloads[0] if len(workloads) == 1 else None
+def _selects_pods_of(selector: Mapping[str, str], kind: str, workload: Obj) -> bool:
+    # Items of a list do not carry their kind.
+    template = template_of({**workload, "kind": kind})
+    labels = dict(dig(template, "metadata", "labels") or {})
+    if kind == "LeaderWorkerSet":
+        # Its controller adds these to the leaders; Services usually select by them.
+        labels |= {SET_NAME_LABEL: name_of(workload), WORKER_LABEL: LEADER}
+    return selects_plainly(selector, labels)
+
+
+def _the_only(found: Sequence[Found]) -> Found | None:
+    whole = [one for one in found if CANARY_OF_ANNOTATION not in annotations_of(one[1]) and not _is_part(one[1])]
+    return whole[0] if len(whole) == 1 else None
+
+
+def _is_part(workload: Obj) -> bool:
+    """Whether it is one of the StatefulSets of a LeaderWorkerSet."""
+    return (controller_of(workload) or {}).get("kind") in ("LeaderWorkerSet", "Pod")
 
 
 def _named(labels: Mapping[str, str], key: str) -> str:

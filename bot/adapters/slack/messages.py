@@ -25,6 +25,7 @@ NUMBERS_ON_CARD = 6
 WAY_ON_CARD = 8
 ROWS_OF_DIAGNOSTICS = 40
 CHOICES = 50
+PATCH_CHARACTERS = 2_900
 
 GOOD_ENDINGS = frozenset({"fixed", "self_cleared"})
 
@@ -252,6 +253,8 @@ def _outcome(run: Run, post: Post) -> Message:
     if request is not None and said == request.plan.title:
         said = ""
     body = section([f"{sign} *{_words(result) or 'outcome'}*: {about}", prose(said, 2_000, people=people_of(run))])
+    if patch := str(post.data.get("patch", "")):
+        body += section([code_block(patch.split("\n"), PATCH_CHARACTERS)])
     return Message(": ".join(filter(None, [_words(result), about, line(said, 500)])), limits.fitted(body))
 
 

@@ -1,18 +1,21 @@
 """How many more replicas would be scheduled now: accelerators that are free on nodes that would take such a pod.
 
-Pods that are terminating still hold theirs. CPU and memory are not looked at: an accelerator is what runs out first.
+Pods that are terminating still hold theirs, and pods that wait for a node take theirs first. CPU and memory are not
+looked at: an accelerator is what runs out first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.domain.change.objects import condition, dig, holds, is_finished, labels_of, name_of
+from bot.domain.change.objects import condition, dig, holds, is_finished, is_going_away, labels_of, name_of
+from bot.domain.change.workload import pod_templates
 from bot.domain.change.world import Obj, World
 
 NODE_SOURCES = ("nodes", "all_pods")
+MOST_GROUPS = 100
 
 
 @dataclass(frozen=True)
@@ -20,29 +23,98 @@ class Capacity:
     replicas_that_fit: int
     free: Mapping[str, int] = field(default_factory=dict)
     """Schedulable node to its free accelerators of the kind that the workload asks for."""
+    kept_out: Mapping[str, str] = field(default_factory=dict)
+    """Node with such accelerators that would not take the pod, to the reason."""
+    waiting: int = 0
+    """Pods that wait for a node and will take some of what is free before a new one does."""
 
     @property
     def free_total(self) -> int:
         return sum(self.free.values())
 
+    @property
+    def said(self) -> str:
+        """What is not free and why, for people."""
+        parts = [f"{node}: {why}" for node, why in sorted(self.kept_out.items())]
+        if self.waiting:
+            parts.append(f"{self.waiting} waiting pod{'s' if self.waiting > 1 else ''} will take some of it first")
+        return "; ".join(parts)
+
+
+def capacity_of(world: World) -> Capacity | str:
+    """Room for whole replicas of the workload, or why it is not known."""
+    templates = pod_templates(world.workload)
+    return _capacity(world, [(each.template, each.pods) for each in templates])
+
 
 def capacity_for(world: World, template: Obj) -> Capacity | str:
     """Room for pods of `template`, or why it is not known."""
+    return _capacity(world, [(template, 1)])
+
+
+def _capacity(world: World, replica: Sequence[tuple[Obj, int]]) -> Capacity | str:
+    """`replica`: the templates of which one replica is made, each with its number of pods."""
     for source in NODE_SOURCES:
         if source in world.unreadable:
             return world.unreadable[source]
-    wanted = accelerators_of(template)
-    if not wanted:
+    kinds = {kind for template, _ in replica for kind in accelerators_of(template)}
+    if not kinds:
         return "the workload asks for no accelerator, so its room is not known"
-    taken = _taken(world)
-    fit, free = 0, {}
-    for node in world.nodes:
-        if not would_take(node, template):
-            continue
-        left = {kind: allocatable(node, kind) - taken[name_of(node), kind] for kind in wanted}
-        free[name_of(node)] = max(0, min(left.values()))
-        fit += max(0, min(left[kind] // count for kind, count in wanted.items()))
-    return Capacity(fit, free)
+    room = _Room(world)
+    waiting = sum(1 for pod in _waiting(world, kinds) if room.place(pod))
+    first = replica[0][0]
+    free = {
+        name_of(node): max(0, min(room.left(node, kind) for kind in accelerators_of(first) or kinds))
+        for node in world.nodes
+        if not why_not(node, first)
+    }
+    having = [node for node in world.nodes if any(allocatable(node, kind) for kind in kinds)]
+    kept_out = {name_of(node): why for node in having if (why := why_not(node, first))}
+    return Capacity(room.count(replica), free, kept_out, waiting)
+
+
+class _Room:
+    """Free accelerators by node, filled as pods are placed: on the node with the least that is still enough."""
+
+    def __init__(self, world: World) -> None:
+        self._nodes = world.nodes
+        self._taken = _taken(world)
+
+    def left(self, node: Obj, kind: str) -> int:
+        return allocatable(node, kind) - self._taken[name_of(node), kind]
+
+    def place(self, pod: Obj) -> bool:
+        return self._place(accelerators_of(pod), self._nodes_for(pod))
+
+    def _nodes_for(self, pod: Obj) -> list[Obj]:
+        return [node for node in self._nodes if not why_not(node, pod)]
+
+    def _place(self, wanted: Mapping[str, int], nodes: Sequence[Obj]) -> bool:
+        fitting = [node for node in nodes if all(self.left(node, kind) >= count for kind, count in wanted.items())]
+        if not fitting:
+            return False
+        chosen = min(fitting, key=lambda node: (sum(self.left(node, kind) for kind in wanted), name_of(node)))
+        self._taken.update({(name_of(chosen), kind): count for kind, count in wanted.items()})
+        return True
+
+    def count(self, replica: Sequence[tuple[Obj, int]]) -> int:
+        """How many replicas find a place for all of their pods; more than a hundred groups are counted as a hundred."""
+        asked = [(accelerators_of(template), self._nodes_for(template), count) for template, count in replica]
+        pods = [(wanted, nodes) for wanted, nodes, count in asked for _ in range(count)]
+        if len(pods) == 1:
+            ((wanted, nodes),) = pods
+            return sum(max(0, min(self.left(node, kind) // count for kind, count in wanted.items())) for node in nodes)
+        fit = 0
+        while fit < MOST_GROUPS and all(self._place(wanted, nodes) for wanted, nodes in pods):
+            fit += 1
+        return fit
+
+
+def _waiting(world: World, kinds: Collection[str]) -> list[Obj]:
+    """Pods that have no node yet and ask for the same accelerators, in the order of their names."""
+    waiting = [pod for pod in world.all_pods if not dig(pod, "spec", "nodeName") and not is_finished(pod)]
+    wanting = [pod for pod in waiting if not is_going_away(pod) and accelerators_of(pod).keys() & kinds]
+    return sorted(wanting, key=name_of)
 
 
 def accelerators_of(template: Obj) -> dict[str, int]:
@@ -72,16 +144,20 @@ def allocatable(node: Obj, kind: str) -> int:
     return int(dig(node, "status", "allocatable", kind) or 0)
 
 
-def would_take(node: Obj, template: Obj) -> bool:
-    """Whether the scheduler may put such a pod on the node, as far as state, taints and node selection go."""
+def why_not(node: Obj, template: Obj) -> str:
+    """Why the scheduler may not put such a pod on the node, as far as state, taints and node selection go."""
     spec = dig(template, "spec") or {}
-    if dig(node, "spec", "unschedulable") or condition(node, "Ready").get("status") != "True":
-        return False
-    taints = dig(node, "spec", "taints") or []
-    if any(not _tolerated(taint, spec.get("tolerations") or []) for taint in taints):
-        return False
+    if dig(node, "spec", "unschedulable"):
+        return "cordoned"
+    if condition(node, "Ready").get("status") != "True":
+        return "not Ready"
+    for taint in dig(node, "spec", "taints") or []:
+        if not _tolerated(taint, spec.get("tolerations") or []):
+            return f"taint {taint.get('key')}:{taint.get('effect')}"
     selector = spec.get("nodeSelector") or {}
-    return selector.items() <= labels_of(node).items() and _affinity_allows(node, spec)
+    if not (selector.items() <= labels_of(node).items() and _affinity_allows(node, spec)):
+        return "its labels do not fit"
+    return ""
 
 
 def _tolerated(taint: Obj, tolerations: list[Obj]) -> bool:

@@ -8,56 +8,69 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bot.domain.change.capacity import capacity_for
+from bot.domain.change.capacity import Capacity, capacity_for, capacity_of
 from bot.domain.change.context import impossible
 from bot.domain.change.disruption import Budget
 from bot.domain.change.drain import DrainMode
 from bot.domain.change.flags_in_spec import FlagEdit
 from bot.domain.change.objects import name_of
-from bot.domain.change.owner import autoscaler_of, owner_of, patch_text
+from bot.domain.change.owner import owner_of, patch_text, unknown_manager
 from bot.domain.change.plan import Circumstance
 from bot.domain.change.rollout import Strategy
-from bot.domain.change.rotation import pods_of_workload
+from bot.domain.change.rotation import replicas_present, whole_replica
 from bot.domain.change.world import Obj, World
 from bot.domain.redaction import redacted_data
 
 CAPS = ("--max-num-seqs", "--max-num-active-seqs")
 
 
-def refuse_if_owned(workload: Obj, spec: dict[str, Any]) -> Circumstance:
+def refuse_if_owned(obj: Obj, spec: dict[str, Any], *, kind: str = "") -> Circumstance:
     """Raise when somebody would revert the edit; the hint is what they have to be given."""
-    owner = owner_of(workload)
+    owner = owner_of(obj)
     if owner is not None:
         raise impossible(
-            f"{owner.text} owns it and would revert the edit", patch_text(workload, redacted_data(spec), owner)
+            f"{owner.text} owns it and would revert the edit; {owner.how}",
+            patch_text(obj, redacted_data(spec), owner, kind=kind),
         )
+    if manager := unknown_manager(obj):
+        text = f"its label says that {manager} manages it: nothing shows whether {manager} would revert the edit"
+        return Circumstance(name="owner", grade="warning", text=text)
     return Circumstance(name="owner", grade="fine", text="applied by hand: nobody reverts it")
 
 
-def refuse_if_autoscaled(world: World, wanted: int) -> Circumstance:
-    if "autoscalers" in world.unreadable:
-        text = f"whether an autoscaler owns the replica count could not be read: {world.unreadable['autoscalers']}"
+def no_autoscaler(world: World) -> Circumstance:
+    """For a world in which no autoscaler was found."""
+    missing = [world.unreadable[name] for name in ("autoscalers", "scaled_objects") if name in world.unreadable]
+    if missing:
+        text = f"whether an autoscaler owns the replica count could not be read: {'; '.join(missing)}"
         return Circumstance(name="autoscaler", grade="warning", text=text)
-    owner = autoscaler_of(world)
-    if owner is not None:
-        raise impossible(
-            f"{owner.text} owns the replica count and would revert it", f"{owner.how} so that it keeps {wanted}"
-        )
     return Circumstance(name="autoscaler", grade="fine", text="no autoscaler owns the replica count")
+
+
+def room_for_replicas(world: World, more: int, what: str) -> Circumstance:
+    """Room for whole replicas of the workload, each with all of its pods."""
+    return _room(capacity_of(world), more, what, is_needed=True)
 
 
 def room_for(world: World, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:
     """Room for `pods` more of this template; raise when it is needed and known not to be there."""
-    room = capacity_for(world, template)
+    return _room(capacity_for(world, template), pods, what, is_needed=is_needed)
+
+
+def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Circumstance:
     if isinstance(room, str):
         return Circumstance(name="room", grade="warning", text=f"room for the {what} is not known: {room}")
     if room.replicas_that_fit < pods:
         free = f"{room.free_total} free accelerators on schedulable nodes, room for {room.replicas_that_fit}"
+        if said := room.said:
+            free += f" ({said})"
         if not is_needed:
             return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
         raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free an accelerator or add a node")
     best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
-    return Circumstance(name="room", grade="fine", text=f"room for {room.replicas_that_fit} more (free: {best})")
+    besides = f"; {said}" if (said := room.said) else ""
+    text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"
+    return Circumstance(name="room", grade="fine", text=text)
 
 
 def streams_of(world: World, pods: Iterable[Obj]) -> float | None:
@@ -104,7 +117,8 @@ def rolling_budget_note(world: World, strategy: Strategy) -> Circumstance:
 
 def others_carry_on(world: World, leaving: Obj) -> Circumstance:
     """What the replicas that stay have to take over."""
-    rest = [pod for pod in pods_of_workload(world) if name_of(pod) != name_of(leaving)]
+    leaves = {name_of(pod) for pod in whole_replica(world, leaving)}
+    rest = [pod for pod in replicas_present(world) if name_of(pod) not in leaves]
     share = f"{len(rest)} of {len(rest) + 1} replicas stay"
     waiting = [load.waiting for pod in rest if (load := world.load.get(name_of(pod))) and load.waiting is not None]
     if not waiting:

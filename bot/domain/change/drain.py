@@ -14,7 +14,8 @@ from typing import Literal
 
 from bot.domain.change.flags_in_spec import FlagsInSpec, flags_of_template
 from bot.domain.change.objects import dig, labels_of
-from bot.domain.change.rotation import RotationKey, pods_of_workload, rotation_key, services_of
+from bot.domain.change.rotation import RotationKey, replicas_present, rotation_key, services_of
+from bot.domain.change.workload import template_of
 from bot.domain.change.world import Obj, World
 
 Mode = Literal["native", "label", "orphan", "none"]
@@ -41,7 +42,7 @@ class DrainMode:
 
 def drain_mode(world: World, template: Obj | None = None) -> DrainMode:
     """The mode of the workload's replicas, or of pods made from `template`."""
-    template = template or dig(world.workload, "spec", "template") or {}
+    template = template or template_of(world.workload)
     native, why_not = _native(template, world.config_maps)
     if native is not None:
         return native
@@ -56,7 +57,7 @@ def drain_mode(world: World, template: Obj | None = None) -> DrainMode:
 def _labels(world: World, template: Obj) -> dict[str, str]:
     """The labels of a running pod of this template, which has the hash that its ReplicaSet selects by."""
     wanted = labels_of(template)
-    for pod in pods_of_workload(world):
+    for pod in replicas_present(world):
         if wanted.items() <= labels_of(pod).items():
             return labels_of(pod)
     return wanted

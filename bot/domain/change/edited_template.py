@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,8 @@ from bot.domain.change.flags_in_spec import FlagEdit, FlagsInSpec, flags_of_temp
 from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of, pointer, test_of
 from bot.domain.change.objects import CONFIG_ANNOTATION, annotations_of, dig, name_of
 from bot.domain.change.plan import Circumstance, Difference
-from bot.domain.change.rollout import TEMPLATE, bare
+from bot.domain.change.rollout import bare
+from bot.domain.change.workload import PodTemplate, pod_templates
 from bot.domain.change.world import Obj
 from bot.domain.redaction import redacted, shown_value
 
@@ -49,12 +50,12 @@ class EditedConfigMap:
 class EditedTemplate:
     flag_edits: tuple[FlagEdit, ...]
     fields: tuple[FieldEdit, ...]
-    """The fields to replace in the Deployment."""
-    guard: Obj
-    """Pins the container that the fields belong to."""
+    """The fields to replace in the workload."""
+    guards: tuple[Obj, ...]
+    """Pin the containers that the fields belong to."""
     differences: tuple[Difference, ...]
-    template: Obj
-    """The template as it will be."""
+    templates: tuple[Obj, ...]
+    """Every template of the workload as it will be; that of the pods that serve comes first."""
     owners_part: dict[str, Any]
     """The part of the spec that an owner of the workload has to be given."""
     notes: tuple[Circumstance, ...]
@@ -63,11 +64,17 @@ class EditedTemplate:
     config_maps: tuple[EditedConfigMap, ...] = ()
     """To be patched before the template, whose annotation then rolls the pods."""
 
+    @property
+    def template(self) -> Obj:
+        return self.templates[0]
+
 
 @dataclass
 class _Lines:
     """What changes, by the ConfigMap in which it stands; the template's own is the empty name."""
 
+    root: str
+    """Where the template stands in the workload."""
     by_holder: dict[str, list[Difference]] = field(default_factory=dict)
 
     def add(self, holder: str, line: Difference) -> None:
@@ -89,7 +96,8 @@ def edited_template(
     `only_template`: ConfigMaps are left alone, for a spare beside replicas that read the same ones.
     """
     wanted = arguments.get("edits")
-    before = Written(bare(dig(workload, "spec", "template")), dict(config_maps or {}))
+    first, *others = pod_templates(workload)
+    before = Written(bare(first.template), dict(config_maps or {}))
     flags = flags_of_template(before.template, None, before.config_maps)
     engine = Engine(version_of_image(image_wanted(wanted) or flags.image))
     edits = check_edits(wanted, engine)
@@ -97,7 +105,7 @@ def edited_template(
     flags = pen.read(before)
     if not flags.container or (flags.unparsable and edits.flags):
         raise impossible(f"the flags of {name_of(workload)} cannot be edited: {flags.unparsable}", _by_hand(edits))
-    lines = _Lines()
+    lines = _Lines(first.path)
     after, done = _with_edits(before, edits, engine, pen, lines)
     read = pen.read(after)
     _check_result(flags, read, done, engine)
@@ -106,7 +114,31 @@ def edited_template(
     if after == before:
         raise not_needed("the flags have these values already" if edits.flags else "it is so already")
     asked = Edits(done, edits.variables, edits.image)
-    return _result(workload, _Change(before, after, asked, lines, engine, flags.container_index))
+    change = _Change(first, before, after, asked, lines, engine, flags.container_index)
+    rest = [_followed(workload, other, change) for other in others]
+    return _result(workload, change, rest)
+
+
+def _followed(workload: Obj, other: PodTemplate, leader: _Change) -> _WrittenTemplate:
+    """The same edits for the other pods of a group: flags where they are written out, all else where the engine runs.
+
+    ConfigMaps have been edited already; what the command line says wins over them.
+    """
+    pen = Pen(leader.engine.table, only_template=True)
+    before = Written(bare(other.template), leader.after.config_maps)
+    flags = pen.read(before)
+    if not flags.container:
+        return _WrittenTemplate(before.template)
+    runs_it = flags.image == leader.pen.read(leader.before).image
+    edits = Edits(
+        tuple(edit for edit in leader.edits.flags if not flags.unparsable and flags.last(edit.flag)),
+        leader.edits.variables if runs_it else (),
+        leader.edits.image if runs_it else "",
+    )
+    lines = _Lines(other.path)
+    after, _done = _with_edits(before, edits, leader.engine, pen, lines)
+    change = _Change(other, before, after, edits, lines, leader.engine, flags.container_index)
+    return _written(workload, change, after.template)
 
 
 def _with_edits(
@@ -119,7 +151,7 @@ def _with_edits(
     image = before.text(Place(f"{path}/image"))
     if edits.image and edits.image != image:
         written = written.with_text(Place(f"{path}/image"), edits.image)
-        lines.add("", changed("image", f"{TEMPLATE}{path}/image", image, edits.image))
+        lines.add("", changed("image", f"{lines.root}{path}/image", image, edits.image))
     for variable in edits.variables:
         written = _with_variable(written, variable, path, lines)
     done = []
@@ -130,7 +162,7 @@ def _with_edits(
         new = with_flag(written, edit, pen)
         holder = next((name for name, held in new.config_maps.items() if held != written.config_maps[name]), "")
         value = edit.value if isinstance(edit.value, bool) or edit.value is None else edit.text
-        at = TEMPLATE + _changed_field(written, new, path) if not holder else ""
+        at = lines.root + _changed_field(written, new, path) if not holder else ""
         lines.add(holder, changed(edit.flag, at, flags.values.get(edit.flag), value))
         written = new
         done.append(edit)
@@ -165,7 +197,7 @@ def _with_variable(written: Written, edit: EnvEdit, path: str, lines: _Lines) ->
     if new == entries:
         return written
     was = entries[present[-1]].get("value", "(from elsewhere)") if present else None
-    lines.add("", changed(f"env {edit.name}", f"{TEMPLATE}{path}/env", was, edit.value))
+    lines.add("", changed(f"env {edit.name}", f"{lines.root}{path}/env", was, edit.value))
     return written.with_text(place, new)
 
 
@@ -196,6 +228,7 @@ def _check_result(before: FlagsInSpec, after: FlagsInSpec, done: tuple[FlagEdit,
 
 @dataclass(frozen=True)
 class _Change:
+    present: PodTemplate
     before: Written
     after: Written
     edits: Edits
@@ -207,36 +240,71 @@ class _Change:
     def path(self) -> str:
         return pointer("spec", "containers", self.container_index)
 
+    @property
+    def pen(self) -> Pen:
+        return Pen(self.engine.table)
 
-def _result(workload: Obj, change: _Change) -> EditedTemplate:
-    before, after, edits, path = change.before, change.after, change.edits, change.path
+
+@dataclass(frozen=True)
+class _WrittenTemplate:
+    """One template with the edits written into it."""
+
+    template: Obj
+    fields: tuple[FieldEdit, ...] = ()
+    guards: tuple[Obj, ...] = ()
+    owners_part: dict[str, Any] = field(default_factory=dict)
+
+
+def _result(workload: Obj, change: _Change, others: Sequence[_WrittenTemplate]) -> EditedTemplate:
+    before, after, edits = change.before, change.after, change.edits
     config_maps = tuple(
         _edited_config_map(held, after.config_maps[name], change.lines.of(name))
         for name, held in before.config_maps.items()
         if held != after.config_maps[name]
     )
-    template = _rolled_template(after.template, config_maps)
-    container = template["spec"]["containers"][change.container_index]
-    for name in FIELDS:
-        if container.get(name) == [] and before.text(Place(f"{path}/{name}")) != []:
-            del container[name]
-    fields = [
-        edit_of(workload, f"{TEMPLATE}{path}/{name}", container.get(name, ABSENT))
-        for name in FIELDS
-        if container.get(name, ABSENT) != before.text(Place(f"{path}/{name}"))
-    ]
+    written = [_written(workload, change, _rolled_template(after.template, config_maps)), *others]
     return EditedTemplate(
         flag_edits=edits.flags,
-        fields=(*fields, *_annotation_edits(workload, template)),
-        guard=test_of(workload, f"{TEMPLATE}{path}/name"),
+        fields=tuple(edit for each in written for edit in each.fields),
+        guards=tuple(guard for each in written for guard in each.guards),
         differences=(*change.lines.of(""), *_indirect(change)),
-        template=template,
-        owners_part={"template": {"spec": {"containers": [_for_owner(before, container, path)]}}},
+        templates=tuple(each.template for each in written),
+        owners_part=_merged([each.owners_part for each in written]),
         notes=(_table_note(change.engine), *_shared_notes(config_maps)),
         summary=_summary(edits),
         choices=_choices(edits),
         config_maps=config_maps,
     )
+
+
+def _written(workload: Obj, change: _Change, template: Obj) -> _WrittenTemplate:
+    before, path, root = change.before, change.path, change.present.path
+    container = template["spec"]["containers"][change.container_index]
+    for name in FIELDS:
+        if container.get(name) == [] and before.text(Place(f"{path}/{name}")) != []:
+            del container[name]
+    fields = [
+        edit_of(workload, f"{root}{path}/{name}", container.get(name, ABSENT))
+        for name in FIELDS
+        if container.get(name, ABSENT) != before.text(Place(f"{path}/{name}"))
+    ]
+    fields += _annotation_edits(workload, change.present, template)
+    if not fields:
+        return _WrittenTemplate(template)
+    return _WrittenTemplate(
+        template,
+        fields=tuple(fields),
+        guards=(test_of(workload, f"{root}{path}/name"),),
+        owners_part=change.present.in_spec({"spec": {"containers": [_for_owner(before, container, path)]}}),
+    )
+
+
+def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            merged[key] = _merged([merged[key], value]) if isinstance(merged.get(key), dict) else value
+    return merged
 
 
 def _rolled_template(template: Obj, config_maps: tuple[EditedConfigMap, ...]) -> Obj:
@@ -250,15 +318,17 @@ def _rolled_template(template: Obj, config_maps: tuple[EditedConfigMap, ...]) ->
     return template
 
 
-def _annotation_edits(workload: Obj, template: Obj) -> list[FieldEdit]:
-    present = dig(workload, "spec", "template", "metadata", "annotations")
-    wanted = annotations_of(template)
-    if wanted == (present or {}):
+def _annotation_edits(workload: Obj, present: PodTemplate, template: Obj) -> list[FieldEdit]:
+    metadata, wanted = present.template.get("metadata"), annotations_of(template)
+    held = dig(metadata, "annotations")
+    if wanted == (held or {}):
         return []
-    path = f"{TEMPLATE}/metadata/annotations"
-    if present is None:
-        return [edit_of(workload, path, wanted)]
-    return [edit_of(workload, path + pointer(CONFIG_ANNOTATION), wanted[CONFIG_ANNOTATION])]
+    path = f"{present.path}/metadata"
+    if metadata is None:
+        return [edit_of(workload, path, {"annotations": wanted})]
+    if held is None:
+        return [edit_of(workload, f"{path}/annotations", wanted)]
+    return [edit_of(workload, f"{path}/annotations" + pointer(CONFIG_ANNOTATION), wanted[CONFIG_ANNOTATION])]
 
 
 def _edited_config_map(before: Obj, after: Obj, differences: tuple[Difference, ...]) -> EditedConfigMap:
@@ -275,7 +345,7 @@ def _edited_config_map(before: Obj, after: Obj, differences: tuple[Difference, .
 
 def _indirect(change: _Change) -> list[Difference]:
     """Flags that change because a variable does."""
-    pen, path = Pen(change.engine.table), f"{TEMPLATE}{change.path}/env"
+    pen, path = change.pen, f"{change.lines.root}{change.path}/env"
     was, now = pen.read(change.before).values, pen.read(change.after).values
     named = {edit.flag for edit in change.edits.flags}
     return [

@@ -7,7 +7,7 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bot.domain.change.capacity import Capacity, accelerators_of, capacity_for
@@ -16,12 +16,19 @@ from bot.domain.change.plan import Wait
 from bot.domain.change.pod_state import first_broken, pod_state
 from bot.domain.change.rollout import (
     current_replica_set,
-    pods_of_revision,
+    digest_of,
+    new_and_old_pods,
     replicas_of,
     rollout_state,
-    template_digest,
 )
-from bot.domain.change.rotation import is_in_rotation, pods_of_canary, pods_of_workload
+from bot.domain.change.rotation import (
+    is_in_rotation,
+    is_replica_ready,
+    pods_of_canary,
+    pods_of_workload,
+    replicas_present,
+)
+from bot.domain.change.workload import kind_of, pod_templates, pods_in_a_replica, serves
 from bot.domain.change.world import Obj, World
 
 COVERED = 0.8
@@ -53,18 +60,19 @@ def _rolled_out(wait: Wait, world: World) -> Progress:
     workload = world.workload
     if workload is None or uid_of(workload) != wait.about.uid:
         return Progress("failed", f"{wait.about} was deleted")
-    if template_digest(dig(workload, "spec", "template")) != wait.parameters["template"]:
+    if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
         return Progress("failed", "somebody else changed the template while it rolled out")
-    state, newest = rollout_state(workload), current_replica_set(world)
-    if not state.is_observed or newest is None:
-        return Progress("pending", "the Deployment controller has not seen the change yet")
-    new, old = pods_of_revision(world, newest)
+    state, parted = rollout_state(workload), new_and_old_pods(world)
+    if not state.is_observed or parted is None:
+        return Progress("pending", f"the {kind_of(workload)} controller has not seen the change yet")
+    new, old = parted
     if broken := _hopeless(new, world):
         return Progress("failed", broken)
     if _deadline_exceeded(workload):
         return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
-    text = _rollout_text(state.wanted, new, old, world.at)
-    return Progress("done" if state.is_complete and not old else "pending", text)
+    ready = sum(is_replica_ready(world, pod) for pod in new if serves(pod))
+    text = _rollout_text(state.wanted, ready, new, old, world.at)
+    return Progress("done" if state.is_complete and not old and ready == state.wanted else "pending", text)
 
 
 def _surge_ready(wait: Wait, world: World) -> Progress:
@@ -72,18 +80,19 @@ def _surge_ready(wait: Wait, world: World) -> Progress:
     workload = world.workload
     if workload is None or uid_of(workload) != wait.about.uid:
         return Progress("failed", f"{wait.about} was deleted")
-    if template_digest(dig(workload, "spec", "template")) != wait.parameters["template"]:
+    if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
         return Progress("failed", "somebody else changed the template while it rolled out")
-    newest = current_replica_set(world)
-    if newest is None:
+    newest, parted = current_replica_set(world), new_and_old_pods(world)
+    if newest is None or parted is None:
         return Progress("pending", "the Deployment controller has not seen the change yet")
-    new, old = pods_of_revision(world, newest)
+    new, old = parted
     if broken := _hopeless(new, world):
         return Progress("failed", broken)
     if int(dig(newest, "status", "availableReplicas") or 0) > 0:
         return Progress("pending", "the ReplicaSet controller has not seen yet that the rollout is held")
-    enough = sum(map(is_ready, new)) >= int(wait.parameters["ready"])
-    return Progress("done" if enough else "pending", _rollout_text(replicas_of(workload), new, old, world.at))
+    ready = sum(map(is_ready, new))
+    text = _rollout_text(replicas_of(workload), ready, new, old, world.at)
+    return Progress("done" if ready >= int(wait.parameters["ready"]) else "pending", text)
 
 
 def _released(wait: Wait, world: World) -> Progress:
@@ -99,8 +108,7 @@ def _released(wait: Wait, world: World) -> Progress:
     return Progress("pending", f"the controllers have not ended {wait.about.name} yet")
 
 
-def _rollout_text(wanted: int, new: Sequence[Obj], old: Sequence[Obj], at: float) -> str:
-    ready = sum(map(is_ready, new))
+def _rollout_text(wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj], at: float) -> str:
     states = [pod_state(pod, at, is_room_coming=True) for pod in new]
     starting = [state.text for state in states if state.state == "starting"]
     parts = [f"{ready} of {wanted} replicas run the new template"]
@@ -140,14 +148,35 @@ def _scaled(wait: Wait, world: World) -> Progress:
     pods = pods_of_workload(world)
     if broken := _hopeless(pods, world):
         return Progress("failed", broken)
-    ready, ending = sum(map(is_ready, pods)), sum(map(is_going_away, pods))
-    text = f"{ready} of {wanted} replicas Ready" + (f", {ending} ending" if ending else "")
-    if not rollout_state(workload).is_complete or len(pods) != wanted:
+    text = _ready_text(world, wanted)
+    is_all = len(pods) == wanted * pods_in_a_replica(workload) and _ready_replicas(world) == wanted
+    if not (rollout_state(workload).is_complete and is_all):
         return Progress("pending", text)
     kept = [name_of(pod) for pod in pods if uid_of(pod) in wait.parameters.get("ends", ())]
     if kept:
         return Progress("failed", f"{text}, but {', '.join(kept)} should have ended and another replica did")
     return Progress("done", text)
+
+
+def _ready_replicas(world: World) -> int:
+    return sum(is_replica_ready(world, pod) for pod in replicas_present(world))
+
+
+def _ready_text(world: World, wanted: int) -> str:
+    ending = sum(map(is_going_away, replicas_present(world)))
+    return f"{_ready_replicas(world)} of {wanted} replicas Ready" + (f", {ending} ending" if ending else "")
+
+
+def _grown(wait: Wait, world: World) -> Progress:
+    """An autoscaler does it, some seconds later, and may want even more."""
+    workload, wanted = world.workload, int(wait.parameters["replicas"])
+    if workload is None:
+        return Progress("failed", "the workload was deleted")
+    if replicas_of(workload) < wanted:
+        return Progress("pending", f"the autoscaler wants {replicas_of(workload)} replicas, not {wanted} yet")
+    if broken := _hopeless(pods_of_workload(world), world):
+        return Progress("failed", broken)
+    return Progress("done" if _ready_replicas(world) >= wanted else "pending", _ready_text(world, wanted))
 
 
 def _out_of_rotation(wait: Wait, world: World) -> Progress:
@@ -203,7 +232,7 @@ def _replaced(wait: Wait, world: World) -> Progress:
         return Progress("pending", f"{wait.about.name} is ending")
     if broken := _hopeless(pods, world):
         return Progress("failed", broken)
-    ready = sum(map(is_ready, pods))
+    ready = _ready_replicas(world)
     text = f"{ready} of {wanted} replicas Ready, {wait.about.name} is gone"
     return Progress("done" if ready >= wanted else "pending", text)
 
@@ -246,7 +275,8 @@ def _has_room_by_now(pod: Obj, world: World) -> bool:
     said = str(condition(pod, "PodScheduled").get("message", ""))
     if not any(f"Insufficient {kind}" in said for kind in accelerators_of(pod)):
         return False
-    room = capacity_for(world, pod)
+    rest = tuple(other for other in world.all_pods if uid_of(other) != uid_of(pod))
+    room = capacity_for(replace(world, all_pods=rest), pod)
     return isinstance(room, Capacity) and room.replicas_that_fit > 0
 
 
@@ -261,6 +291,7 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "released": (_released, ("replica_sets", "pods")),
     "canary_ready": (_canary_ready, ("canary", "pods")),
     "scaled": (_scaled, ("replica_sets", "pods")),
+    "grown": (_grown, ("replica_sets", "pods")),
     "out_of_rotation": (_out_of_rotation, ("pods", "endpoint_slices")),
     "in_rotation": (_in_rotation, ("pods", "endpoint_slices")),
     "emptied": (_emptied, ("pods",)),

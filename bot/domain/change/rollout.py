@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.change.json_patch import FieldEdit, edit_of
@@ -16,9 +17,11 @@ from bot.domain.change.objects import (
     controller_of,
     dig,
     is_owned_by,
+    labels_of,
     uid_of,
 )
 from bot.domain.change.rotation import pods_of_workload
+from bot.domain.change.workload import NUMBERED, REVISION_HASH_LABEL, kind_of, pod_templates, serves, template_of
 from bot.domain.change.world import Obj, World
 
 DEFAULT_SHARE = "25%"
@@ -39,6 +42,17 @@ class Strategy:
 def strategy_of(workload: Obj) -> Strategy:
     """Percentages resolved as the controller does: surge rounds up, unavailable rounds down."""
     replicas = replicas_of(workload)
+    if kind_of(workload) == "StatefulSet":
+        most = dig(workload, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable") or 1
+        return Strategy(
+            dig(workload, "spec", "updateStrategy", "type") or "RollingUpdate",
+            max_surge=0,
+            max_unavailable=max(1, _share(most, replicas, up=True)),
+        )
+    if kind_of(workload) == "LeaderWorkerSet":
+        rolling = dig(workload, "spec", "rolloutStrategy", "rollingUpdateConfiguration") or {}
+        surge = _share(rolling.get("maxSurge", 0), replicas, up=True)
+        return Strategy("RollingUpdate", surge, _share(rolling.get("maxUnavailable", 1), replicas, up=False))
     kind = dig(workload, "spec", "strategy", "type") or "RollingUpdate"
     rolling = dig(workload, "spec", "strategy", "rollingUpdate") or {}
     surge = _share(rolling.get("maxSurge", DEFAULT_SHARE), replicas, up=True)
@@ -58,7 +72,8 @@ def _share(value: int | str, of: int, *, up: bool) -> int:
 def capacity_keeping_edits(workload: Obj) -> list[FieldEdit]:
     """What to change in the strategy so that no old replica ends before a new one is Ready; nothing when it is so."""
     strategy = strategy_of(workload)
-    if strategy.keeps_capacity:
+    # Replicas with numbers end before their successors start; for a whole group more there is hardly ever room.
+    if strategy.keeps_capacity or kind_of(workload) in NUMBERED:
         return []
     if dig(workload, "spec", "strategy", "rollingUpdate") is None:
         wanted = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -81,7 +96,7 @@ def revision_of(obj: Obj) -> int | None:
 
 @dataclass(frozen=True)
 class RolloutState:
-    """The Deployment's own account of its rollout."""
+    """The workload's own account of its rollout."""
 
     wanted: int
     updated: int
@@ -96,12 +111,16 @@ class RolloutState:
 
 def rollout_state(workload: Obj) -> RolloutState:
     status = dig(workload, "status") or {}
+    generation = int(dig(workload, "metadata", "generation") or 0)
+    # A LeaderWorkerSet counts only Ready groups, and older versions of it do not say which generation they saw.
+    available = "readyReplicas" if kind_of(workload) == "LeaderWorkerSet" else "availableReplicas"
+    unsaid = generation if kind_of(workload) == "LeaderWorkerSet" else 0
     return RolloutState(
         wanted=replicas_of(workload),
         updated=int(status.get("updatedReplicas") or 0),
-        available=int(status.get("availableReplicas") or 0),
+        available=int(status.get(available) or 0),
         total=int(status.get("replicas") or 0),
-        is_observed=int(status.get("observedGeneration") or 0) >= int(dig(workload, "metadata", "generation") or 0),
+        is_observed=int(status.get("observedGeneration") or unsaid) >= generation,
     )
 
 
@@ -132,6 +151,12 @@ def template_digest(template: Obj | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def digest_of(templates: Sequence[Obj]) -> str:
+    """Of everything that the pods of one replica are made from."""
+    digests = [template_digest(template) for template in templates]
+    return digests[0] if len(digests) == 1 else hashlib.sha256(",".join(digests).encode()).hexdigest()[:16]
+
+
 def replica_sets_of(world: World) -> list[Obj]:
     """The workload's own ReplicaSets, newest revision first."""
     if world.workload is None:
@@ -145,11 +170,67 @@ def current_replica_set(world: World) -> Obj | None:
     return next((rs for rs in replica_sets_of(world) if same_template(dig(rs, "spec", "template"), template)), None)
 
 
-def pods_of_revision(world: World, replica_set: Obj | None) -> tuple[list[Obj], list[Obj]]:
-    """The workload's pods: those of this ReplicaSet, and all others."""
-    uid = uid_of(replica_set) if replica_set else "none"
-    mine: list[Obj] = []
-    others: list[Obj] = []
-    for pod in pods_of_workload(world):
-        (mine if (controller_of(pod) or {}).get("uid") == uid else others).append(pod)
-    return mine, others
+@dataclass(frozen=True)
+class Revision:
+    """One kept revision of a workload; 0 for one that carries no number."""
+
+    number: int
+    template: Obj
+
+
+def revisions_of(world: World) -> list[Revision]:
+    """What can be gone back to, newest first: a Deployment's ReplicaSets, a StatefulSet's ControllerRevisions."""
+    workload = world.workload
+    if workload is None or kind_of(workload) == "LeaderWorkerSet":
+        return []
+    if kind_of(workload) == "Deployment":
+        return [Revision(revision_of(rs) or 0, bare(dig(rs, "spec", "template"))) for rs in replica_sets_of(world)]
+    kept = [one for one in world.revisions if is_owned_by(one, workload)]
+    found = [Revision(int(one.get("revision") or 0), _kept_template(one)) for one in kept]
+    return sorted(found, key=lambda one: one.number, reverse=True)
+
+
+def _kept_template(revision: Obj) -> Obj:
+    """The template in a ControllerRevision, which keeps it as a patch."""
+    template = bare(dig(revision, "data", "spec", "template"))
+    template.pop("$patch", None)
+    metadata = template.get("metadata") or {}
+    return {**template, "metadata": {key: value for key, value in metadata.items() if value is not None}}
+
+
+def current_revision(world: World) -> Revision | None:
+    present = template_of(world.workload)
+    return next((one for one in revisions_of(world) if same_template(one.template, present)), None)
+
+
+def new_and_old_pods(world: World) -> tuple[list[Obj], list[Obj]] | None:
+    """The workload's pods: those of its present template, and all others. None when its controller is not that far."""
+    workload = world.workload
+    match kind_of(workload):
+        case "StatefulSet":
+            newest = dig(workload, "status", "updateRevision")
+            return _parted(world, lambda pod: labels_of(pod).get(REVISION_HASH_LABEL) == newest) if newest else None
+        case "LeaderWorkerSet":
+            return _parted(world, lambda pod: _runs(pod, workload))
+    replica_set = current_replica_set(world)
+    if replica_set is None:
+        return None
+    uid = uid_of(replica_set)
+    return _parted(world, lambda pod: (controller_of(pod) or {}).get("uid") == uid)
+
+
+def _parted(world: World, is_new: Callable[[Obj], bool]) -> tuple[list[Obj], list[Obj]]:
+    pods = pods_of_workload(world)
+    return [pod for pod in pods if is_new(pod)], [pod for pod in pods if not is_new(pod)]
+
+
+def _runs(pod: Obj, workload: Obj | None) -> bool:
+    """Whether the pod was made from the present template: its controller adds to env, and its revision is a hash."""
+    templates = pod_templates(workload)
+    template = templates[0 if serves(pod) else -1].template
+    running = {one.get("name"): one for one in dig(pod, "spec", "containers") or []}
+    return all(
+        all(one.get(key) == running.get(one.get("name"), {}).get(key) for key in ("image", "command", "args"))
+        and all(each in (running[one.get("name")].get("env") or []) for each in one.get("env") or [])
+        for one in dig(template, "spec", "containers") or []
+    )

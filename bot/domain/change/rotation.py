@@ -20,6 +20,15 @@ from bot.domain.change.objects import (
     selects_plainly,
     uid_of,
 )
+from bot.domain.change.workload import (
+    LEADER_WORKER_SET_PREFIX,
+    SET_NAME_LABEL,
+    STATEFUL_SET_LABELS,
+    kind_of,
+    number_of,
+    pods_in_a_replica,
+    serves,
+)
 from bot.domain.change.world import Obj, World
 
 OUT_VALUE = "out-of-rotation"
@@ -36,10 +45,37 @@ class Rotation:
 
 def pods_of_workload(world: World) -> tuple[Obj, ...]:
     """Pods that belong to the workload itself: not our canary's, not relabelled strays, not ended ones."""
-    if world.workload is None:
+    workload = world.workload
+    if workload is None:
         return ()
-    owned = {uid_of(rs) for rs in world.replica_sets if is_owned_by(rs, world.workload)}
-    return tuple(pod for pod in world.pods if not is_finished(pod) and (controller_of(pod) or {}).get("uid") in owned)
+    present = (pod for pod in world.pods if not is_finished(pod))
+    match kind_of(workload):
+        case "StatefulSet":
+            return tuple(pod for pod in present if is_owned_by(pod, workload))
+        case "LeaderWorkerSet":
+            # Leaders belong to one StatefulSet, workers to one for each leader; this label is on all of them.
+            return tuple(pod for pod in present if labels_of(pod).get(SET_NAME_LABEL) == name_of(workload))
+    owned = {uid_of(rs) for rs in world.replica_sets if is_owned_by(rs, workload)}
+    return tuple(pod for pod in present if (controller_of(pod) or {}).get("uid") in owned)
+
+
+def replicas_present(world: World) -> tuple[Obj, ...]:
+    """The pod that serves of each replica: the pod itself, or the leader of its group."""
+    return tuple(pod for pod in pods_of_workload(world) if serves(pod))
+
+
+def whole_replica(world: World, pod: Obj) -> tuple[Obj, ...]:
+    """The pods that start and end with this one, itself among them; of a group the leader comes first."""
+    if kind_of(world.workload) != "LeaderWorkerSet":
+        return (pod,)
+    same = [one for one in pods_of_workload(world) if number_of(one) == number_of(pod)]
+    return tuple(sorted(same, key=lambda one: (not serves(one), name_of(one)))) or (pod,)
+
+
+def is_replica_ready(world: World, pod: Obj) -> bool:
+    """A group is Ready with all of its pods."""
+    together = whole_replica(world, pod)
+    return all(map(is_ready, together)) and len(together) >= pods_in_a_replica(world.workload)
 
 
 def pods_of_canary(world: World) -> tuple[Obj, ...]:
@@ -74,10 +110,10 @@ def rotation_of(world: World) -> Rotation | None:
     """None when pods or EndpointSlices could not be read."""
     if world.workload is None or {"pods", "endpoint_slices", "replica_sets"} & world.unreadable.keys():
         return None
-    pods = pods_of_workload(world)
+    pods = replicas_present(world)
     return Rotation(
         in_rotation=tuple(name_of(pod) for pod in pods if is_in_rotation(pod, world.endpoint_slices)),
-        ready=tuple(name_of(pod) for pod in pods if is_ready(pod)),
+        ready=tuple(name_of(pod) for pod in pods if is_replica_ready(world, pod)),
         wanted=int(dig(world.workload, "spec", "replicas") or 0),
     )
 
@@ -104,16 +140,25 @@ def rotation_key(world: World, labels: dict[str, str]) -> RotationKey | str:
         return RotationKey(usable[0], labels[usable[0]])
     names = ", ".join(sorted(name_of(s) for s in services))
     return (
-        f"every label that Service {names} selects by is also in the ReplicaSet's selector"
+        f"every label that Service {names} selects by is also in the {_owner_kind(world)}'s selector"
         f" ({', '.join(sorted(shared & held_by_owner)) or 'no label is shared by all Services'}):"
         " changing one would orphan the pod"
     )
 
 
+def _owner_kind(world: World) -> str:
+    return "ReplicaSet" if kind_of(world.workload) == "Deployment" else kind_of(world.workload)
+
+
 def _owner_keys(world: World, labels: dict[str, str]) -> frozenset[str]:
     if CANARY_LABEL in labels:
         return frozenset({CANARY_LABEL, TEMPLATE_HASH_LABEL})
+    kind = kind_of(world.workload)
+    if kind == "LeaderWorkerSet":
+        return frozenset(key for key in labels if key.startswith(LEADER_WORKER_SET_PREFIX)) | STATEFUL_SET_LABELS
     keys = keys_of(dig(world.workload, "spec", "selector")) | {TEMPLATE_HASH_LABEL}
+    if kind == "StatefulSet":
+        return keys | STATEFUL_SET_LABELS
     for replica_set in world.replica_sets:
         if selects(dig(replica_set, "spec", "selector"), labels):
             keys |= keys_of(dig(replica_set, "spec", "selector"))

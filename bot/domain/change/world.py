@@ -36,9 +36,13 @@ class World:
     nodes: tuple[Obj, ...] = ()
     all_pods: tuple[Obj, ...] = ()
     """Every pod of the cluster: who holds accelerators, and who else is on a node."""
+    revisions: tuple[Obj, ...] = ()
+    """ControllerRevisions of a StatefulSet; a Deployment's revisions are its ReplicaSets."""
     autoscalers: tuple[Obj, ...] = ()
+    scaled_objects: tuple[Obj, ...] = ()
+    """KEDA's, which own HorizontalPodAutoscalers."""
     config_maps: dict[str, Obj] = field(default_factory=dict)
-    """By name: those that the workload's pod template takes engine flags or variables from."""
+    """By name: those that the workload's pod templates take engine flags or variables from."""
     canary: Obj | None = None
     load: dict[str, ReplicaLoad] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)

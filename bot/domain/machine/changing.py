@@ -30,13 +30,14 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
         ask_for(draft, change, result.plan)
         entering.go(draft, outcome)
         return
-    text = result.reason + (f" {result.hint}" if result.hint else "")
+    # A hint of several lines is a patch to carry elsewhere: it is shown as it is, not run into a sentence.
+    is_patch = "\n" in result.hint
+    text = result.reason + (f" {result.hint}" if result.hint and not is_patch else "")
     draft.record(
         "planned", f"{change.verb}: {result.outcome.replace('_', ' ')} — {text}", data=result.model_dump(mode="json")
     )
-    draft.post(
-        "outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, {"result": result.outcome, "text": text}
-    )
+    shown = {"result": result.outcome, "text": text} | ({"patch": result.hint} if is_patch else {})
+    draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
     if result.outcome in ("unknown", "failed"):
         # Nothing was sent: what the playbook writes for a change that failed is not meant.
         asking.ask_what_next(draft, f"The change '{change.verb}' cannot be planned: {text}")

@@ -7,13 +7,16 @@ from collections.abc import Awaitable, Callable
 
 from bot.sandbox.kubernetes import worlds
 from bot.sandbox.kubernetes.access import Access, Denial
+from bot.sandbox.kubernetes.controllers.autoscaler import Autoscaler, Keda
 from bot.sandbox.kubernetes.controllers.cleaning import EventCleaner, GarbageCollector, NamespaceCleaner, PodCleaner
 from bot.sandbox.kubernetes.controllers.deployment import DeploymentController
 from bot.sandbox.kubernetes.controllers.disruption import DisruptionController
 from bot.sandbox.kubernetes.controllers.endpoint_slice import EndpointSliceController
+from bot.sandbox.kubernetes.controllers.leader_worker_set import LeaderWorkerSetController
 from bot.sandbox.kubernetes.controllers.loop import Controller, ControllerLoop
 from bot.sandbox.kubernetes.controllers.replica_set import ReplicaSetController
 from bot.sandbox.kubernetes.controllers.scheduler import Scheduler
+from bot.sandbox.kubernetes.controllers.stateful_set import StatefulSetController
 from bot.sandbox.kubernetes.kubelet import Kubelet, log_route
 from bot.sandbox.kubernetes.process import AnnouncingServer, bind, serve
 from bot.sandbox.kubernetes.registry import Registry
@@ -63,6 +66,10 @@ def _controllers(registry: Registry) -> list[Controller]:
     return [
         DeploymentController(registry),
         ReplicaSetController(registry),
+        StatefulSetController(registry),
+        LeaderWorkerSetController(registry),
+        Autoscaler(registry),
+        Keda(registry),
         Scheduler(registry),
         EndpointSliceController(registry),
         DisruptionController(registry),

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from bot.sandbox.kubernetes.resources import (
+    AUTOSCALERS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    LEADER_WORKER_SETS,
     NAMESPACES,
     NODES,
     PODS,
     REPLICA_SETS,
     SERVICES,
+    STATEFUL_SETS,
     Resource,
 )
 
@@ -142,6 +145,37 @@ def _replica_set(obj: Obj) -> None:
     obj.setdefault("status", {}).setdefault("replicas", 0)
 
 
+def _stateful_set(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    _template(spec)
+    obj.setdefault("status", {}).setdefault("replicas", 0)
+
+
+def _leader_worker_set(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("startupPolicy", "LeaderCreated")
+    group = spec.setdefault("leaderWorkerTemplate", {})
+    group.setdefault("size", 1)
+    group.setdefault("restartPolicy", "RecreateGroupOnPodRestart")
+    strategy = spec.setdefault("rolloutStrategy", {})
+    strategy.setdefault("type", "RollingUpdate")
+    rolling = strategy.setdefault("rollingUpdateConfiguration", {})
+    for key, value in (("partition", 0), ("maxUnavailable", 1), ("maxSurge", 0)):
+        rolling.setdefault(key, value)
+    obj.setdefault("status", {})
+
+
+def _autoscaler(obj: Obj) -> None:
+    obj.setdefault("spec", {}).setdefault("minReplicas", 1)
+
+
 def _service(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
@@ -169,5 +203,8 @@ _FILLERS: dict[Resource, Callable[[Obj], None]] = {
     SERVICES: _service,
     DEPLOYMENTS: _deployment,
     REPLICA_SETS: _replica_set,
+    STATEFUL_SETS: _stateful_set,
+    LEADER_WORKER_SETS: _leader_worker_set,
+    AUTOSCALERS: _autoscaler,
     DISRUPTION_BUDGETS: _disruption_budget,
 }

@@ -23,6 +23,8 @@ class Resource:
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = READ + WRITE
     short_names: tuple[str, ...] = ()
+    is_custom: bool = False
+    """Of a CustomResourceDefinition: the official client has no model of it."""
 
     @property
     def api_version(self) -> str:
@@ -70,6 +72,39 @@ REPLICA_SETS = Resource(
     subresources=("status", "scale"),
     short_names=("rs",),
 )
+STATEFUL_SETS = Resource(
+    "apps",
+    "v1",
+    "statefulsets",
+    "StatefulSet",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status", "scale"),
+    short_names=("sts",),
+)
+CONTROLLER_REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
+LEADER_WORKER_SETS = Resource(
+    "leaderworkerset.x-k8s.io",
+    "v1",
+    "leaderworkersets",
+    "LeaderWorkerSet",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status", "scale"),
+    short_names=("lws",),
+    is_custom=True,
+)
+SCALED_OBJECTS = Resource(
+    "keda.sh",
+    "v1alpha1",
+    "scaledobjects",
+    "ScaledObject",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status",),
+    short_names=("so",),
+    is_custom=True,
+)
 DISRUPTION_BUDGETS = Resource(
     "policy",
     "v1",
@@ -80,7 +115,7 @@ DISRUPTION_BUDGETS = Resource(
     subresources=("status",),
     short_names=("pdb",),
 )
-# Stored as it is written: nothing scales by it. The bot reads it to learn who owns `replicas`.
+# It has no metrics: only its floor and its ceiling are kept.
 AUTOSCALERS = Resource(
     "autoscaling",
     "v2",
@@ -108,8 +143,12 @@ RESOURCES: tuple[Resource, ...] = (
     ENDPOINT_SLICES,
     DEPLOYMENTS,
     REPLICA_SETS,
+    STATEFUL_SETS,
+    CONTROLLER_REVISIONS,
+    LEADER_WORKER_SETS,
     DISRUPTION_BUDGETS,
     AUTOSCALERS,
+    SCALED_OBJECTS,
     ACCESS_REVIEWS,
 )
 

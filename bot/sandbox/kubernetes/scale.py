@@ -23,7 +23,7 @@ def of(workload: Obj) -> Obj:
         "spec": {"replicas": workload["spec"]["replicas"]},
         "status": {
             "replicas": workload["status"].get("replicas", 0),
-            "selector": selector_text(workload["spec"]["selector"]),
+            "selector": workload["status"].get("hpaPodSelector") or selector_text(workload["spec"].get("selector", {})),
         },
     }
 

@@ -15,6 +15,43 @@ _PLAIN: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bo
 _GO_NAMES = {"str": "string", "int": "int32", "bool": "bool", "float": "float64"}
 _JSON_NAMES = {str: "string", int: "number", float: "number", bool: "bool", list: "array", dict: "object"}
 
+_TOP = {"apiVersion": "str", "kind": "str", "metadata": "V1ObjectMeta", "status": "any"}
+CUSTOM: dict[str, dict[str, str]] = {
+    "V1LeaderWorkerSet": {**_TOP, "spec": "V1LeaderWorkerSetSpec"},
+    "V1LeaderWorkerSetSpec": {
+        "replicas": "int",
+        "leaderWorkerTemplate": "V1LeaderWorkerTemplate",
+        "rolloutStrategy": "V1RolloutStrategy",
+        "startupPolicy": "str",
+        "networkConfig": "any",
+    },
+    "V1LeaderWorkerTemplate": {
+        "leaderTemplate": "V1PodTemplateSpec",
+        "workerTemplate": "V1PodTemplateSpec",
+        "size": "int",
+        "restartPolicy": "str",
+        "subGroupPolicy": "any",
+        "volumeClaimTemplates": "any",
+        "persistentVolumeClaimRetentionPolicy": "any",
+    },
+    "V1RolloutStrategy": {"type": "str", "rollingUpdateConfiguration": "V1RollingUpdateConfiguration"},
+    "V1RollingUpdateConfiguration": {"partition": "int", "maxUnavailable": "any", "maxSurge": "any"},
+    "V1alpha1ScaledObject": {**_TOP, "spec": "V1alpha1ScaledObjectSpec"},
+    "V1alpha1ScaledObjectSpec": {
+        "scaleTargetRef": "any",
+        "minReplicaCount": "int",
+        "maxReplicaCount": "int",
+        "idleReplicaCount": "int",
+        "pollingInterval": "int",
+        "cooldownPeriod": "int",
+        "initialCooldownPeriod": "int",
+        "triggers": "any",
+        "fallback": "any",
+        "advanced": "any",
+    },
+}
+"""The types of custom resources, of which the official client has no models."""
+
 
 class MistypedError(Exception):
     """A field holds a value that its type cannot; the message is that of Go's JSON decoder."""
@@ -32,7 +69,7 @@ class Decoded:
 def types() -> dict[str, dict[str, str]]:
     text = importlib.resources.files(__package__).joinpath("schema.json").read_text(encoding="utf-8")
     table: dict[str, dict[str, str]] = json.loads(text)
-    return table
+    return table | CUSTOM
 
 
 def decode(root: str, obj: Obj) -> Decoded:

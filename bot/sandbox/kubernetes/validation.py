@@ -12,9 +12,11 @@ from bot.sandbox.kubernetes.quantities import parse_quantity, resolve_int_or_per
 from bot.sandbox.kubernetes.resources import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    LEADER_WORKER_SETS,
     PODS,
     REPLICA_SETS,
     SERVICES,
+    STATEFUL_SETS,
     Resource,
 )
 from bot.sandbox.kubernetes.selectors import matches
@@ -51,6 +53,21 @@ _POD_UPDATE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_STATEFUL_SET_UPDATE = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+_STATEFUL_SET_FREE = frozenset(
+    {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
 )
 IMMUTABLE = "field is immutable"
 
@@ -201,6 +218,30 @@ def _deployment(obj: Obj) -> Causes:
         )
 
 
+def _stateful_set(obj: Obj) -> Causes:
+    yield from _workload(obj)
+    kind = obj["spec"]["updateStrategy"]["type"]
+    if kind not in ("RollingUpdate", "OnDelete"):
+        yield Cause.invalid("spec.updateStrategy", kind, "must be 'RollingUpdate' or 'OnDelete'")
+
+
+def _leader_worker_set(obj: Obj) -> Causes:
+    spec = obj["spec"]
+    if spec["replicas"] < 0:
+        yield Cause.invalid("spec.replicas", spec["replicas"], "replicas must be equal or greater than 0")
+    group = spec["leaderWorkerTemplate"]
+    if group["size"] < 1:
+        yield Cause.invalid("spec.leaderWorkerTemplate.size", group["size"], "size must be equal or greater than 1")
+    for name in ("leaderTemplate", "workerTemplate"):
+        if template := group.get(name):
+            yield from _containers_of(template, f"spec.leaderWorkerTemplate.{name}.spec")
+
+
+def _containers_of(template: Obj, path: str) -> Causes:
+    if not (template.get("spec") or {}).get("containers"):
+        yield Cause.required(f"{path}.containers")
+
+
 def _rolling(rolling: Obj) -> Causes:
     counts: dict[str, int] = {}
     for name in ("maxUnavailable", "maxSurge"):
@@ -254,6 +295,14 @@ def _same_selector(obj: Obj, before: Obj) -> Causes:
         yield Cause.invalid("spec.selector", obj["spec"].get("selector"), IMMUTABLE)
 
 
+def _stateful_set_update(obj: Obj, before: Obj) -> Causes:
+    if any(
+        obj["spec"].get(key) != before["spec"].get(key)
+        for key in (obj["spec"].keys() | before["spec"].keys()) - _STATEFUL_SET_FREE
+    ):
+        yield Cause.forbidden("spec", _STATEFUL_SET_UPDATE)
+
+
 def _pod_update(obj: Obj, before: Obj) -> Causes:
     if _fixed_part(obj["spec"]) != _fixed_part(before["spec"]):
         yield Cause.forbidden("spec", _POD_UPDATE)
@@ -276,6 +325,8 @@ _RULES: dict[Resource, Callable[[Obj], Causes]] = {
     PODS: _pod,
     DEPLOYMENTS: _deployment,
     REPLICA_SETS: _workload,
+    STATEFUL_SETS: _stateful_set,
+    LEADER_WORKER_SETS: _leader_worker_set,
     SERVICES: _service,
     DISRUPTION_BUDGETS: _disruption_budget,
 }
@@ -283,4 +334,5 @@ _UPDATE_RULES: dict[Resource, Callable[[Obj, Obj], Causes]] = {
     PODS: _pod_update,
     DEPLOYMENTS: _same_selector,
     REPLICA_SETS: _same_selector,
+    STATEFUL_SETS: _stateful_set_update,
 }

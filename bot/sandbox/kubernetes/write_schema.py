@@ -22,7 +22,7 @@ _PLAIN = {str: "str", int: "int", bool: "bool", float: "float", datetime.datetim
 def build() -> dict[str, dict[str, str]]:
     """Every type that the served kinds reach: type name -> field -> type."""
     models = importlib.import_module("kubernetes.aio.client.models")
-    waiting = [root_of(row.kind, row.api_version) for row in RESOURCES]
+    waiting = [root_of(row.kind, row.api_version) for row in RESOURCES if not row.is_custom]
     waiting.extend(EXTRA_ROOTS)
     found: dict[str, dict[str, str]] = {}
     while waiting:

@@ -52,10 +52,11 @@ class Lab:
     writer: KubernetesWriter
     door: httpx.AsyncClient
     """Another user agent, for what somebody else does."""
+    target: Target = TARGET
 
     async def world(self) -> World:
         """As the flow sees it: with the load of each replica, which is idle here."""
-        seen = await self.cluster.world(TARGET, incident_id=CONTEXT.incident_id)
+        seen = await self.cluster.world(self.target, incident_id=CONTEXT.incident_id)
         return replace(seen, load={pod["metadata"]["name"]: IDLE for pod in seen.pods})
 
     def serving(self, world: World) -> tuple[str, ...]:
@@ -107,6 +108,10 @@ class Lab:
 
     async def somebody_patches(self, path: str, patch: Obj) -> None:
         answer = await self.door.patch(path, json=patch, headers={"Content-Type": "application/merge-patch+json"})
+        answer.raise_for_status()
+
+    async def somebody_creates(self, path: str, obj: Obj) -> None:
+        answer = await self.door.post(path, json=obj)
         answer.raise_for_status()
 
     async def fault(self, match: str, kind: str, **fields: Any) -> None:

@@ -88,6 +88,18 @@ THREADS = {
     "request-failed": waiting(
         status="granted", decided_by="U0ANA", decided_at=BEGAN + 9, presses=(approval(),), outcome="failed"
     ),
+    "outcome-for-the-owner": run(
+        posts=(
+            post(
+                "outcome",
+                "outcome:5:0",
+                "set_flags",
+                result="impossible",
+                text="Flux Kustomization serving owns it and would revert the edit",
+                patch='# Deployment serving/llm: commit it to git\nkind: "Deployment"\nspec:\n  replicas: 5',
+            ),
+        )
+    ),
     "outcome-impossible": run(
         posts=(post("outcome", "outcome:5:0", "scale", result="impossible", text="0 GPUs are free"),)
     ),

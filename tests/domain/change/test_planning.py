@@ -21,9 +21,9 @@ def test_an_unknown_verb_is_declined_with_the_known_ones() -> None:
     assert (result.outcome, "set_flags" in result.hint) == ("impossible", True)
 
 
-@pytest.mark.parametrize("verb", ["scale", "canary", "set_flags", "replace_replica", "rollback"])
+@pytest.mark.parametrize("verb", ["scale", "set_flags", "replace_replica"])
 def test_another_kind_of_workload_is_declined(verb: str) -> None:
     other = world()
     assert other.workload is not None
-    other.workload["kind"] = "StatefulSet"
-    assert "only Deployments" in declined(verb, {}, other).reason
+    other.workload["kind"] = "DaemonSet"
+    assert declined(verb, {}, other).reason == "the bot does not change a DaemonSet"

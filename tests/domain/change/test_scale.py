@@ -75,17 +75,54 @@ def test_a_count_that_cannot_be_or_changes_nothing_says_why(
 def scaler(name: str = "llm", *, owned_by: str = "") -> Obj:
     owners = [{"controller": True, "kind": owned_by, "name": "llm-queue"}] if owned_by else []
     return {
-        "metadata": {"name": "llm", "ownerReferences": owners},
+        "metadata": {"name": "llm", "namespace": "serving", "uid": "hpa-uid", "ownerReferences": owners},
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": name}, "minReplicas": 2, "maxReplicas": 8},
     }
 
 
-def test_an_autoscaler_keeps_its_replica_count() -> None:
-    result = declined("scale", {"by": 1}, world(autoscalers=(scaler(),)))
-    assert (result.outcome, result.hint) == (
-        "impossible",
-        "edit minReplicas and maxReplicas of HorizontalPodAutoscaler llm so that it keeps 5",
-    )
+def test_more_replicas_come_through_the_floor_of_the_autoscaler_that_owns_them() -> None:
+    plan = planned("scale", {"by": 1}, world(autoscalers=(scaler(),)))
+    (call,) = plan.calls
+    assert (call.target.kind, call.subresource) == ("HorizontalPodAutoscaler", "")
+    assert [d.text for d in call.differences] == ["HorizontalPodAutoscaler llm: minReplicas 2 → 5"]
+    assert [wait.condition for wait in plan.steps if isinstance(wait, Wait)] == ["grown"]
+    assert call.undo[0].body[-1] == {"op": "replace", "path": "/spec/minReplicas", "value": 2}
+
+
+def test_fewer_replicas_are_the_autoscalers_own_decision() -> None:
+    result = declined("scale", {"by": -1}, world(autoscalers=(scaler(),)))
+    assert "decides itself when fewer are enough" in result.reason
+
+
+def test_an_autoscaler_is_not_asked_for_more_than_its_most() -> None:
+    result = declined("scale", {"to": 9}, world(autoscalers=(scaler(),)))
+    assert "allows at most 8 replicas" in result.reason
+
+
+def scaled_object(**parts: Any) -> Obj:
+    metadata = {"name": "llm-queue", "namespace": "serving", "uid": "so-uid", **parts}
+    spec = {"scaleTargetRef": {"name": "llm"}, "maxReplicaCount": 8}
+    return {"metadata": metadata, "spec": spec}
+
+
+def test_with_keda_the_floor_is_that_of_its_own_object() -> None:
+    seen = world(autoscalers=(scaler(owned_by="ScaledObject"),), scaled_objects=(scaled_object(),))
+    (call,) = planned("scale", {"by": 1}, seen).calls
+    assert str(call.target) == "ScaledObject serving/llm-queue"
+    assert [d.text for d in call.differences] == ["ScaledObject llm-queue: minReplicaCount (not set) → 5"]
+    assert call.undo[0].body[-1] == {"op": "remove", "path": "/spec/minReplicaCount"}
+
+
+def test_a_paused_scaled_object_is_left_alone() -> None:
+    paused = scaled_object(annotations={"autoscaling.keda.sh/paused-replicas": "4"})
+    assert "is paused" in declined("scale", {"by": 1}, world(scaled_objects=(paused,))).reason
+
+
+def test_an_autoscaler_out_of_git_is_changed_in_git() -> None:
+    kept = scaled_object(labels={"kustomize.toolkit.fluxcd.io/name": "serving"})
+    result = declined("scale", {"by": 1}, world(scaled_objects=(kept,)))
+    assert "Flux Kustomization serving owns it" in result.reason
+    assert result.hint.endswith("spec:\n  minReplicaCount: 5")
 
 
 def test_keda_is_named_as_the_owner_of_its_autoscaler() -> None:

@@ -37,7 +37,7 @@ from bot.domain.change.plan import Call, Circumstance, Difference, ObjectRef, Pl
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rotation import OUT_VALUE, RotationKey, is_in_rotation, pods_of_canary, rotation_key
 from bot.domain.change.verbs.replicas import emptied_steps, in_rotation, isolate_call, return_call
-from bot.domain.change.verbs.rolling import deployment_of
+from bot.domain.change.verbs.rolling import only_for
 from bot.domain.change.world import Obj, World
 
 EDITS_ANNOTATION = "incident-bot/edits"
@@ -45,10 +45,12 @@ EDITS_ANNOTATION = "incident-bot/edits"
 LONGEST_NAME = 52
 """Leaves room for the ReplicaSet's and the pod's suffix within the 63 characters of a host name."""
 
+NO_SPARE = "its replicas have names and volumes of their own, which a spare beside them would not have"
+
 
 def plan_canary(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    workload = deployment_of(world)
+    workload = only_for(world, ["Deployment"], NO_SPARE)
     require_readable(world, "canary")
     rotation = rotation_wanted(situation, default="in")
     edits = {"edits": situation.arguments.get("edits")}

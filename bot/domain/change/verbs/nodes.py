@@ -40,12 +40,13 @@ from bot.domain.change.verbs.replicas import (
     others_in_rotation,
     replaced,
 )
-from bot.domain.change.verbs.rolling import deployment_of
+from bot.domain.change.verbs.rolling import only_for
 from bot.domain.change.world import Obj, World
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE = "/spec/unschedulable"
 CORDON_SECONDS = 30.0
+NOT_GROUPS = "a group of pods on several nodes moves as one, by replace_replica on a cordoned node"
 
 
 def plan_cordon(situation: Situation) -> Plan:
@@ -159,7 +160,7 @@ def _schedulable_without(world: World, node: Obj) -> Circumstance:
 def plan_drain_node(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     require_readable(world, "replica_sets", "services", "endpoint_slices", "pdbs")
-    node, workload = _node(situation), deployment_of(world)
+    node, workload = _node(situation), only_for(world, ["Deployment", "StatefulSet"], NOT_GROUPS)
     evicts_others = _others_wanted(situation)
     ours, others, staying = _on_node(world, node)
     moved = others if evicts_others else []

@@ -6,12 +6,14 @@ two calls leaves nothing that cannot be put right.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bot.domain.change.calls import Wording, patch_call
 from bot.domain.change.circumstances import (
     budget_circumstance,
     drain_circumstance,
     others_carry_on,
-    room_for,
+    room_for_replicas,
     streams_of,
 )
 from bot.domain.change.context import MARGIN_SECONDS, PlanContext, Situation, impossible, not_needed, require_readable
@@ -39,11 +41,14 @@ from bot.domain.change.rotation import (
     OUT_VALUE,
     RotationKey,
     is_in_rotation,
+    is_replica_ready,
     pod_named,
-    pods_of_workload,
+    replicas_present,
     rotation_key,
+    whole_replica,
 )
-from bot.domain.change.verbs.rolling import deployment_of
+from bot.domain.change.verbs.rolling import workload_of
+from bot.domain.change.workload import NUMBERED, kind_of
 from bot.domain.change.world import Obj, World
 
 OUT_SECONDS = 120.0
@@ -55,21 +60,30 @@ def plan_isolate(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     require_readable(world, "pods", "replica_sets", "services", "endpoint_slices")
     pod = _replica(situation)
+    together = whole_replica(world, pod)
+    pod = together[0]
     if ROTATION_ANNOTATION in annotations_of(pod) and not is_in_rotation(pod, world.endpoint_slices):
         raise not_needed(f"{name_of(pod)} is out of rotation already")
     if not others_in_rotation(world, pod):
         raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
-    call = isolate_call(world, pod, context)
+    # Of a group only the pods that a Service sends requests to have to leave; the others work for them.
+    listed = [one for one in together if one is pod or is_in_rotation(one, world.endpoint_slices)]
+    calls = [isolate_call(world, one, context) for one in listed]
     return Plan(
         verb="isolate_replica",
-        title=f"Take {name_of(pod)} out of rotation and let it run empty",
+        title=f"Take {_called(together)} out of rotation and let it run empty",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
-        steps=(call, *emptied_steps(pod, context)),
+        steps=(*calls, *emptied_steps(pod, context)),
         circumstances=(others_carry_on(world, pod),),
         risk=FLOORS["isolate_replica"],
         expected="none: its running requests finish, new ones go to the other replicas",
         undo_text="the label is put back and it serves again",
     )
+
+
+def _called(together: tuple[Obj, ...]) -> str:
+    first = name_of(together[0])
+    return first if len(together) == 1 else f"the group of {first} ({len(together)} pods)"
 
 
 def _replica(situation: Situation) -> Obj:
@@ -85,8 +99,9 @@ def _replica(situation: Situation) -> Obj:
 
 
 def others_in_rotation(world: World, pod: Obj) -> list[Obj]:
-    rest = [other for other in pods_of_workload(world) if uid_of(other) != uid_of(pod)]
-    return [other for other in rest if is_ready(other) and is_in_rotation(other, world.endpoint_slices)]
+    leaves = {uid_of(one) for one in whole_replica(world, pod)}
+    rest = [other for other in replicas_present(world) if uid_of(other) not in leaves]
+    return [other for other in rest if is_replica_ready(world, other) and is_in_rotation(other, world.endpoint_slices)]
 
 
 def isolate_call(world: World, pod: Obj, context: PlanContext) -> Call:
@@ -122,6 +137,8 @@ def annotation_edit(obj: Obj, name: str, value: str) -> FieldEdit:
 
 def victim_call(world: World, pod: Obj, context: PlanContext, *, out: bool) -> Call:
     """Mark the pod as the one to end in a scale-in, and take it out of rotation where that is needed."""
+    if kind_of(world.workload) in NUMBERED:
+        return isolate_call(world, pod, context)
     edits = [annotation_edit(pod, DELETION_COST_ANNOTATION, DELETION_COST)]
     before = annotations_of(pod).get(DELETION_COST_ANNOTATION)
     differences = [changed(f"{name_of(pod)}: pod-deletion-cost", edits[0].path, before, DELETION_COST)]
@@ -161,26 +178,29 @@ def emptied_steps(pod: Obj, context: PlanContext) -> tuple[Step, ...]:
 
 def plan_replace(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    workload = deployment_of(world)
+    workload = workload_of(world)
     require_readable(world, "pods", "replica_sets", "endpoint_slices")
-    pod = _replica(situation)
+    together = whole_replica(world, _replica(situation))
+    pod = together[0]
     serves = is_in_rotation(pod, world.endpoint_slices)
     if serves and not others_in_rotation(world, pod):
         raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
     budget = budget_circumstance(budget_for(pod, world))
+    if len(together) > 1:
+        refuse_if_group_survives(workload)
     drain = drain_mode(world)
     is_empty = streams_of(world, [pod]) == 0 and not serves
     cuts = drain.cuts_streams and not is_empty
     return Plan(
         verb="replace_replica",
-        title=f"Replace {name_of(pod)}",
+        title=f"Replace {_called(together)}",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
-        steps=(evict_call(pod), replaced(workload, pod, context)),
+        steps=(evict_call(pod, _called(together)), replaced(workload, pod, context)),
         circumstances=(
             budget,
             drain_circumstance(world, drain, [pod], is_empty=is_empty),
             others_carry_on(world, pod),
-            _room_without(world, pod),
+            _room_without(world, together),
         ),
         risk=FLOORS["replace_busy_replica" if cuts else "replace_replica"],
         expected="one replica fewer until the new one is Ready",
@@ -188,16 +208,28 @@ def plan_replace(situation: Situation) -> Plan:
     )
 
 
-def evict_call(pod: Obj) -> Call:
+def evict_call(pod: Obj, called: str = "") -> Call:
+    """`called`: what ends with it, where that is more than the pod."""
+    called = called or name_of(pod)
     return Call(
         method="evict",
         target=ref_of(pod, "Pod"),
         title=f"Evict {name_of(pod)}",
-        differences=(Difference(path="", before=name_of(pod), text=f"{name_of(pod)} ends and is replaced"),),
+        differences=(Difference(path="", before=name_of(pod), text=f"{called} ends and is replaced"),),
         no_undo="its replacement runs the same template; there is nothing to put back",
         stamped=False,
         ends=(uid_of(pod),),
     )
+
+
+def refuse_if_group_survives(workload: Obj) -> None:
+    """The leader is evicted, and its group has to go and come with it."""
+    policy = dig(workload, "spec", "leaderWorkerTemplate", "restartPolicy") or "RecreateGroupOnPodRestart"
+    if not policy.startswith("RecreateGroup"):
+        raise impossible(
+            f"{name_of(workload)} restarts its pods one by one (restartPolicy {policy}): a group is not renewed as one",
+            "its restartPolicy has to be RecreateGroupOnPodRestart",
+        )
 
 
 def replaced(workload: Obj, pod: Obj, context: PlanContext) -> Wait:
@@ -211,11 +243,12 @@ def replaced(workload: Obj, pod: Obj, context: PlanContext) -> Wait:
     )
 
 
-def _room_without(world: World, leaving: Obj) -> Circumstance:
-    """Room for the replacement once this pod has let go of its accelerators."""
-    rest = tuple(pod for pod in world.all_pods if uid_of(pod) != uid_of(leaving))
+def _room_without(world: World, leaving: Sequence[Obj]) -> Circumstance:
+    """Room for the replacement once these pods have let go of their accelerators."""
+    gone = {uid_of(pod) for pod in leaving}
+    rest = tuple(pod for pod in world.all_pods if uid_of(pod) not in gone)
     freed = World(at=world.at, workload=world.workload, nodes=world.nodes, all_pods=rest, unreadable=world.unreadable)
-    return room_for(freed, {"spec": dig(world.workload, "spec", "template", "spec") or {}}, 1, "replacement")
+    return room_for_replicas(freed, 1, "replacement")
 
 
 def plan_return(situation: Situation) -> Plan:
@@ -225,20 +258,20 @@ def plan_return(situation: Situation) -> Plan:
     pod = pod_named(world, name)
     if pod is None or is_going_away(pod):
         raise not_needed(f"replica {name} does not exist any more; there is nothing to return")
-    noted = annotations_of(pod).get(ROTATION_ANNOTATION, "")
-    if not noted:
+    out = [one for one in whole_replica(world, pod) if annotations_of(one).get(ROTATION_ANNOTATION)]
+    if not out:
         if is_in_rotation(pod, world.endpoint_slices):
             raise not_needed(f"{name_of(pod)} is in rotation")
         raise impossible(
             f"{name_of(pod)} was not taken out of rotation by the bot",
             "it is not Ready" if not is_ready(pod) else "look at its labels and the Service's selector",
         )
-    call = return_call(pod, noted)
+    pod = out[0]
     return Plan(
         verb="return_replica",
         title=f"Put {name_of(pod)} back into rotation",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
-        steps=(call, in_rotation(pod, context)),
+        steps=(*(return_call(one, annotations_of(one)[ROTATION_ANNOTATION]) for one in out), in_rotation(pod, context)),
         risk=FLOORS["return_replica"],
         expected="none",
         undo_text="take it out of rotation again",

@@ -8,57 +8,59 @@ from bot.domain.change.calls import Wording
 from bot.domain.change.circumstances import refuse_if_owned
 from bot.domain.change.context import PlanContext, Situation, require_readable
 from bot.domain.change.json_patch import edit_of
-from bot.domain.change.objects import dig, name_of
+from bot.domain.change.objects import name_of
 from bot.domain.change.plan import Difference, Plan
 from bot.domain.change.risks import FLOORS
-from bot.domain.change.rollout import TEMPLATE, capacity_keeping_edits
+from bot.domain.change.rollout import bare, capacity_keeping_edits
 from bot.domain.change.verbs.rolling import (
-    deployment_of,
     expected_downtime,
     refuse_if_not_rollable,
     refuse_if_rolling,
     rollout_circumstances,
     strategy_difference,
+    workload_of,
 )
 from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.change.workload import KINDS, pod_templates
 from bot.domain.change.world import Obj
 
 RESTART_ANNOTATION = "incident-bot/restart"
-METADATA = TEMPLATE + "/metadata"
 
 
 def plan_restart(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    workload = deployment_of(world)
+    workload = workload_of(world)
     require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
-    metadata = _marked(dig(workload, "spec", "template", "metadata") or {}, context)
-    template = {**(dig(workload, "spec", "template") or {}), "metadata": metadata}
-    owner = refuse_if_owned(workload, {"template": {"metadata": {"annotations": metadata["annotations"]}}})
+    # Marking the pods that serve is enough: a group starts again as a whole.
+    first, *others = pod_templates(workload)
+    metadata, path = _marked(first.template.get("metadata") or {}, context), f"{first.path}/metadata"
+    templates = [{**first.template, "metadata": metadata}, *(bare(other.template) for other in others)]
+    owner = refuse_if_owned(workload, first.in_spec({"metadata": {"annotations": metadata["annotations"]}}))
     strategy_edits = capacity_keeping_edits(workload)
-    line = Difference(path=METADATA, text=f"every replica of {name_of(workload)} is restarted, with the flags it has")
+    line = Difference(path=path, text=f"every replica of {name_of(workload)} is restarted, with the flags it has")
     wording = Wording(
         title=f"Restart {name_of(workload)}, replica by replica",
         undo_title=f"Go back to the replicas of before the restart of {name_of(workload)}",
         differences=(line, *map(strategy_difference, strategy_edits)),
     )
     # The whole metadata in one edit: its old value is a precondition even where there are no annotations yet.
-    change = TemplateChange([edit_of(workload, METADATA, metadata), *strategy_edits], template, wording)
+    change = TemplateChange([edit_of(workload, path, metadata), *strategy_edits], templates, wording)
     return Plan(
         verb="restart",
         title=f"Restart every replica of {name_of(workload)}",
         steps=rollout_steps(world, change, context),
-        circumstances=(owner, *rollout_circumstances(world, template)),
+        circumstances=(owner, *rollout_circumstances(world, templates)),
         risk=FLOORS["restart"],
-        expected=expected_downtime(world, template),
+        expected=expected_downtime(world, templates[0]),
         undo_text="nothing to put back once it is done; taken back half-way, it is another rolling restart",
     )
 
 
 def _marked(metadata: Obj, context: PlanContext) -> Obj:
     """A value of its own for each restart of an incident, and the same one whenever this restart is planned again."""
-    number = 1 + sum(entry.verb == "restart" and entry.target.kind == "Deployment" for entry in context.ledger)
+    number = 1 + sum(entry.verb == "restart" and entry.target.kind in KINDS for entry in context.ledger)
     marked = copy.deepcopy(metadata)
     marked["annotations"] = {
         **(metadata.get("annotations") or {}),

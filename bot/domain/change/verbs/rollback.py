@@ -9,38 +9,37 @@ from bot.domain.change.circumstances import refuse_if_owned
 from bot.domain.change.context import PlanContext, Situation, impossible, not_needed, require_readable
 from bot.domain.change.flag_table import text_of
 from bot.domain.change.json_patch import edit_of, pointer
-from bot.domain.change.objects import CONFIG_ANNOTATION, dig, name_of
+from bot.domain.change.objects import CONFIG_ANNOTATION, name_of
 from bot.domain.change.plan import Circumstance, Difference, Plan
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rollout import (
     TEMPLATE,
-    bare,
+    Revision,
     capacity_keeping_edits,
-    current_replica_set,
-    replica_sets_of,
-    revision_of,
+    current_revision,
+    revisions_of,
     same_template,
 )
 from bot.domain.change.template_differences import template_differences
 from bot.domain.change.verbs.rolling import (
-    deployment_of,
     expected_downtime,
+    only_for,
     refuse_if_not_rollable,
     rollout_circumstances,
     strategy_difference,
 )
 from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
-from bot.domain.change.world import Obj, World
+from bot.domain.change.workload import template_of
+from bot.domain.change.world import World
 
 
 def plan_rollback(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    workload = deployment_of(world)
-    require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
+    workload = only_for(world, ["Deployment", "StatefulSet"], "its earlier revisions are not kept as a whole")
+    require_readable(world, "replica_sets", "revisions", "pods", "services", "endpoint_slices")
     refuse_if_not_rollable(workload)
     earlier = _revision_wanted(world, situation.arguments.get("revision"))
-    revision, present = revision_of(earlier), dig(workload, "spec", "template") or {}
-    template = bare(dig(earlier, "spec", "template"))
+    revision, present, template = earlier.number, template_of(workload), earlier.template
     differences = template_differences(present, template)
     owner = refuse_if_owned(workload, {"template": template})
     strategy_edits = capacity_keeping_edits(workload)
@@ -49,7 +48,7 @@ def plan_rollback(situation: Situation) -> Plan:
         undo_title=f"Write the template of before the rollback of {name_of(workload)} back",
         differences=(*differences, *map(strategy_difference, strategy_edits)),
     )
-    change = TemplateChange([edit_of(workload, TEMPLATE, template), *strategy_edits], template, wording)
+    change = TemplateChange([edit_of(workload, TEMPLATE, template), *strategy_edits], [template], wording)
     return Plan(
         verb="rollback",
         title=f"Roll {name_of(workload)} back to revision {revision}",
@@ -57,7 +56,7 @@ def plan_rollback(situation: Situation) -> Plan:
         steps=rollout_steps(world, change, context),
         circumstances=(
             owner,
-            *rollout_circumstances(world, template),
+            *rollout_circumstances(world, [template]),
             _differences(differences),
             *_own_work(context, differences),
             *_config_maps_stay(differences),
@@ -68,23 +67,22 @@ def plan_rollback(situation: Situation) -> Plan:
     )
 
 
-def _revision_wanted(world: World, wanted: Any) -> Obj:
-    """The ReplicaSet to go back to: of the given revision, else the newest that differs from what runs."""
-    present = dig(world.workload, "spec", "template")
+def _revision_wanted(world: World, wanted: Any) -> Revision:
+    """The revision to go back to: the given one, else the newest that differs from what runs."""
+    present, kept = template_of(world.workload), revisions_of(world)
     if wanted not in (None, "", 0):
         number = _revision(wanted)
-        found = next((rs for rs in replica_sets_of(world) if revision_of(rs) == number), None)
+        found = next((one for one in kept if one.number == number), None)
         if found is None:
-            have = ", ".join(str(revision_of(rs)) for rs in replica_sets_of(world)) or "none"
+            have = ", ".join(str(one.number) for one in kept) or "none"
             raise impossible(f"there is no revision {number} any more", f"kept revisions: {have}")
-        if same_template(dig(found, "spec", "template"), present):
+        if same_template(found.template, present):
             raise not_needed(f"revision {number} is what runs")
         return found
-    current = current_replica_set(world)
-    newest = revision_of(current) if current else None
-    for candidate in replica_sets_of(world):
-        is_older = newest is None or (revision_of(candidate) or 0) < newest
-        if is_older and not same_template(dig(candidate, "spec", "template"), present):
+    current = current_revision(world)
+    for candidate in kept:
+        is_older = current is None or candidate.number < current.number
+        if is_older and not same_template(candidate.template, present):
             return candidate
     raise impossible("no earlier revision with another template is kept")
 

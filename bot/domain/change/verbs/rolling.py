@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bot.domain.change.circumstances import drain_circumstance, rolling_budget_note, room_for, streams_of
@@ -12,38 +13,63 @@ from bot.domain.change.json_patch import ABSENT, FieldEdit
 from bot.domain.change.objects import controller_of, dig, is_going_away, name_of, ref_of, uid_of
 from bot.domain.change.plan import Circumstance, Difference, Wait
 from bot.domain.change.rollout import (
+    digest_of,
     replica_sets_of,
     replicas_of,
     rollout_state,
     same_template,
     strategy_of,
-    template_digest,
 )
-from bot.domain.change.rotation import in_order_of_leaving, pods_of_workload
+from bot.domain.change.rotation import in_order_of_leaving, pods_of_workload, replicas_present
+from bot.domain.change.workload import KINDS, NUMBERED, kind_of
 from bot.domain.change.world import Obj, World
 
 MOST_EMPTIED = 20
 """More than these, emptied one after the other, take longer than an incident; then streams are cut, and it is said."""
 
 
-def deployment_of(world: World) -> Obj:
+def workload_of(world: World) -> Obj:
+    """The workload, when it is of a kind that the bot can change."""
     if world.workload is None:
         raise impossible("the workload does not exist any more")
-    kind = world.workload.get("kind", "Deployment")
-    if kind != "Deployment":
-        raise impossible(f"only Deployments can be changed by the bot, not a {kind}")
+    kind = kind_of(world.workload)
+    if kind not in KINDS:
+        raise impossible(f"the bot does not change a {kind}", f"it changes: {', '.join(KINDS)}")
     return world.workload
+
+
+def only_for(world: World, kinds: Sequence[str], why: str) -> Obj:
+    """The workload, when it is one of these kinds; `why` says what the others lack."""
+    workload = workload_of(world)
+    if kind_of(workload) not in kinds:
+        raise impossible(f"not for a {kind_of(workload)}: {why}")
+    return workload
 
 
 def refuse_if_not_rollable(workload: Obj) -> None:
     """Raise when a template edit would not become a rolling update."""
+    kind, named = kind_of(workload), f"{kind_of(workload)} {name_of(workload)}"
     if dig(workload, "spec", "paused"):
-        raise impossible(f"Deployment {name_of(workload)} is paused", "resume it first")
-    if strategy_of(workload).kind != "RollingUpdate":
+        raise impossible(f"{named} is paused", "resume it first")
+    if kind == "StatefulSet" and dig(workload, "spec", "updateStrategy", "type") == "OnDelete":
         raise impossible(
-            f"Deployment {name_of(workload)} is recreated, not rolled: every replica would be down at once",
+            f"{named} is updated OnDelete: an edit would restart nothing",
+            "edit its template by hand, then replace its replicas one by one",
+        )
+    if kind in NUMBERED and (first := partition_of(workload)) > 0:
+        raise impossible(f"{named} is partitioned: replicas below {first} would keep the old template", "set it to 0")
+    if kind == "Deployment" and strategy_of(workload).kind != "RollingUpdate":
+        raise impossible(
+            f"{named} is recreated, not rolled: every replica would be down at once",
             "its strategy has to be RollingUpdate",
         )
+
+
+def partition_of(workload: Obj) -> int:
+    rolling = ("updateStrategy", "rollingUpdate")
+    if kind_of(workload) == "LeaderWorkerSet":
+        rolling = ("rolloutStrategy", "rollingUpdateConfiguration")
+    return int(dig(workload, "spec", *rolling, "partition") or 0)
 
 
 def refuse_if_rolling(workload: Obj) -> None:
@@ -61,9 +87,10 @@ def strategy_difference(edit: FieldEdit) -> Difference:
 def emptied_first(world: World, template: Obj) -> list[Obj]:
     """The pods that a rollout to `template` takes out of rotation and empties before each ends, in this order.
 
-    None where the engine empties itself, where no label can do it, or where one after the other would take for ever.
+    None where the engine empties itself, where no label can do it, where one after the other would take for ever, or
+    where the controller decides when the next replica ends, which only a Deployment's can be held from.
     """
-    if drain_mode(world).mode != "label":
+    if kind_of(world.workload) != "Deployment" or drain_mode(world).mode != "label":
         return []
     kept = {uid_of(rs) for rs in replica_sets_of(world) if same_template(dig(rs, "spec", "template"), template)}
     old = [pod for pod in pods_of_workload(world) if (controller_of(pod) or {}).get("uid") not in kept]
@@ -73,21 +100,38 @@ def emptied_first(world: World, template: Obj) -> list[Obj]:
     return in_order_of_leaving(leaving, world.endpoint_slices)
 
 
-def rollout_circumstances(world: World, template: Obj) -> tuple[Circumstance, ...]:
-    """What weighs on any rolling update to `template`, as it runs with capacity kept."""
-    workload = deployment_of(world)
+def rollout_circumstances(world: World, templates: Sequence[Obj]) -> tuple[Circumstance, ...]:
+    """What weighs on any rolling update to these templates, as it runs with as much capacity kept as can be."""
+    workload = workload_of(world)
+    if kind_of(workload) in NUMBERED:
+        return _numbered_circumstances(world, workload)
     strategy = replace(strategy_of(workload), max_unavailable=0)
     # A rollout that is stuck half-way is taken back by ending its new pods: that needs no room.
     is_needed = rollout_state(workload).is_complete
     return (
-        room_for(world, template, 1, "surge pod", is_needed=is_needed),
+        room_for(world, templates[0], 1, "surge pod", is_needed=is_needed),
         rolling_budget_note(world, strategy),
-        _rollout_drain(world, template),
+        _rollout_drain(world, templates[0]),
+    )
+
+
+def _numbered_circumstances(world: World, workload: Obj) -> tuple[Circumstance, ...]:
+    strategy, replicas = strategy_of(workload), replicas_of(workload)
+    room = "no room is needed: each replica ends before its successor starts"
+    text = (
+        f"a {kind_of(workload)} ends a replica before its successor starts:"
+        f" {strategy.max_unavailable} of {replicas} is down at a time"
+    )
+    return (
+        Circumstance(name="room", grade="fine", text=room),
+        Circumstance(name="capacity", grade="warning", text=text),
+        rolling_budget_note(world, strategy),
+        drain_circumstance(world, drain_mode(world), replicas_present(world)),
     )
 
 
 def _rollout_drain(world: World, template: Obj) -> Circumstance:
-    pods, drain = pods_of_workload(world), drain_mode(world)
+    pods, drain = replicas_present(world), drain_mode(world)
     if not emptied_first(world, template):
         return drain_circumstance(world, drain, pods)
     streams = streams_of(world, pods)
@@ -96,20 +140,25 @@ def _rollout_drain(world: World, template: Obj) -> Circumstance:
     return Circumstance(name="drain", grade="fine", text=text)
 
 
-def rolled_out(workload: Obj, template: Obj, context: PlanContext) -> Wait:
+def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) -> Wait:
     """Replicas are replaced one after the other; each may need its whole start-up and drain."""
     replicas = max(1, replicas_of(workload))
     return Wait(
         condition="rolled_out",
-        about=ref_of(workload, "Deployment"),
-        parameters={"template": template_digest(template)},
+        about=ref_of(workload, kind_of(workload)),
+        parameters={"template": digest_of(templates)},
         within_seconds=replicas * (context.startup_seconds + MARGIN_SECONDS),
         title=f"All {replicas} replicas of {name_of(workload)} run it and are Ready",
     )
 
 
 def expected_downtime(world: World, template: Obj) -> str:
-    replicas, drain = replicas_of(deployment_of(world)), drain_mode(world)
-    kept = f"none: {replicas} replicas stay in rotation while they are replaced one by one"
+    workload, drain = workload_of(world), drain_mode(world)
+    replicas = replicas_of(workload)
     cuts = drain.cuts_streams and not emptied_first(world, template)
-    return f"{kept}; running streams are cut" if cuts else kept
+    cut = "; running streams are cut" if cuts else ""
+    if kind_of(workload) not in NUMBERED:
+        return f"none: {replicas} replicas stay in rotation while they are replaced one by one{cut}"
+    if replicas == 1:
+        return f"all of it, until the only replica has started again{cut}"
+    return f"none: {replicas - strategy_of(workload).max_unavailable} of {replicas} replicas stay in rotation{cut}"

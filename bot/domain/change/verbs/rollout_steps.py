@@ -19,7 +19,8 @@ from bot.domain.change.plan import Call, Difference, Step, Wait
 from bot.domain.change.rollout import replicas_of, template_digest
 from bot.domain.change.rotation import is_in_rotation, pods_of_workload
 from bot.domain.change.verbs.replicas import emptied_steps, victim_call
-from bot.domain.change.verbs.rolling import deployment_of, emptied_first, rolled_out
+from bot.domain.change.verbs.rolling import emptied_first, rolled_out, workload_of
+from bot.domain.change.workload import kind_of
 from bot.domain.change.world import Obj, World
 
 HELD_SECONDS = 30 * 86400
@@ -39,19 +40,23 @@ class TemplateChange:
     """An edit of the workload's pod template, with the rollout settings that it ends with."""
 
     edits: Sequence[FieldEdit]
-    template: Obj
-    """As it will be."""
+    templates: Sequence[Obj]
+    """As they will be; that of the pods that serve comes first."""
     wording: Wording
     guards: Sequence[Obj] = ()
 
+    @property
+    def template(self) -> Obj:
+        return self.templates[0]
+
 
 def rollout_steps(world: World, change: TemplateChange, context: PlanContext) -> tuple[Step, ...]:
-    workload = deployment_of(world)
+    workload = workload_of(world)
     leaving = emptied_first(world, change.template)
     if leaving:
         return _Held(world, context, change, leaving).steps()
-    call = patch_call(workload, "Deployment", change.edits, change.wording, guards=change.guards)
-    return call, rolled_out(workload, change.template, context)
+    call = patch_call(workload, kind_of(workload), change.edits, change.wording, guards=change.guards)
+    return call, rolled_out(workload, change.templates, context)
 
 
 class _Held:
@@ -59,7 +64,7 @@ class _Held:
 
     def __init__(self, world: World, context: PlanContext, change: TemplateChange, leaving: list[Obj]) -> None:
         self._world, self._context, self._change, self._leaving = world, context, change, leaving
-        self._workload = deployment_of(world)
+        self._workload = workload_of(world)
         replicas = replicas_of(self._workload)
         self._kept = max(0, replicas - len(leaving))
         """Pods that run the template already, when a rollout is turned round; they stop to count as available too."""
@@ -82,7 +87,7 @@ class _Held:
             if number < len(self._leaving):
                 steps += [self._release(number, pod), self._released(number, pod)]
         # A rollout waits longest for its last replica; the ones before it were awaited one by one.
-        seen = rolled_out(self._workload, self._change.template, self._context)
+        seen = rolled_out(self._workload, self._change.templates, self._context)
         return (*steps, self._finish(self._leaving[-1]), seen)
 
     def _emptied(self, pod: Obj) -> list[Step]:

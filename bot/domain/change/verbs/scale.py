@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from bot.domain.change.calls import Wording, patch_call
-from bot.domain.change.circumstances import drain_circumstance, refuse_if_autoscaled, refuse_if_owned, room_for
+from bot.domain.change.circumstances import drain_circumstance, no_autoscaler, refuse_if_owned, room_for_replicas
 from bot.domain.change.context import MARGIN_SECONDS, PlanContext, Situation, impossible, not_needed, require_readable
 from bot.domain.change.differences import changed
 from bot.domain.change.drain import drain_mode
-from bot.domain.change.json_patch import FieldEdit
-from bot.domain.change.objects import dig, name_of, ref_of, uid_of
+from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of, pointer
+from bot.domain.change.objects import controller_of, name_of, ref_of, uid_of
+from bot.domain.change.owner import Autoscaler, autoscaler_of
 from bot.domain.change.plan import Call, Circumstance, Plan, Step, Wait
 from bot.domain.change.risks import scale_floor
 from bot.domain.change.rollout import replicas_of
-from bot.domain.change.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload
+from bot.domain.change.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload, replicas_present
 from bot.domain.change.verbs.replicas import emptied_steps, victim_call
-from bot.domain.change.verbs.rolling import deployment_of
+from bot.domain.change.verbs.rolling import workload_of
+from bot.domain.change.workload import NUMBERED, kind_of, number_of
 from bot.domain.change.world import Obj, World
 
 MOST_REPLICAS = 1000
@@ -25,22 +27,23 @@ MOST_REPLICAS = 1000
 
 def plan_scale(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    workload = deployment_of(world)
+    workload = workload_of(world)
     now = replicas_of(workload)
     wanted = wanted_replicas(situation.arguments, now)
     if wanted == now:
         raise not_needed(f"{name_of(workload)} has {now} replicas already")
     if wanted < 1:
         raise impossible("the last replica is never taken away")
+    scaler = autoscaler_of(world)
+    if scaler is not None:
+        return _through_autoscaler(situation, scaler, now, wanted)
     owner = refuse_if_owned(workload, {"replicas": wanted})
-    scaler = refuse_if_autoscaled(world, wanted)
+    unscaled = no_autoscaler(world)
     call = scale_call(workload, now, wanted)
     if wanted > now:
-        template = dig(workload, "spec", "template") or {}
-        pods = "new replica" if wanted == now + 1 else f"{wanted - now} new replicas"
-        room = room_for(world, template, wanted - now, pods)
+        room = _room_for_more(world, wanted - now)
         steps: tuple[Step, ...] = (call, scaled(workload, wanted, context))
-        circumstances: tuple[Circumstance, ...] = (owner, scaler, room)
+        circumstances: tuple[Circumstance, ...] = (owner, unscaled, room)
         victims: list[Obj] = []
     else:
         require_readable(world, "pods", "replica_sets", "endpoint_slices", "services")
@@ -50,7 +53,7 @@ def plan_scale(situation: Situation) -> Plan:
         call = call.model_copy(update={"ends": ends})
         steps = (*drained_first(world, victims, context), call, scaled(workload, wanted, context, ends))
         leaving = drain_circumstance(world, drain, victims, is_empty=drain.mode == "label")
-        circumstances = (owner, scaler, leaving)
+        circumstances = (owner, unscaled, leaving)
     return Plan(
         verb="scale",
         title=f"Scale {name_of(workload)} from {now} to {wanted} replicas",
@@ -60,6 +63,57 @@ def plan_scale(situation: Situation) -> Plan:
         risk=scale_floor(now, wanted),
         expected="none: nothing is restarted" if wanted > now else f"{now - wanted} replicas fewer serve",
         undo_text=f"scale back to {now}",
+    )
+
+
+def _room_for_more(world: World, more: int) -> Circumstance:
+    what = "new replica" if more == 1 else f"{more} new replicas"
+    return room_for_replicas(world, more, what)
+
+
+def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
+    """More replicas: the floor of whoever owns the count goes up. Fewer are its own decision."""
+    world, context, workload = situation.world, situation.context, workload_of(situation.world)
+    if (maker := controller_of(scaler.obj) or {}).get("kind") == "ScaledObject":
+        name = f"ScaledObject {maker.get('name')} (KEDA)"
+        why = world.unreadable.get("scaled_objects", "it is not there")
+        hint = f"edit minReplicaCount and maxReplicaCount of {name} so that it keeps {wanted}"
+        raise impossible(f"{name} owns the replica count, and it could not be read: {why}", hint)
+    if wanted < now:
+        raise impossible(f"{scaler.text} owns the replica count and decides itself when fewer are enough", scaler.how)
+    if scaler.most is not None and wanted > scaler.most:
+        raise impossible(f"{scaler.text} allows at most {scaler.most} replicas", scaler.how)
+    if scaler.paused:
+        raise impossible(f"{scaler.text} is paused: {scaler.paused}", "resume it, or scale by hand")
+    owner = refuse_if_owned(scaler.obj, {scaler.floor_field: wanted}, kind=scaler.kind)
+    edit = edit_of(scaler.obj, pointer("spec", scaler.floor_field), wanted)
+    least = f"{scaler.kind} {name_of(scaler.obj)}: {scaler.floor_field}"
+    wording = Wording(
+        title=f"Let {scaler.text} keep at least {wanted} replicas",
+        undo_title=f"Give {scaler.text} its old floor back",
+        differences=(changed(least, edit.path, None if edit.before is ABSENT else edit.before, wanted),),
+    )
+    wait = Wait(
+        condition="grown",
+        about=ref_of(workload, kind_of(workload)),
+        parameters={"replicas": wanted},
+        within_seconds=context.startup_seconds + MARGIN_SECONDS,
+        title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
+    )
+    note = f"{scaler.text} owns the replica count: its floor is raised, and it may add even more"
+    return Plan(
+        verb="scale",
+        title=f"Scale {name_of(workload)} from {now} to at least {wanted} replicas",
+        choices={"to": wanted, "through": scaler.kind},
+        steps=(patch_call(scaler.obj, scaler.kind, [edit], wording), wait),
+        circumstances=(
+            owner,
+            Circumstance(name="autoscaler", grade="note", text=note),
+            _room_for_more(world, wanted - now),
+        ),
+        risk=scale_floor(now, wanted),
+        expected="none: nothing is restarted",
+        undo_text="the old floor is put back; the autoscaler then takes replicas away when they are not needed",
     )
 
 
@@ -91,14 +145,15 @@ def scale_call(workload: Obj, now: int, wanted: int) -> Call:
         undo_title=f"Scale {name_of(workload)} back to {now}",
         differences=(changed("replicas", "/spec/replicas", now, wanted),),
     )
-    return patch_call(workload, "Deployment", [FieldEdit("/spec/replicas", now, wanted)], wording, subresource="scale")
+    edits = [FieldEdit("/spec/replicas", now, wanted)]
+    return patch_call(workload, kind_of(workload), edits, wording, subresource="scale")
 
 
 def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ...] = ()) -> Wait:
     """`ends`: UIDs of the pods that were chosen to end; others must not have ended instead."""
     return Wait(
         condition="scaled",
-        about=ref_of(workload, "Deployment"),
+        about=ref_of(workload, kind_of(workload)),
         parameters={"replicas": wanted} | ({"ends": list(ends)} if ends else {}),
         within_seconds=context.startup_seconds + MARGIN_SECONDS,
         title=f"{wanted} replicas of {name_of(workload)} are Ready",
@@ -106,13 +161,20 @@ def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ..
 
 
 def victims_of(world: World, count: int) -> list[Obj]:
-    """Which replicas end."""
+    """Which replicas end. Replicas with numbers leave no choice: the highest go."""
+    if kind_of(world.workload) in NUMBERED:
+        return sorted(replicas_present(world), key=number_of, reverse=True)[:count]
     return in_order_of_leaving(pods_of_workload(world), world.endpoint_slices)[:count]
 
 
 def drained_first(world: World, victims: list[Obj], context: PlanContext) -> list[Step]:
     """Make the controller choose these pods, and empty them where their end would cut streams."""
     drain = drain_mode(world)
+    if kind_of(world.workload) in NUMBERED:
+        # There is nothing to choose: they are only emptied, where their end would cut streams.
+        victims = (
+            [pod for pod in victims if is_in_rotation(pod, world.endpoint_slices)] if drain.mode == "label" else []
+        )
     marks: list[Step] = [victim_call(world, pod, context, out=drain.mode == "label") for pod in victims]
     if drain.mode != "label":
         return marks

@@ -16,19 +16,20 @@ from bot.domain.change.plan import Call, Plan, Step
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rollout import capacity_keeping_edits
 from bot.domain.change.verbs.rolling import (
-    deployment_of,
     expected_downtime,
     refuse_if_not_rollable,
     refuse_if_rolling,
     rollout_circumstances,
     strategy_difference,
+    workload_of,
 )
 from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.change.workload import KINDS
 
 
 def plan_set_flags(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    workload = deployment_of(world)
+    workload = workload_of(world)
     require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
     edited = edited_template(workload, situation.arguments, world.config_maps)
     refuse_if_not_rollable(workload)
@@ -40,7 +41,7 @@ def plan_set_flags(situation: Situation) -> Plan:
         undo_title=f"Put the flags of {name_of(workload)} back",
         differences=(*edited.differences, *map(strategy_difference, strategy_edits)),
     )
-    change = TemplateChange([*edited.fields, *strategy_edits], edited.template, wording, guards=[edited.guard])
+    change = TemplateChange([*edited.fields, *strategy_edits], edited.templates, wording, guards=edited.guards)
     return Plan(
         verb="set_flags",
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",
@@ -48,7 +49,7 @@ def plan_set_flags(situation: Situation) -> Plan:
         steps=_config_maps_first(edited.config_maps, rollout_steps(world, change, context)),
         circumstances=(
             owner,
-            *rollout_circumstances(world, edited.template),
+            *rollout_circumstances(world, edited.templates),
             *edited.notes,
             *binding_note(world, edited.flag_edits),
         ),
@@ -65,7 +66,7 @@ def _config_maps_first(edited: tuple[EditedConfigMap, ...], rollout: tuple[Step,
         return rollout
     undo = tuple(inverse for one in reversed(first) for inverse in one.undo)
     at, begin = next(
-        (at, step) for at, step in enumerate(rollout) if isinstance(step, Call) and step.target.kind == "Deployment"
+        (at, step) for at, step in enumerate(rollout) if isinstance(step, Call) and step.target.kind in KINDS
     )
     begin = begin.model_copy(update={"undo": (*undo, *begin.undo)})
     return (*first, *rollout[:at], begin, *rollout[at + 1 :])

@@ -21,6 +21,7 @@ from bot.domain.change.verbs.replicas import in_rotation
 from bot.domain.change.verbs.rolling import emptied_first, expected_downtime, rolled_out, rollout_circumstances
 from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.change.verbs.scale import drained_first, scaled, victims_of
+from bot.domain.change.workload import KINDS, pod_templates
 from bot.domain.change.world import Obj, World
 from bot.domain.redaction import redacted_data
 
@@ -35,7 +36,7 @@ class _Inverse:
 
     @property
     def is_template_patch(self) -> bool:
-        return self.call.method == "patch" and self.call.target.kind == "Deployment" and not self.call.subresource
+        return self.call.method == "patch" and self.call.target.kind in KINDS and not self.call.subresource
 
 
 def plan_undo(situation: Situation) -> Plan:
@@ -58,7 +59,7 @@ def plan_undo(situation: Situation) -> Plan:
         steps=steps,
         circumstances=circumstances,
         risk=FLOORS["undo"],
-        expected=expected_downtime(world, _last_template(inverses)) if rolls else "none",
+        expected=expected_downtime(world, _last_templates(inverses)[0]) if rolls else "none",
         undo_text="none: an undo is not undone, the change is proposed again",
     )
 
@@ -127,9 +128,13 @@ class _Replay:
         elif target.kind == "Node":
             found = next((node for node in world.nodes if name_of(node) == target.name), None)
         else:
-            known = [obj for obj in (world.workload, world.canary) if obj is not None]
-            if target.kind == "ConfigMap":
-                known = list(world.config_maps.values())
+            others = {
+                "HorizontalPodAutoscaler": list(world.autoscalers),
+                "ScaledObject": list(world.scaled_objects),
+                "ConfigMap": list(world.config_maps.values()),
+            }
+            workloads = [obj for obj in (world.workload, world.canary) if obj is not None]
+            known = others.get(target.kind, workloads)
             found = next((obj for obj in known if name_of(obj) == target.name), None)
         return self._objects.get(uid_of(found), found) if found else None
 
@@ -163,10 +168,13 @@ def _with_waits(
     return tuple(steps), tuple(circumstances.values())
 
 
-def _last_template(inverses: Sequence[_Inverse]) -> Obj:
-    """The workload's template once everything is taken back."""
-    last = [inverse for inverse in inverses if inverse.is_template_patch][-1]
-    return dig(last.after, "spec", "template") or {}
+def _last_templates(inverses: Sequence[_Inverse]) -> list[Obj]:
+    """The workload's templates once everything is taken back."""
+    return _templates([inverse for inverse in inverses if inverse.is_template_patch][-1])
+
+
+def _templates(inverse: _Inverse) -> list[Obj]:
+    return [each.template for each in pod_templates({**inverse.after, "kind": inverse.call.target.kind})]
 
 
 def _emptying(
@@ -174,23 +182,23 @@ def _emptying(
 ) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]] | None:
     """All edits of the template taken back as one rollout that empties each replica; None where that is not needed."""
     rolling = [inverse for inverse in inverses if inverse.is_template_patch]
-    if not rolling or not emptied_first(world, _last_template(inverses)):
+    if not rolling or not emptied_first(world, _last_templates(inverses)[0]):
         return None
-    template = _last_template(inverses)
+    templates = _last_templates(inverses)
     paths = dict.fromkeys(op["path"] for inverse in rolling for op in inverse.call.body if op["op"] != "test")
     outer = [path for path in paths if not any(path.startswith(other + "/") for other in paths)]
     ends = rolling[-1].after
     edits = [FieldEdit(path, value_at(rolling[0].before, path), value_at(ends, path)) for path in outer]
     lines = tuple(line for inverse in rolling for line in inverse.call.differences)
     wording = Wording(title=rolling[-1].call.title, undo_title="none: an undo is not undone", differences=lines)
-    change = TemplateChange([edit for edit in edits if edit.before != edit.after], template, wording)
+    change = TemplateChange([edit for edit in edits if edit.before != edit.after], templates, wording)
     others, weighed = _with_waits(world, context, [inverse for inverse in inverses if inverse not in rolling])
     undoes = rolling[-1].call.undoes
     rolled = tuple(
         step.model_copy(update={"restores": True, "undoes": undoes, "undo": ()}) if isinstance(step, Call) else step
         for step in rollout_steps(world, change, context)
     )
-    return (*others, *rolled), (*weighed, *rollout_circumstances(world, template))
+    return (*others, *rolled), (*weighed, *rollout_circumstances(world, templates))
 
 
 Around = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
@@ -211,8 +219,11 @@ def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
         return [], [], ()
     if call.subresource == "scale":
         return _around_scale(world, context, inverse)
-    template = dig(inverse.after, "spec", "template")
-    return [], [rolled_out(inverse.after, template, context)], rollout_circumstances(world, template)
+    if call.target.kind not in KINDS:
+        # An autoscaler's floor: whether fewer replicas are enough is its own decision.
+        return [], [], ()
+    templates = _templates(inverse)
+    return [], [rolled_out(inverse.after, templates, context)], rollout_circumstances(world, templates)
 
 
 def _around_scale(world: World, context: PlanContext, inverse: _Inverse) -> Around:

@@ -12,7 +12,7 @@ from bot.sandbox.kubernetes.controllers.ownership import live_controller
 from bot.sandbox.kubernetes.controllers.pods import is_ready, with_condition
 from bot.sandbox.kubernetes.quantities import resolve_int_or_percent
 from bot.sandbox.kubernetes.registry import Registry
-from bot.sandbox.kubernetes.resources import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICA_SETS
+from bot.sandbox.kubernetes.resources import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS
 from bot.sandbox.kubernetes.selectors import labels_of, matches
 from bot.sandbox.kubernetes.store import Change, is_terminating, name_of, namespace_of, uid_of
 
@@ -36,7 +36,7 @@ class DisruptionController:
             for budget in self._store.list(DISRUPTION_BUDGETS, namespace_of(change.obj)):
                 if any(pod is not None and _covers(budget, pod) for pod in (change.obj, change.previous)):
                     yield namespace_of(budget), name_of(budget)
-        elif change.resource in (DEPLOYMENTS, REPLICA_SETS):
+        elif change.resource in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS):
             for budget in self._store.list(DISRUPTION_BUDGETS, namespace_of(change.obj)):
                 yield namespace_of(budget), name_of(budget)
 
@@ -87,7 +87,7 @@ class DisruptionController:
         """What the pods' controllers want in sum: a share is of the wanted size, not of what happens to exist."""
         wanted: dict[str, int] = {}
         for pod in pods:
-            owner = live_controller(self._store, REPLICA_SETS, pod)
+            owner = live_controller(self._store, REPLICA_SETS, pod) or live_controller(self._store, STATEFUL_SETS, pod)
             if owner is not None:
                 owner = live_controller(self._store, DEPLOYMENTS, owner) or owner
                 wanted[uid_of(owner)] = owner["spec"]["replicas"]

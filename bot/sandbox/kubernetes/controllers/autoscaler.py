@@ -1,0 +1,90 @@
+"""Autoscalers without metrics: a workload never has fewer replicas than their floor nor more than their ceiling.
+
+KEDA's ScaledObject makes a HorizontalPodAutoscaler of its own and keeps it as it wants it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from bot.sandbox.kubernetes.controllers.loop import Key
+from bot.sandbox.kubernetes.controllers.ownership import controller_of, reference_to
+from bot.sandbox.kubernetes.registry import Registry
+from bot.sandbox.kubernetes.resources import (
+    AUTOSCALERS,
+    DEPLOYMENTS,
+    LEADER_WORKER_SETS,
+    SCALED_OBJECTS,
+    STATEFUL_SETS,
+)
+from bot.sandbox.kubernetes.store import Change, name_of, namespace_of
+
+Obj = dict[str, Any]
+
+SCALABLE = {row.kind: row for row in (DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS)}
+MOST_BY_DEFAULT = 100
+
+
+class Autoscaler:
+    name = "autoscaler"
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._store = registry.store
+
+    def keys(self, change: Change) -> Iterable[Key]:
+        if change.resource is AUTOSCALERS:
+            yield namespace_of(change.obj), name_of(change.obj)
+        elif change.resource in SCALABLE.values():
+            for scaler in self._store.list(AUTOSCALERS, namespace_of(change.obj)):
+                if scaler["spec"]["scaleTargetRef"]["name"] == name_of(change.obj):
+                    yield namespace_of(scaler), name_of(scaler)
+
+    def reconcile(self, key: Key) -> float | None:
+        scaler = self._store.find(AUTOSCALERS, *key)
+        if scaler is None:
+            return None
+        target = scaler["spec"]["scaleTargetRef"]
+        row = SCALABLE.get(target.get("kind", "Deployment"))
+        workload = self._store.find(row, key[0], target["name"]) if row is not None else None
+        if row is None or workload is None or workload["spec"]["replicas"] == 0:
+            return None
+        least, most = scaler["spec"].get("minReplicas", 1), scaler["spec"]["maxReplicas"]
+        wanted = min(max(workload["spec"]["replicas"], least), most)
+        self._registry.edit(row, workload, lambda one: one["spec"].update(replicas=wanted))
+        return None
+
+
+class Keda:
+    name = "keda"
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._store = registry.store
+
+    def keys(self, change: Change) -> Iterable[Key]:
+        if change.resource is SCALED_OBJECTS:
+            yield namespace_of(change.obj), name_of(change.obj)
+        elif change.resource is AUTOSCALERS and (owner := controller_of(change.obj)) is not None:
+            yield namespace_of(change.obj), owner["name"]
+
+    def reconcile(self, key: Key) -> float | None:
+        scaled = self._store.find(SCALED_OBJECTS, *key)
+        if scaled is None:
+            return None
+        spec = scaled["spec"]
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", **spec["scaleTargetRef"]}
+        wanted = {
+            "scaleTargetRef": target,
+            # None at all is KEDA's own doing; its autoscaler begins at one.
+            "minReplicas": max(1, spec.get("minReplicaCount", 0)),
+            "maxReplicas": spec.get("maxReplicaCount", MOST_BY_DEFAULT),
+        }
+        name = f"keda-hpa-{name_of(scaled)}"
+        present = self._store.find(AUTOSCALERS, key[0], name)
+        if present is None:
+            owners = [reference_to(SCALED_OBJECTS, scaled)]
+            body = {"metadata": {"name": name, "ownerReferences": owners}, "spec": wanted}
+            self._registry.create(AUTOSCALERS, key[0], body)
+        else:
+            self._registry.edit(AUTOSCALERS, present, lambda one: one.update(spec=wanted))
+        return None

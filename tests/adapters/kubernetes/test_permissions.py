@@ -1,0 +1,85 @@
+"""What the bot may do: asked before people are, remembered for a minute, and never more than the verbs need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.permissions import CHANGING, Permissions, needed, permission_of
+from bot.domain.change.plan import Plan
+from bot.domain.change.workload import KINDS
+from bot.domain.change.world import World
+from bot.domain.errors import ClusterError
+from tests.domain.change import test_kinds, worlds
+from tests.processes import start
+
+CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6.0}]}
+
+
+def plans(kind: str) -> list[Plan]:
+    """One plan of each verb that this kind of workload has, and some for the ways that a verb has."""
+    seen: World = {
+        "Deployment": worlds.world,
+        "StatefulSet": test_kinds.numbered_world,
+        "LeaderWorkerSet": test_kinds.group_world,
+    }[kind]()
+    replica = next(iter(seen.pods))["metadata"]["name"]
+    asked: list[tuple[str, dict[str, Any]]] = [("scale", {"by": 1}), ("scale", {"by": -1}), ("set_flags", CAP)]
+    asked += [("isolate_replica", {"replica": replica}), ("replace_replica", {"replica": replica})]
+    if kind != "LeaderWorkerSet":
+        asked.append(("rollback", {}))
+    if kind == "Deployment":
+        asked.append(("canary", CAP))
+    return [worlds.planned(verb, arguments, seen) for verb, arguments in asked]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_verb_needs_covers_every_call_that_it_plans_and_takes_back(kind: str) -> None:
+    for plan in plans(kind):
+        wanted = {permission_of(each) for call in plan.calls for each in (call, *call.undo)}
+        assert wanted <= set(CHANGING[plan.verb][kind]), plan.verb
+        taken_back = {permission_of(undo) for call in plan.calls for undo in call.undo}
+        assert taken_back <= set(CHANGING["undo"][kind]), plan.verb
+
+
+@pytest.mark.fast
+def test_one_kind_of_workload_needs_no_permission_on_another() -> None:
+    resources = {each.resource for each in needed(CHANGING, ["Deployment"]) if each.verb not in ("get", "list")}
+    assert resources.isdisjoint({"statefulsets", "leaderworkersets"})
+
+
+async def test_what_is_not_allowed_is_told_before_anybody_is_asked() -> None:
+    plan = worlds.planned("set_flags", CAP, worlds.world())
+    with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--deny", "patch:deployments") as running:
+        async with KubernetesClient(Connection(url=running.url)) as client:
+            cluster = KubernetesCluster(client, name="sandbox")
+            said = await cluster.lacking(plan.calls)
+            allowed = await cluster.lacking(worlds.planned("scale", {"by": 1}, worlds.world()).calls)
+    assert said == "the bot may not patch deployments.apps in serving: denied by the sandbox"
+    assert allowed == ""
+
+
+async def test_taking_a_change_back_has_to_be_allowed_too() -> None:
+    plan = worlds.planned("canary", CAP, worlds.world())
+    with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--deny", "delete:deployments") as running:
+        async with KubernetesClient(Connection(url=running.url)) as client:
+            assert "may not delete deployments.apps" in await Permissions(client).lacking(plan.calls)
+
+
+async def test_an_answer_holds_for_a_minute_and_no_longer() -> None:
+    plan = worlds.planned("set_flags", CAP, worlds.world())
+    seconds = 0.0
+    with start("bot.sandbox.kubernetes", "--seed-world", "demo") as running:
+        async with KubernetesClient(Connection(url=running.url)) as client:
+            permissions = Permissions(client, now=lambda: seconds)
+            assert await permissions.lacking(plan.calls) == ""
+            running.stop()
+            seconds = 59.0
+            assert await permissions.lacking(plan.calls) == ""
+            seconds = 61.0
+            with pytest.raises(ClusterError):
+                await permissions.lacking(plan.calls)
