@@ -1,4 +1,4 @@
-"""Probes about the workload's own story: who owns it, which revision last served well, and today beside yesterday.
+"""Probes about the workload's own story: which revision last served well, and today beside yesterday.
 
 What is too young, undated or without history is unknown; a guess would be rolled back to.
 """

@@ -47,33 +47,6 @@ async def ask(probe: str, seen: World | None = None, *scrapes: Scrape, **paramet
     return reading
 
 
-# --- owner ------------------------------------------------------------------------------------------------------------
-
-
-def owned(**metadata: Any) -> World:
-    seen = world()
-    assert seen.workload is not None
-    seen.workload["metadata"] |= metadata
-    return seen
-
-
-async def test_a_workload_applied_by_hand_has_no_owner() -> None:
-    reading = await ask("owner")
-    assert reading.fields == {"owned": False, "tool": "", "how": "", "scaled_by": ""}
-
-
-async def test_an_owner_is_named_with_the_way_through_it() -> None:
-    labels = {"app.kubernetes.io/managed-by": "Helm"}
-    reading = await ask("owner", owned(labels=labels, annotations={"meta.helm.sh/release-name": "prod"}))
-    assert (reading.fields["owned"], reading.fields["tool"]) == (True, "Helm")
-    assert reading.fields["how"] == "put it into the values of prod, then: helm upgrade"
-
-
-async def test_autoscalers_that_cannot_be_read_are_not_absent() -> None:
-    reading = await ask("owner", world(unreadable={"autoscalers": "403"}))
-    assert reading.unknown_parts == {"scaled_by": "403"}
-
-
 # --- last good --------------------------------------------------------------------------------------------------------
 
 

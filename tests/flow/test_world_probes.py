@@ -293,6 +293,19 @@ async def test_the_owner_of_a_workload_is_named_with_the_way_to_change_it() -> N
     assert "flux reconcile" in str(found.fields["how"])
 
 
+async def test_a_workload_applied_by_hand_has_no_owner() -> None:
+    found = await ask("owner", World(at=OPENED, workload=kept_by({})))
+    assert found.fields == {"managed": False, "tool": "", "name": "", "how": "", "autoscaler": ""}
+
+
+async def test_a_helm_release_is_named_with_the_way_through_it() -> None:
+    workload = kept_by({"app.kubernetes.io/managed-by": "Helm"})
+    workload["metadata"]["annotations"] = {"meta.helm.sh/release-name": "prod"}
+    found = await ask("owner", World(at=OPENED, workload=workload))
+    assert (found.fields["managed"], found.fields["tool"]) == (True, "Helm")
+    assert found.fields["how"] == "put it into the values of prod, then: helm upgrade"
+
+
 async def test_what_owns_the_replica_count_is_named_too() -> None:
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "llm"}, "minReplicas": 2, "maxReplicas": 6}
     world = World(at=OPENED, workload=kept_by({}), autoscalers=({"metadata": {"name": "llm"}, "spec": spec},))
@@ -301,7 +314,8 @@ async def test_what_owns_the_replica_count_is_named_too() -> None:
     assert found.fields["autoscaler"] == "HorizontalPodAutoscaler llm (min 2, max 6)"
 
 
-async def test_an_autoscaler_that_cannot_be_read_is_unknown_not_absent() -> None:
-    world = World(at=OPENED, workload=kept_by({}), unreadable={"scaled_objects": "403 forbidden"})
+@pytest.mark.parametrize("source", ["autoscalers", "scaled_objects"])
+async def test_an_autoscaler_that_cannot_be_read_is_unknown_not_absent(source: str) -> None:
+    world = World(at=OPENED, workload=kept_by({}), unreadable={source: "403 forbidden"})
     found = await ask("owner", world)
     assert found.unknown_parts == {"autoscaler": "403 forbidden"}

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from bot.domain.change.capacity import Capacity, capacity_for, capacity_of
+from bot.domain.change.json_patch import applied
 from bot.domain.change.plan import Call, Wait
 from bot.domain.change.progress import progress
+from bot.domain.change.rollout import digest_of
 from bot.domain.change.rotation import rotation_of
+from bot.domain.change.workload import pod_templates
 from bot.domain.change.world import Obj, World
 from tests.domain.change.worlds import (
     ARGS,
@@ -165,6 +168,12 @@ def test_a_stateful_set_is_rolled_back_to_what_its_revisions_keep() -> None:
     assert ("$patch" in written, "creationTimestamp" in written["metadata"]) == (False, False)
 
 
+def test_a_stateful_set_is_restarted_by_one_edit_that_its_controller_rolls_out() -> None:
+    plan = planned("restart", {}, numbered_world())
+    assert [call.target.kind for call in plan.calls] == ["StatefulSet"]
+    assert grade(plan, "capacity") == "warning"
+
+
 def test_scaling_a_stateful_set_in_ends_its_highest_number_drained() -> None:
     bare = template("--max-num-seqs=64")
     seen = numbered_world(stateful_set(bare))
@@ -214,6 +223,26 @@ def test_flags_that_both_leader_and_workers_write_out_stay_equal() -> None:
     (call,) = planned("set_flags", {"edits": CAP}, group_world(same)).calls
     edited = [op["path"].split("/")[3] for op in call.body if op["op"] == "replace"]
     assert edited == ["leaderTemplate", "workerTemplate"]
+
+
+def test_a_group_never_runs_two_images() -> None:
+    seen, edit = group_world(), {"edits": [{"image": "vllm/vllm-openai:v0.32.1"}]}
+    plan = planned("set_flags", edit, seen)
+    edited = [op["path"].split("/")[3] for op in plan.calls[0].body if op["op"] == "replace"]
+    assert edited == ["leaderTemplate", "workerTemplate"]
+
+
+def test_restarting_groups_marks_their_leaders_and_waits_for_all_of_them() -> None:
+    seen = group_world()
+    plan = planned("restart", {}, seen)
+    (call,) = plan.calls
+    edited = [op["path"] for op in call.body if op["op"] != "test"]
+    assert edited[0].startswith("/spec/leaderWorkerTemplate/leaderTemplate/metadata")
+    assert seen.workload is not None
+    after = applied(call.body, seen.workload)
+    wait = plan.steps[-1]
+    assert isinstance(wait, Wait)
+    assert wait.parameters["template"] == digest_of([each.template for each in pod_templates(after)])
 
 
 def test_the_rollout_of_groups_is_judged_by_what_their_pods_run() -> None:
