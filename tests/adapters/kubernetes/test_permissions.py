@@ -27,7 +27,12 @@ def plans(kind: str) -> list[Plan]:
         "LeaderWorkerSet": test_kinds.group_world,
     }[kind]()
     replica = next(iter(seen.pods))["metadata"]["name"]
-    asked: list[tuple[str, dict[str, Any]]] = [("scale", {"by": 1}), ("scale", {"by": -1}), ("set_flags", CAP)]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("scale", {"by": 1}),
+        ("scale", {"by": -1}),
+        ("set_flags", CAP),
+        ("restart", {}),
+    ]
     asked += [("isolate_replica", {"replica": replica}), ("replace_replica", {"replica": replica})]
     if kind != "LeaderWorkerSet":
         asked.append(("rollback", {}))
@@ -44,6 +49,15 @@ def test_what_a_verb_needs_covers_every_call_that_it_plans_and_takes_back(kind: 
         assert wanted <= set(CHANGING[plan.verb][kind]), plan.verb
         taken_back = {permission_of(undo) for call in plan.calls for undo in call.undo}
         assert taken_back <= set(CHANGING["undo"][kind]), plan.verb
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("verb", ["cordon_node", "drain_node"])
+def test_touching_a_node_is_asked_of_the_whole_cluster_and_covers_its_own_way_back(verb: str) -> None:
+    plan = worlds.planned(verb, {"node": "gpu-node-1"}, worlds.world())
+    wanted = {permission_of(each) for call in plan.calls for each in (call, *call.undo)}
+    assert wanted <= set(CHANGING[verb]["Deployment"])
+    assert [each.is_cluster_wide for each in wanted if each.resource == "nodes"] == [True]
 
 
 @pytest.mark.fast

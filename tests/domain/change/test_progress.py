@@ -19,6 +19,7 @@ from tests.domain.change.worlds import (
     deployment,
     endpoint_slice,
     load,
+    node,
     planned,
     pod,
     replica_set,
@@ -158,6 +159,15 @@ def test_the_stamp_used_here_is_now() -> None:
 def test_a_rollout_is_judged_by_its_pods(seen: World, state: str, text: str) -> None:
     said = progress(ROLLED_OUT, seen)
     assert (said.state, text in said.text) == (state, True), said.text
+
+
+def test_a_waiting_pod_does_not_take_its_own_room_away() -> None:
+    waiting = new_pod(5, status=unscheduled(120))
+    waiting["spec"].pop("nodeName", None)
+    seen = rolling(*OLD, waiting, nodes=(node(9, gpus=1),))
+    wait = planned("set_flags", EDIT, world()).steps[-1]
+    assert isinstance(wait, Wait)
+    assert progress(wait, seen).state == "pending"
 
 
 def test_a_deadline_that_the_controller_gave_up_on_fails_the_rollout() -> None:
