@@ -108,6 +108,7 @@ class AdvanceRun:
         try:
             return advance(run, event, playbook, self._rules)
         except Exception as error:
+            # A fault of ours in one event must not stick the incident in silence: its third failure sets it aside.
             if isinstance(error, BotError):
                 log.warning("event.failed", incident=run.incident_id, event_kind=event.kind, reason=str(error))
             else:

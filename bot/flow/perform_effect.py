@@ -84,6 +84,7 @@ class PerformEffect:
         except StorageUnavailableError:
             raise
         except Exception as error:
+            # The last resort: three times, then the run is told and asks a person.
             if not isinstance(error, BotError):
                 log.exception("effect.failed", incident=job.incident_id, effect=effect.effect_id)
             reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"

@@ -63,6 +63,7 @@ async def _logged(work: Awaitable[None], event: str) -> bool:
         log.warning(event, reason=str(error))
         return False
     except Exception:
+        # The net under everything goes on; all work is stored and the next round takes it up.
         log.exception(event)
         return False
     return True

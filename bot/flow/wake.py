@@ -85,6 +85,7 @@ class Wake:
             # The event stays in the inbox; reconcile calls again.
             log.warning("advance.failed", incident=incident_id, reason=str(error))
         except Exception:
+            # As above: this task is the top of its work, and nobody awaits it.
             log.exception("advance.failed", incident=incident_id)
         finally:
             del self._advancing[incident_id]
@@ -97,6 +98,7 @@ class Wake:
         except BotError as error:
             log.warning("perform.failed", incident=incident_id, effect=effect_id, reason=str(error))
         except Exception:
+            # As above: the effect stays owed, and its lease lapses.
             log.exception("perform.failed", incident=incident_id, effect=effect_id)
         finally:
             del self._performing[incident_id, effect_id]

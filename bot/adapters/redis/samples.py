@@ -17,6 +17,8 @@ from bot.adapters.redis.connection import Connection
 from bot.domain.scrape import Scrape
 
 _ROUND: TypeAdapter[list[Scrape]] = TypeAdapter(list[Scrape])
+MANY_SCRAPES, MANY_BYTES = 16, 128 * 1024
+"""From here on packing and unpacking take milliseconds; below, a thread would cost more than it saves."""
 FEWEST_ROUNDS = 2
 """A counter needs two samples; a round so large that two break the bound is still worth more than nothing."""
 
@@ -44,7 +46,7 @@ class RedisSamples:
         if not scrapes:
             return
         at = max(scrape.at for scrape in scrapes)
-        body = await asyncio.to_thread(_packed, scrapes)
+        body = _packed(scrapes) if len(scrapes) < MANY_SCRAPES else await asyncio.to_thread(_packed, scrapes)
         key, kept = self._redis.key("samples", workload), self._limits
         pipe = self._redis.client.pipeline(transaction=True)
         pipe.zadd(key, {body: at})
@@ -56,6 +58,8 @@ class RedisSamples:
 
     async def between(self, workload: str, start: float, end: float) -> Sequence[Scrape]:
         raw = await self._redis.ask(self._redis.client.zrangebyscore(self._redis.key("samples", workload), start, end))
+        if sum(map(len, raw)) < MANY_BYTES:
+            return _unpacked(raw)
         # A long window of a large fleet takes a second to unpack: not on the loop that serves Slack and webhooks.
         return await asyncio.to_thread(_unpacked, raw)
 
