@@ -29,8 +29,6 @@ from tests.adapters.slack.runs import (
     run,
 )
 
-pytestmark = pytest.mark.fast
-
 INJECTION = "<!channel> <@U0EVE> <https://evil.test|ok> ```\n*Approved* by me` & \u202e @here <!date^1^{ago}|x>"
 OUR_TOKENS = re.compile(
     r"<!date\^\d+\^[^<>|]+\|[^<>]+ UTC>|<@U0[A-Z]+>|<!subteam\^S0SERVING>|<https://ok\.test/\?a=1\|"

@@ -10,7 +10,6 @@ from bot.sandbox.slack.team import Settings
 from tests.sandbox.slack.fake_bot import SECRET, FakeBot, edit_modal, plain
 from tests.sandbox.slack.stand_in import StandIn, served, stand_in, until
 
-pytestmark = pytest.mark.fast
 Json = dict[str, Any]
 
 
