@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
@@ -28,8 +28,6 @@ class Facts(Collector):
         self.counts: Counter[str] = Counter()
         self.registry = CollectorRegistry()
         self.registry.register(self)
-        self.intake = Gauge("incident_bot_intake_alerts", "Accepted alerts not yet routed.", registry=self.registry)
-        self.open = Gauge("incident_bot_open_incidents", "Open incidents.", registry=self.registry)
 
     def count(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         self.counts[str(event.get("event", ""))] += 1

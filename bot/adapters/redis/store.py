@@ -57,9 +57,6 @@ class RedisStore:
         alert = Alert.model_validate_json(body).model_copy(update={"received_at": float(at)})
         return Intake(entry_id=raw, alert=alert, truncated=int(truncated))
 
-    async def intake_length(self) -> int:
-        return int(await self._redis.ask(self._redis.client.llen(self._redis.key("intake"))))
-
     async def route(self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str]) -> bool:
         incident = run.incident_id
         event = AlertChanged(event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert, truncated=entry.truncated)

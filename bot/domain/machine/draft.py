@@ -24,7 +24,6 @@ class Rules(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     approvals: ApprovalRules
-    steering_policy_text: str = ""
     replans_at_most: int = 5
     keeps_messages_at_most: int = 200
 
