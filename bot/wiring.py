@@ -253,7 +253,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
             not_ready=lambda: not_ready(storage),
-            metrics=facts.page,
+            metrics=lambda: metrics_page(storage, facts),
             slack=endpoint(app),
         )
         await warm_up(cluster)
@@ -320,6 +320,16 @@ async def not_ready(storage: Storage) -> Mapping[str, str]:
     except StorageUnavailableError as error:
         return {"redis": str(error)}
     return {}
+
+
+async def metrics_page(storage: Storage, facts: logs.Facts) -> str:
+    """A storage that is away must not end the scrape: the bot's own counters are wanted most then."""
+    try:
+        levels = await storage.store.levels()
+    except StorageUnavailableError as error:
+        log.warning("levels.unread", reason=str(error))
+        levels = {}
+    return facts.page(levels)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -50,12 +50,16 @@ class Stored:
         return self.faults
 
 
+async def metrics() -> str:
+    return "bot_alerts_total 3\n"
+
+
 async def slack(request: Request) -> Response:
     return PlainTextResponse(f"slack read {len(await request.body())}")
 
 
 def client(stored: Stored, credentials: Credentials | None = None) -> httpx.AsyncClient:
-    inside = Inside(read_webhook, stored.accept, stored.not_ready, lambda: "bot_alerts_total 3\n", slack)
+    inside = Inside(read_webhook, stored.accept, stored.not_ready, metrics, slack)
     app = create_app(inside, credentials=credentials or Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot")
 
