@@ -277,7 +277,12 @@ class Approvals(_Part):
 
 class Breaker(_Part):
     disruptive_changes: int = Field(3, ge=1)
+    """On one workload within `per`: more of them is a facility's problem or the bot's, and no single workload's."""
     per: Duration = Field(timedelta(hours=1), examples=["1h"])
+    node_disruptions: int = Field(2, ge=1, le=50)
+    """Nodes cordoned or drained within `per`, over the whole deployment: a hall that heats takes nodes one by one."""
+    cordoned_share: float = Field(0.1, gt=0, le=1, examples=["0.1"])
+    """Of the fleet's GPUs, 0 to 1, that may be cordoned, whoever cordoned them; one node may always go."""
 
 
 class Log(_Part):
