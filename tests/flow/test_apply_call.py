@@ -75,9 +75,9 @@ async def test_after_a_halt_of_all_is_lifted_the_run_names_who_halted_it_by_itse
     scene: Scene, bot: Bot, first: str
 ) -> None:
     await asked(scene, bot)
-    halts = [lambda: command(scene, bot, "halt"), lambda: bot.hear.halt_all("U0BEN")]
-    for halt in halts if first == "its own halt" else reversed(halts):
-        await halt()
+    halts = ["its own halt", "the halt of all"]
+    for halt in halts if first == halts[0] else reversed(halts):
+        await (command(scene, bot, "halt") if halt == halts[0] else bot.hear.halt_all("U0BEN"))
         await bot.turn()
     await bot.hear.resume_all("U0BEN")
     await bot.turn()

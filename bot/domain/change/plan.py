@@ -111,6 +111,8 @@ class Plan(BaseModel):
     steps: tuple[Step, ...]
     circumstances: tuple[Circumstance, ...] = ()
     risk: Risk
+    approved_by: tuple[str, ...] = ()
+    """Teams of which one person each must approve (`platform`); empty: whoever decides about the risk."""
     expected: str = ""
     undo_text: str = ""
 
