@@ -159,6 +159,7 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         differences=step.differences,
         undo=step.undo,
         no_undo=step.no_undo,
+        holds=step.holds,
         applied_at=draft.at,
     )
     undone = set(draft.run.change.undo_of) if draft.run.change else set()
