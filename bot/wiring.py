@@ -130,6 +130,8 @@ def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storag
     limits = StoreLimits(retention_seconds=settings.retention_days * 24 * 3600)
     breaker = BreakerLimits(
         disruptive_changes=settings.breaker.disruptive_changes,
+        node_disruptions=settings.breaker.node_disruptions,
+        cordoned_share=settings.breaker.cordoned_share,
         seconds=int(settings.breaker.per.total_seconds()),
         replicas=settings.redis_replicas,
     )

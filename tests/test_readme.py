@@ -46,6 +46,7 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_SAMPLING_THROUGH": "proxy",
         "INCIDENT_BOT_PROMETHEUS_URL": "http://localhost:9090",
         "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
+        "INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP": "S0123456780",
         "INCIDENT_BOT_CLUSTER": "here",
     }
     enough = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))

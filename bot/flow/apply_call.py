@@ -7,13 +7,14 @@ means that the same call may be sent again, and anything else is unclear and goe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
 
 from bot.domain.approval import Approved, Request, grant
 from bot.domain.change.interference import interference
+from bot.domain.change.node_disruption import NODE_VERBS, NodeDisruption, node_disruption
 from bot.domain.change.plan import Call, Plan, Step, Wait
 from bot.domain.change.progress import progress
 from bot.domain.effect import ApplyStep
@@ -34,6 +35,13 @@ ONE_TURN_SECONDS = 20.0
 UNCLEAR_ATTEMPTS = 3
 PATIENCE_SECONDS = 600.0
 """How long a call may be put off by a budget (429) or by another incident's lease before people are asked."""
+
+AFTER_A_BREAKER = "Look for one cause of all of it; nodes may still be cordoned by hand"
+OPEN_BREAKERS: Mapping[str, str] = {
+    "breaker_open": "the breaker is open: too many disruptive changes on this workload within the hour",
+    "node_breaker_open": "the node breaker is open: too many nodes were cordoned or drained within the hour",
+    "too_many_gpus": "the node breaker is open: too much of the fleet would be cordoned",
+}
 
 
 class ApplyCall:
@@ -84,20 +92,24 @@ class ApplyCall:
             touched = await self._touched(job, effect, call_id)
             if touched is not None:
                 return touched
+        counts = not call.restores and request.plan.verb != "undo"
+        node = await self._node_at_stake(job, request.plan) if counts and not claimed_before else None
+        if isinstance(node, str):
+            return self._put_off(job, effect, f"what the node takes from the fleet is not known: {node}", call_id)
         verdict = await self._claims.claim(
             job.incident_id,
             call_id,
             workload_key=job.run.target.key,
             lease_keys=lease_keys(job.run, request.plan),
-            counts=not call.restores and request.plan.verb != "undo",
+            counts=counts,
+            node=node,
         )
         if verdict == "halted":
             return self._settled(effect, "halted", "the kill switch is on", call_id=call_id)
         if verdict == "lease_held":
             return self._put_off(job, effect, "another incident is changing this workload", call_id)
-        if verdict == "breaker_open":
-            reason = "the breaker is open: too many disruptive changes on this workload within the hour"
-            return self._settled(effect, "failed", reason, call_id=call_id)
+        if verdict in OPEN_BREAKERS:
+            return self._settled(effect, "failed", _breaker_text(verdict, node), call_id=call_id)
         if job.lost.is_set():
             return Later(0.0)
         if verdict == "already_claimed":
@@ -105,6 +117,17 @@ class ApplyCall:
             if known is not None:
                 return known
         return await self._send(job, effect, approved, call, call_id)
+
+    async def _node_at_stake(self, job: Job, plan: Plan) -> NodeDisruption | str | None:
+        """What the plan takes from the fleet, read now; None when it disturbs no node, a text when it is not known."""
+        if plan.verb not in NODE_VERBS:
+            return None
+        playbook = await self._playbook_of(job.run)
+        try:
+            world = await self._see(job.run, context_of(job.run, playbook.settings), at=job.now)
+        except ClusterError as error:
+            return str(error)
+        return node_disruption(world, str(plan.choices["node"]))
 
     async def _send(self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str) -> Done | Later:
         log.info("call.sent", incident=job.incident_id, call=call_id, method=call.method, target=str(call.target))
@@ -225,6 +248,14 @@ class ApplyCall:
             **more,
         )
         return Done((event,))
+
+
+def _breaker_text(verdict: str, node: NodeDisruption | None) -> str:
+    text = OPEN_BREAKERS[verdict]
+    if verdict == "too_many_gpus" and node is not None:
+        elsewhere = ", ".join(f"{name} ({gpus})" for name, gpus in node.cordoned.items()) or "those of a moment ago"
+        text += f": {node.gpus} of {node.fleet_gpus} GPUs on {node.node}, besides {elsewhere}"
+    return f"{text}. {AFTER_A_BREAKER}" if verdict != "breaker_open" else text
 
 
 def what_changed(approved: Plan, now: Plan) -> str:

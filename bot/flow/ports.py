@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Approved, Authority, Policy
+from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
@@ -185,7 +186,9 @@ class Playbooks(Protocol):
         ...
 
 
-ClaimVerdict = Literal["claimed", "already_claimed", "halted", "lease_held", "breaker_open"]
+ClaimVerdict = Literal[
+    "claimed", "already_claimed", "halted", "lease_held", "breaker_open", "node_breaker_open", "too_many_gpus"
+]
 
 
 class CallClaims(Protocol):
@@ -194,10 +197,18 @@ class CallClaims(Protocol):
         ...
 
     async def claim(
-        self, incident_id: str, call_id: str, *, workload_key: str, lease_keys: Sequence[str], counts: bool
+        self,
+        incident_id: str,
+        call_id: str,
+        *,
+        workload_key: str,
+        lease_keys: Sequence[str],
+        counts: bool,
+        node: NodeDisruption | None = None,
     ) -> ClaimVerdict:
-        """Right before a call, in one step: not halted, leases held by this incident, breaker has room, claim written.
+        """Right before a call, in one step: not halted, leases are this incident's, breakers have room, claim written.
 
+        `node` is what the call takes from the fleet; what does not count passes both breakers.
         `already_claimed`: this call may have been sent before; look at the world before sending.
         No answer from the storage raises: no call without a claim.
         """

@@ -50,7 +50,12 @@ def test_a_finding_is_one_line_and_its_remedy_the_next() -> None:
 
 @pytest.mark.fast
 def test_settings_that_allow_more_than_usual_are_told() -> None:
-    usual = {"INCIDENT_BOT_CLUSTER": "prod", "INCIDENT_BOT_HTTP_HOST": "0.0.0.0"}
+    usual = {
+        "INCIDENT_BOT_CLUSTER": "prod",
+        "INCIDENT_BOT_HTTP_HOST": "0.0.0.0",
+        "INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP": "S0PLATFORM",
+        "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_USER_GROUP": "S0SERVING",
+    }
     open_to_all = {
         "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "",
         "INCIDENT_BOT_ALERTMANAGER_OPEN": "true",
@@ -62,7 +67,14 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
         "weak",
         "weak",
     ]
-    assert len(of_settings(load_settings(ENOUGH))) == 3
+    assert len(of_settings(load_settings(ENOUGH))) == 4
+
+
+@pytest.mark.fast
+def test_a_team_that_nobody_is_named_for_is_told() -> None:
+    (only,) = [each for each in of_settings(load_settings(ENOUGH)) if "stand in" in each.what]
+    assert only.what == "nobody is named for platform and serving: the approvers stand in for them"
+    assert only.remedy == "Set INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP."
 
 
 @pytest.mark.fast

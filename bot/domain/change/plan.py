@@ -68,6 +68,8 @@ class Call(BaseModel):
     """Undo, returning a replica and removing our own spare do not count for the breaker."""
     undoes: str = ""
     """The id of the applied call that this one takes back."""
+    holds: bool | None = None
+    """True: from here on a rollout stands still until a later call lets it go (False). None: neither."""
     ends: tuple[str, ...] = ()
     """UIDs of the pods that end by this call: whatever was done to them before is over with it."""
 
@@ -111,6 +113,8 @@ class Plan(BaseModel):
     steps: tuple[Step, ...]
     circumstances: tuple[Circumstance, ...] = ()
     risk: Risk
+    approved_by: tuple[str, ...] = ()
+    """Teams of which one person each must approve (`platform`); empty: whoever decides about the risk."""
     expected: str = ""
     undo_text: str = ""
 
@@ -163,5 +167,6 @@ class LedgerEntry(BaseModel):
     differences: tuple[Difference, ...] = ()
     undo: tuple[Call, ...] = ()
     no_undo: str = ""
+    holds: bool | None = None
     applied_at: float
     undone_by: str = ""

@@ -25,6 +25,12 @@ FLOORS: dict[str, Risk] = {
     "undo": "medium",  # going back must be easier than going on
 }
 
+TEAMS: dict[str, tuple[str, ...]] = {
+    "uncordon_node": ("platform",),  # serving may want the GPU back; platform knows whether it is sound
+    "drain_others": ("platform", "serving"),  # other people's pods move
+}
+"""Whose approval a verb asks for besides its risk; one person of each."""
+
 
 def scale_floor(now: int, wanted: int) -> Risk:
     if abs(wanted - now) * 2 > max(now, 2):

@@ -53,7 +53,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
     floors = [approvals.risk_floors.get(plan.verb, "low"), plan.risk]
     risk = highest(*floors, written.risk) if written and written.risk else highest(*floors)
     plan = plan.model_copy(update={"risk": risk, "expected": (written.expected if written else "") or plan.expected})
-    policy = approvals.policy(risk)
+    policy = approvals.policy(risk, plan.approved_by)
     if written and written.expires:
         policy = policy.model_copy(update={"expires_seconds": draft.playbook.seconds(written.expires)})
     request = Request(
@@ -159,6 +159,7 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         differences=step.differences,
         undo=step.undo,
         no_undo=step.no_undo,
+        holds=step.holds,
         applied_at=draft.at,
     )
     undone = set(draft.run.change.undo_of) if draft.run.change else set()

@@ -14,7 +14,7 @@ from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.domain.approval import Approved, Authority, JudgedPress, Policy, Press, Request, grant
+from bot.domain.approval import APPROVERS, Approved, Authority, Demand, JudgedPress, Policy, Press, Request, grant
 from bot.domain.change.context import PlanContext
 from bot.domain.change.plan import Call, Plan, Wait
 from bot.domain.change.planning import plan_change
@@ -34,12 +34,14 @@ IDLE = ReplicaLoad(0.0, 0.0, arrivals_in_window=0.0, window_seconds=60.0)
 
 
 def granted(plan: Plan) -> Approved:
-    policy = Policy(users=("ana",), expires_seconds=900.0, own_work_counts=True)
+    policy = Policy(demands=(Demand(users=("ana",)),), expires_seconds=900.0, own_work_counts=True)
     request = Request(
         request_id="R1", state="s", visit=1, plan=plan, digest=plan.digest, policy=policy, why="test", asked_at=0.0
     )
     press = Press(press_id="p", action="approve", about="R1", digest=plan.digest, user="ana", channel="C")
-    judged = JudgedPress(press=press, authority=Authority(allowed=True, reason="listed", read_at=0.0), at=1.0)
+    judged = JudgedPress(
+        press=press, authority=Authority(allowed=True, reason="listed", teams=(APPROVERS,), read_at=0.0), at=1.0
+    )
     return grant(request, (judged,))
 
 

@@ -30,7 +30,7 @@ from bot.domain.change.objects import (
     uid_of,
 )
 from bot.domain.change.plan import Call, Circumstance, Plan, Step, Wait
-from bot.domain.change.risks import FLOORS
+from bot.domain.change.risks import FLOORS, TEAMS
 from bot.domain.change.rotation import is_in_rotation, pod_named, pods_of_canary, pods_of_workload
 from bot.domain.change.verbs.replicas import (
     annotation_edit,
@@ -79,6 +79,7 @@ def plan_uncordon(situation: Situation) -> Plan:
         steps=(_uncordon_call(node), _seen(node, cordoned=False)),
         circumstances=(owner,),
         risk=FLOORS["uncordon_node"],
+        approved_by=TEAMS["uncordon_node"],
         expected="none: nothing moves by itself",
         undo_text="the node is cordoned again",
     )
@@ -185,6 +186,7 @@ def plan_drain_node(situation: Situation) -> Plan:
             *([Circumstance(name="staying", grade="note", text=staying)] if staying else []),
         ),
         risk=FLOORS["drain_node"],
+        approved_by=TEAMS["drain_others"] if moved else (),
         expected="one replica fewer at a time, until its replacement elsewhere is Ready" if ours else "none for ours",
         undo_text="the node takes new pods again; evicted pods do not come back to it by themselves",
     )
