@@ -199,7 +199,8 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
-    gpus = GpuHealth(finder=cluster.port.reader, pages=pages, store=samples, now=clock.now)
+    reader = cluster.port.reader
+    gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now)
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),

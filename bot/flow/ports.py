@@ -322,6 +322,12 @@ class PodFinder(Protocol):
         ...
 
 
+class NodeEvents(Protocol):
+    async def node_events(self) -> Sequence[Obj]:
+        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
+        ...
+
+
 class Probe(Protocol):
     async def __call__(self, question: Question) -> Reading:
         """Answer within the reader's deadline. Raise `BotError` when the source does not answer."""

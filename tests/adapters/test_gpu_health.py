@@ -7,6 +7,7 @@ from aiohttp import web
 
 from bot.adapters.gpu import amd
 from bot.adapters.gpu.health import GpuHealth, judge_gpu, readings_of
+from bot.adapters.gpu.node_events import about_nodes, judge_events
 from bot.adapters.gpu.nodes import judge_node
 from bot.adapters.gpu.xids import xid_of
 from bot.adapters.pod_pages import AddressPages
@@ -127,8 +128,13 @@ async def exporter() -> AsyncIterator[Exporter]:
 
 
 class Finder:
-    def __init__(self, *pods: Obj) -> None:
-        self.pods = pods
+    def __init__(self, *pods: Obj, events: Sequence[Obj] | None = ()) -> None:
+        self.pods, self.events = pods, events
+
+    async def node_events(self) -> Sequence[Obj]:
+        if self.events is None:
+            raise ClusterError("403 events is forbidden")
+        return self.events
 
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         if not self.pods:
@@ -176,7 +182,7 @@ async def ask(finder: Finder, store: FakeSampleStore, *, now: float = 1000.0, wo
     )
     question = Question("node", ProbeSignal(probe="gpu_health"), context, now, read_world)
     async with AddressPages() as pages:
-        return await GpuHealth(finder=finder, pages=pages, store=store, now=lambda: now)(question)
+        return await GpuHealth(finder=finder, events=finder, pages=pages, store=store, now=lambda: now)(question)
 
 
 async def test_a_stock_exporter_without_trouble_is_healthy(exporter: Exporter) -> None:
@@ -339,3 +345,58 @@ def test_a_node_is_judged_by_marks_of_trouble_that_are_new(seen: Obj, fault: boo
 
 def test_a_cordon_is_told() -> None:
     assert judge_node("n1", node(cordoned=True), SINCE).notes == ("n1: cordoned",)
+
+
+# --- events on nodes --------------------------------------------------------------------------------------------------
+
+
+def event(reason: str, message: str = "", *, at: str = NOW, kind: str = "Warning", name: str = "n1") -> Obj:
+    involved = {"kind": "Node", "name": name}
+    return {"involvedObject": involved, "type": kind, "reason": reason, "message": message, "lastTimestamp": at}
+
+
+DRIVER_LINE = "NVRM: Xid (PCI:0000:18:00): {xid}, pid=1234, name=python3"
+
+
+@pytest.mark.parametrize(
+    ("said", "fault", "thermal"),
+    [
+        pytest.param(event("KernelLog", DRIVER_LINE.format(xid=79)), True, False, id="drivers-line"),
+        pytest.param(event("KernelLog", DRIVER_LINE.format(xid=31)), False, False, id="a-programs-fault"),
+        pytest.param(event("NvidiaXID74Error"), True, False, id="number-in-the-reason"),
+        pytest.param(event("NodeProblem", "GPU 3 is unhealthy"), True, False, id="problem-detector"),
+        pytest.param(event("GpuThermalViolation", "GPU 3 is throttled"), False, True, id="heat"),
+        pytest.param(event("ImageGCFailed", "failed to free 12 GiB"), False, False, id="nothing-about-gpus"),
+        pytest.param(event("GpuHealthy", "all GPUs work", kind="Normal"), False, False, id="recovery"),
+        pytest.param(event("KernelLog", DRIVER_LINE.format(xid=79), at=LONG_AGO), False, False, id="long-ago"),
+        pytest.param(event("NodeProblem", "GPU lost") | {"lastTimestamp": None}, False, False, id="without-a-date"),
+    ],
+)
+def test_recent_events_on_a_node_tell_faults_from_heat_and_from_the_rest(said: Obj, fault: bool, thermal: bool) -> None:
+    verdict = judge_events("n1", [said], SINCE)
+    assert (verdict.fault, verdict.thermal) == (fault, thermal)
+
+
+def test_an_event_that_is_said_again_counts_from_its_last_time() -> None:
+    again = event("NodeProblem", "GPU lost", at=LONG_AGO) | {"series": {"count": 9, "lastObservedTime": NOW}}
+    assert judge_events("n1", [again], SINCE).fault is True
+
+
+def test_events_are_sorted_by_node_and_those_of_pods_are_left_out() -> None:
+    of_pod = {"involvedObject": {"kind": "Pod", "name": "n1"}, "reason": "NodeProblem"}
+    assert set(about_nodes([event("A"), event("B", name="n2"), of_pod])) == {"n1", "n2"}
+
+
+async def test_a_fatal_xid_in_an_event_is_a_fault_although_the_exporter_saw_nothing(exporter: Exporter) -> None:
+    lately = event("KernelLog", DRIVER_LINE.format(xid=79), at="1970-01-01T00:15:00Z")
+    reading = await ask(Finder(exporter_pod(exporter.port), events=[lately]), FakeSampleStore())
+    assert (reading.fields["fault"], reading.by_replica) == (True, {"llm-0": 0.0})
+    assert reading.fields["detail"] == "n1: event KernelLog, XID 79 (the GPU has fallen off the bus)"
+
+
+async def test_events_that_may_not_be_read_are_told_and_take_nothing_from_the_exporters_word(
+    exporter: Exporter,
+) -> None:
+    reading = await ask(Finder(exporter_pod(exporter.port), events=None), FakeSampleStore())
+    assert reading.fields["healthy"] is True
+    assert reading.detail == "events of nodes cannot be read: 403 events is forbidden"

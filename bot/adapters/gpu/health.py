@@ -1,4 +1,4 @@
-"""GPU health from the exporters on the replicas' nodes, NVIDIA's or AMD's, and from what the nodes say of themselves.
+"""GPU health from the exporters on the replicas' nodes, NVIDIA's or AMD's, and from what nodes and events say.
 
 A fault is a change within the incident's time, not a register that has been set for months. What the exporter does not
 export is unknown: nothing readable never means healthy.
@@ -15,15 +15,16 @@ from itertools import pairwise
 from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.gpu import amd
+from bot.adapters.gpu.node_events import about_nodes, judge_events
 from bot.adapters.gpu.nodes import judge_node
 from bot.adapters.gpu.verdict import Verdict, any_of
 from bot.adapters.gpu.xids import xid_of
 from bot.domain.change.objects import dig, is_going_away, name_of, namespace_of
 from bot.domain.change.world import Obj
-from bot.domain.errors import SourceError
+from bot.domain.errors import ClusterError, SourceError
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
-from bot.flow.ports import PodFinder, PodPage, PodPages, Question, SampleStore
+from bot.flow.ports import NodeEvents, PodFinder, PodPage, PodPages, Question, SampleStore
 from bot.flow.probes import answer, pods_asked_for, unreadable
 
 SOURCE = "GPU exporters and nodes"
@@ -66,8 +67,16 @@ class _Exporter:
 class GpuHealth:
     """The `gpu_health` probe. Its history of registers is kept in the sample store, one key a node."""
 
-    def __init__(self, *, finder: PodFinder, pages: PodPages, store: SampleStore, now: Callable[[], float]) -> None:
-        self._finder, self._pages, self._store, self._now = finder, pages, store, now
+    def __init__(
+        self,
+        *,
+        finder: PodFinder,
+        events: NodeEvents,
+        pages: PodPages,
+        store: SampleStore,
+        now: Callable[[], float],
+    ) -> None:
+        self._finder, self._events, self._pages, self._store, self._now = finder, events, pages, store, now
 
     async def __call__(self, question: Question) -> Reading:
         world = await question.world()
@@ -79,30 +88,41 @@ class GpuHealth:
                 replicas[node].append(name_of(pod))
         if not replicas:
             return answer(question, dict.fromkeys(PARTS), missing=dict.fromkeys(PARTS, "no replica is on a node"))
-        exporters = await self._exporters()
+        exporters, said = await asyncio.gather(self._exporters(), self._said(question))
         nodes = {name_of(node): node for node in world.nodes}
-        judged = await asyncio.gather(
-            *(
-                self._judge(node, nodes.get(node), exporters.get(node), pods, question)
-                for node, pods in replicas.items()
-            )
+        gpus = await asyncio.gather(
+            *(self._gpus(node, exporters.get(node), pods, question) for node, pods in replicas.items())
         )
-        return _told(question, dict(zip(replicas, judged, strict=True)), replicas)
-
-    async def _judge(
-        self, node: str, known: Obj | None, exporter: _Exporter | None, pods: Sequence[str], question: Question
-    ) -> list[Verdict]:
         start = question.context.opened_at - BEFORE_SECONDS
-        found = [judge_node(node, known, start)]
+        judged = {
+            node: [judge_node(node, nodes.get(node), start), *said(node), *found]
+            for node, found in zip(replicas, gpus, strict=True)
+        }
+        return _told(question, judged, replicas)
+
+    async def _said(self, question: Question) -> Callable[[str], list[Verdict]]:
+        """What events say of a node. They only add: without them the exporters and the nodes still speak."""
+        start = question.context.opened_at - BEFORE_SECONDS
+        try:
+            events = about_nodes(await self._events.node_events())
+        except ClusterError as error:
+            note = f"events of nodes cannot be read: {error}"
+            return lambda node: [Verdict(node, False, False, (note,))]
+        return lambda node: [judge_events(node, events.get(node, ()), start)]
+
+    async def _gpus(
+        self, node: str, exporter: _Exporter | None, pods: Sequence[str], question: Question
+    ) -> list[Verdict]:
         if exporter is None:
-            return [*found, Verdict(node, None, None, (f"no exporter of NVIDIA or AMD on {node}",))]
+            return [Verdict(node, None, None, (f"no exporter of NVIDIA or AMD on {node}",))]
         try:
             page = await self._page(exporter)
         except SourceError as error:
-            return [*found, Verdict(node, None, None, (f"{node}: {error}",))]
+            return [Verdict(node, None, None, (f"{node}: {error}",))]
         gpus = (amd.readings_of if exporter.is_amd else readings_of)(page, pods)
         if not gpus:
-            return [*found, Verdict(node, None, None, (f"{node}: no GPU on the exporter's page",))]
+            return [Verdict(node, None, None, (f"{node}: no GPU on the exporter's page",))]
+        found, start = list[Verdict](), question.context.opened_at - BEFORE_SECONDS
         key, now = f"gpus/{question.context.target.cluster}/{node}", self._now()
         earlier = await self._store.between(key, start, now)
         await self._store.add(key, [Scrape(replica=node, at=now, ranks=gpus)])

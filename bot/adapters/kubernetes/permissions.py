@@ -51,6 +51,7 @@ READING = (
     *_reading("leaderworkerset.x-k8s.io", "leaderworkersets"),
     *_reading("", "pods", is_cluster_wide=True),
     *_reading("", "nodes", is_cluster_wide=True),
+    Permission("list", "", "events", is_cluster_wide=True),
     *_reading("", "services"),
     *_reading("discovery.k8s.io", "endpointslices"),
     *_reading("policy", "poddisruptionbudgets"),
