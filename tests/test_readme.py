@@ -44,6 +44,7 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_SET": "kv_ceiling=0.92,calm_for=15m",
         "INCIDENT_BOT_SAMPLING_WORKLOADS": "serving/llm",
         "INCIDENT_BOT_SAMPLING_THROUGH": "proxy",
+        "INCIDENT_BOT_GPU_EXEC": "true",
         "INCIDENT_BOT_PROMETHEUS_URL": "http://localhost:9090",
         "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
         "INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP": "S0123456780",

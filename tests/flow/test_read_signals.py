@@ -8,6 +8,7 @@ import pytest
 from bot.domain.change.world import World
 from bot.domain.errors import ClusterError, SourceError, StorageUnavailableError
 from bot.domain.playbook.language import (
+    ComparedSignal,
     MeanSignal,
     MetricSignal,
     ProbeSignal,
@@ -236,6 +237,22 @@ async def test_a_signal_that_nobody_can_read_is_unknown_beside_the_others(spec: 
     readings = await scene.signals().read({"odd": spec, "good": good}, CONTEXT)
     assert reason in readings["odd"].unknown
     assert readings["good"].value == 0.4
+
+
+@pytest.mark.parametrize("error", [ClusterError("no answer"), StorageUnavailableError("away")])
+async def test_a_comparison_whose_source_fails_is_unknown(error: Exception) -> None:
+    scene = Scene()
+    scene.fails = error
+    spec = ComparedSignal(compared=USAGE)
+    reading = (await scene.signals().read({"then": spec}, CONTEXT))["then"]
+    assert reading.unknown == f"direct scrapes: {error}"
+    assert reading.query
+
+
+async def test_a_comparison_with_the_time_before_what_was_not_read_yet_is_unknown() -> None:
+    spec = ComparedSignal(compared=USAGE, ending="results.look.usage")
+    reading = (await Scene().signals().read({"then": spec}, CONTEXT))["then"]
+    assert "was not read yet" in reading.unknown
 
 
 async def test_sampling_all_the_time_gives_an_incident_a_history_from_before_it_opened() -> None:

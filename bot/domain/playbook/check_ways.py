@@ -9,6 +9,7 @@ from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
     AskState,
     ChangeState,
+    ComparedSignal,
     EndState,
     Playbook,
     ProbeSignal,
@@ -174,6 +175,7 @@ def _unused(playbook: Playbook) -> Mistakes:
 
 def _durations(playbook: Playbook) -> Iterator[str]:
     yield from (signal.over for signal in playbook.signals.values() if not isinstance(signal, ProbeSignal))
+    yield from (signal.past for signal in playbook.signals.values() if isinstance(signal, ComparedSignal))
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)

@@ -10,6 +10,7 @@ from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
     AskState,
     ChangeState,
+    ComparedSignal,
     MeanSignal,
     MetricSignal,
     Playbook,
@@ -38,7 +39,7 @@ def names_of_signal(name: str, spec: SignalSpec) -> dict[str, Kind]:
             return {f"{name}.{part}": kind for part, kind in PROBES.get(spec.probe, {}).items()}
         case StallSignal():
             return {name: "flag"}
-        case QuantileSignal():
+        case QuantileSignal() | ComparedSignal():
             return {name: "number"}
         case MetricSignal() | RatioSignal() | MeanSignal():
             return {name: "by_replica" if spec.across == "each" else "number"}
