@@ -36,6 +36,8 @@ KINDS: dict[str, Resource] = {
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "ConfigMap": Resource("", "v1", "configmaps"),
     "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),
+    "CronJob": Resource("batch", "v1", "cronjobs"),
+    "Job": Resource("batch", "v1", "jobs"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),
 }
 
