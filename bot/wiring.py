@@ -46,6 +46,7 @@ from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
+from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
@@ -59,7 +60,9 @@ from bot.domain.timeline import Chained
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
+from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
@@ -123,6 +126,8 @@ class Sight:
     signals: ReadSignals
     scraped: SampledHistory
     """What runs on each replica now is always asked of the replicas themselves, whoever keeps the history."""
+    scraper: VllmScraper
+    generations: VllmGenerations
 
 
 def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
@@ -195,7 +200,8 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     recent = RecentWorlds(cluster.port, clock.now)
     replicas = WorldReplicas(recent)
     samples = RedisSamples(storage.connection)
-    scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(pages, clock.now), store=samples, now=clock.now)
+    scraper = VllmScraper(pages, clock.now)
+    scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now)
     history: History = scraped
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
@@ -213,7 +219,10 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         "gpu_health": gpus,
     }
-    return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)
+    generations = VllmGenerations()
+    stack.push_async_callback(generations.close)
+    signals = ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now)
+    return Sight(signals, scraped, scraper, generations)
 
 
 def credentials(settings: Settings) -> Credentials | None:
@@ -289,6 +298,9 @@ def effect_handlers(
     read = ReadForRun(sight.signals, advance.playbook_of)
     see = SeeWorld(cluster.port, sight.scraped)
     plan = PlanForRun(read, see, cluster.port, advance.playbook_of)
+    generate = GenerateOnReplica(
+        sight.generations, WorldReplicas(cluster.port), sight.scraper, storage.claims, storage.store
+    )
     apply = ApplyCall(
         cluster.writer,
         storage.claims,
@@ -296,6 +308,8 @@ def effect_handlers(
         plan,
         see,
         advance.playbook_of,
+        job_result=JobResult(cluster.port, cluster.logs),
+        generate=generate,
         grant_valid_seconds=settings.approval_rules.grant_valid_seconds,
     )
     return {

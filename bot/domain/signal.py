@@ -94,3 +94,16 @@ PROBES: dict[str, dict[str, Kind]] = {
     "capacity": {"free_gpus": "number", "replicas_that_fit": "number"},
 }
 """Every probe with its parts and their kinds: expressions are checked against this table when a playbook is loaded."""
+
+RESULTS: dict[str, dict[str, Kind]] = {
+    "run_job": {"score": "number", "baseline": "number", "eval": "text", "line": "text"},
+    "probe_request": {
+        "tokens": "number",
+        "expected_blocks": "number",
+        "used_blocks": "number",
+        "reclaim": "number",
+        "finished": "flag",
+        "error": "text",
+    },
+}
+"""What a change comes back with, by its verb: later states read it as `results.<state>.<verb>.<part>`."""

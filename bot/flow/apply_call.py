@@ -22,6 +22,9 @@ from bot.domain.errors import ApprovalError, ClusterError
 from bot.domain.event import Progressed, StepSettled
 from bot.domain.redaction import redacted
 from bot.domain.run import Run
+from bot.domain.signal import Reading
+from bot.flow.generate_on_replica import GenerateOnReplica
+from bot.flow.job_result import JobResult
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
@@ -54,9 +57,12 @@ class ApplyCall:
         see: SeeWorld,
         playbook_of: PlaybookOf,
         *,
+        job_result: JobResult,
+        generate: GenerateOnReplica,
         grant_valid_seconds: float,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._job_result, self._generate = job_result, generate
         self._writer, self._claims, self._runs = writer, claims, runs
         self._planner, self._see, self._playbook_of = planner, see, playbook_of
         self._grant_valid, self._pause = grant_valid_seconds, pause
@@ -92,7 +98,7 @@ class ApplyCall:
             touched = await self._touched(job, effect, call_id)
             if touched is not None:
                 return touched
-        counts = not call.restores and request.plan.verb != "undo"
+        counts = not (call.restores or call.harmless) and request.plan.verb != "undo"
         node = await self._node_at_stake(job, request.plan) if counts and not claimed_before else None
         if isinstance(node, str):
             return self._put_off(job, effect, f"what the node takes from the fleet is not known: {node}", call_id)
@@ -131,6 +137,8 @@ class ApplyCall:
 
     async def _send(self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str) -> Done | Later:
         log.info("call.sent", incident=job.incident_id, call=call_id, method=call.method, target=str(call.target))
+        if call.method == "generate":
+            return await self._generated(job, effect, approved, call, call_id)
         sent = await self._writer.send(approved, call, call_id=call_id)
         if sent.result == "done":
             return self._settled(effect, "done", sent.detail, call_id=call_id)
@@ -140,8 +148,25 @@ class ApplyCall:
             return self._settled(effect, "failed", sent.detail, call_id=call_id)
         return self._unclear(job, effect, sent.detail, call_id)
 
+    async def _generated(
+        self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str
+    ) -> Done | Later:
+        """Stays with the request until its end, which a halt or a lost lease brings sooner."""
+
+        async def tell(text: str) -> None:
+            await self._runs.append(job.incident_id, self._progress(job, effect, text))
+
+        made = await self._generate(job, approved, call, tell)
+        if job.lost.is_set():
+            return Later(0.0)
+        readings = {made.reading.name: made.reading} if made.reading else {}
+        return self._settled(effect, made.result, made.detail, call_id=call_id, readings=readings)
+
     async def _after_an_attempt(self, job: Job, effect: ApplyStep, call: Call, call_id: str) -> Done | Later | None:
         """What an earlier attempt did; None when it did nothing and the same call may be sent (at most one can win)."""
+        if call.method == "generate":
+            reason = "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended"
+            return self._settled(effect, "unclear", reason, call_id=call_id)
         seen = await self._writer.look(call, call_id=call_id)
         log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
         if seen == "done":
@@ -214,10 +239,8 @@ class ApplyCall:
                 state, text = seen.state, seen.text
             except ClusterError as error:
                 state, text = "pending", f"the cluster cannot be read: {error}"
-            if state == "done":
-                return self._settled(effect, "done", text)
-            if state == "failed":
-                return self._settled(effect, "failed", text)
+            if state in ("done", "failed"):
+                return self._settled(effect, state, text, readings=await self._given(job, wait, at=now))
             if now - started > wait.within_seconds:
                 return self._settled(effect, "failed", f"not seen within {wait.within_seconds:.0f} s: {text}")
             if text != said:
@@ -226,6 +249,10 @@ class ApplyCall:
             await self._pause(LOOK_EVERY_SECONDS)
             now = await self._runs.now()
         return Later(0.0)
+
+    async def _given(self, job: Job, wait: Wait, *, at: float) -> dict[str, Reading]:
+        """What there is to read once the wait is over."""
+        return {wait.gives: await self._job_result(job.run, wait.about, at=at)} if wait.gives else {}
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 

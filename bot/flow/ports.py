@@ -328,6 +328,15 @@ class PodLogs(Protocol):
         ...
 
 
+class JobLogs(Protocol):
+    async def last_lines(self, namespace: str, pod: str, *, lines: int) -> str | None:
+        """The end of the log of the pod's main container; None when there is none.
+
+        Raise `ClusterError` on no answer.
+        """
+        ...
+
+
 class PodFinder(Protocol):
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         """Pods of any namespace with these labels. Raise `ClusterError` on no answer or when it is not allowed."""
@@ -417,6 +426,25 @@ class ClusterWriter(Protocol):
 
     async def look(self, call: Call, *, call_id: str) -> Literal["done", "not_done", "unclear"]:
         """After a possible earlier attempt: stamp or after-value there, before-value intact, or neither."""
+        ...
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What became of a long generation. `refused`: certainly nothing runs; `broken`: it began and did not come back."""
+
+    result: Literal["ended", "broken", "refused"]
+    tokens: int | None = None
+    """Of the prompt and the answer, as the engine counted them."""
+    detail: str = ""
+
+
+class Generations(Protocol):
+    async def generate(self, approved: Approved, call: Call, replica: Replica) -> Generated:
+        """Send the call's one generation to this replica and wait for its end; cancelling it ends it there too.
+
+        The caller has the deadline. Raise `ApprovalError` unless the call is in the approved plan, about this replica.
+        """
         ...
 
 

@@ -14,8 +14,8 @@ import structlog
 
 from bot.domain.change.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
 from bot.domain.change.rotation import is_in_rotation
-from bot.domain.change.workload import serves
-from bot.domain.change.world import Obj, World
+from bot.domain.change.workload import metrics_port, serves
+from bot.domain.change.world import World
 from bot.domain.errors import BotError, ClusterError
 from bot.domain.scrape import Scrape
 from bot.domain.target import Target
@@ -27,9 +27,6 @@ MOST_WORKLOADS = 64
 """More at once than this would make sampling the bot's main work."""
 CLOSEST_SECONDS = 1.0
 """Two samples closer than this say the same; quantiles would count that moment twice."""
-
-METRICS_PORT_NAMES = ("http", "metrics")
-DEFAULT_PORT = 8000
 
 
 class SampledHistory:
@@ -140,10 +137,3 @@ def replicas_in(world: World) -> tuple[Replica, ...]:
         and dig(pod, "status", "podIP")
         and not is_going_away(pod)
     )
-
-
-def metrics_port(pod: Obj) -> int:
-    """The engine's port: the one that is named for it, else vLLM's own."""
-    containers = dig(pod, "spec", "containers") or []
-    named = {port.get("name"): port["containerPort"] for c in containers for port in c.get("ports") or []}
-    return next((int(named[name]) for name in METRICS_PORT_NAMES if name in named), DEFAULT_PORT)

@@ -20,12 +20,13 @@ from bot.domain.approval import Approved, Authority, Policy
 from bot.domain.change.plan import Call
 from bot.domain.change.world import World
 from bot.domain.target import Target
-from bot.flow.ports import Sent
+from bot.flow.ports import Generated, Replica, Sent
 from bot.sandbox.slack.arguments import Arguments
 from bot.sandbox.slack.errors import ApiError
 from bot.sandbox.slack.team import Team
 from bot.sandbox.slack.web_api import METHODS
 from tests.fakes.cluster import MemoryCluster
+from tests.fakes.engines import MemoryEngines
 from tests.fakes.inbound import KnownPeople
 
 T = TypeVar("T")
@@ -229,6 +230,20 @@ class StagedCluster:
 
     async def _read(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._stage.step(self._life, f"cluster {what}", work, counts=False)
+
+
+class StagedEngines:
+    """`Generations`: that the request goes out is a step, and its end is not waited for on the stage."""
+
+    def __init__(self, engines: MemoryEngines, stage: Stage, life: Life) -> None:
+        self._engines, self._stage, self._life = engines, stage, life
+
+    async def generate(self, approved: Approved, call: Call, replica: Replica) -> Generated:
+        async def begin() -> None:
+            self._engines.begin(approved, call, replica)
+
+        await self._stage.step(self._life, f"engine generate on {replica.name}", begin, counts=True)
+        return await self._engines.end()
 
 
 class StagedPeople:

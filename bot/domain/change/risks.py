@@ -22,6 +22,8 @@ FLOORS: dict[str, Risk] = {
     "cordon_node": "medium",
     "uncordon_node": "medium",  # it may put people on bad silicon
     "drain_node": "high",
+    "run_job": "low",  # no user sees it
+    "probe_request": "low",
     "undo": "medium",  # going back must be easier than going on
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.approval import Request
-from bot.domain.change.plan import Call, LedgerEntry, Plan, PlanResult, highest
+from bot.domain.change.plan import Call, LedgerEntry, Plan, PlanResult, Wait, highest
 from bot.domain.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.event import Planned, Progressed, StepSettled
 from bot.domain.machine import asking, entering, reading
@@ -148,6 +148,8 @@ def settled_late(draft: Draft, event: StepSettled) -> None:
 def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
     if not isinstance(step, Call):
         draft.record("wait", f"seen: {getattr(step, 'title', '')} — {event.detail}", data=event.evidence)
+        if isinstance(step, Wait) and step.closes:
+            draft.set(ledger=tuple(_over(entry, step) for entry in draft.run.ledger))
         return
     request = draft.run.requests[event.request_id]
     entry = LedgerEntry(
@@ -168,6 +170,13 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,
         "differences": [d.model_dump(mode="json") for d in step.differences]},
     )  # fmt: skip
+
+
+def _over(entry: LedgerEntry, wait: Wait) -> LedgerEntry:
+    """An entry about what has ended by itself has nothing left to take back."""
+    if entry.target != wait.about:
+        return entry
+    return entry.model_copy(update={"undo": (), "no_undo": f"it has ended: {wait.title}"})
 
 
 def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:

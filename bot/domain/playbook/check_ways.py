@@ -19,6 +19,7 @@ from bot.domain.playbook.language import (
 from bot.domain.playbook.mistakes import Mistake, Path
 from bot.domain.playbook.scope import signals_of, written_expressions
 from bot.domain.playbook.vocabulary import VERBS
+from bot.domain.signal import RESULTS
 
 Graph = Mapping[str, frozenset[str]]
 Mistakes = Iterator[Mistake]
@@ -125,7 +126,7 @@ def _made_by(playbook: Playbook, names: Iterable[str]) -> frozenset[str]:
     made: set[str] = set()
     for name in names:
         state = playbook.states[name]
-        if not isinstance(state, ChangeState):
+        if not isinstance(state, ChangeState) or state.change in RESULTS:
             made.add(f"results.{name}")
         if isinstance(state, AskState):
             made.add(f"answers.{name}")

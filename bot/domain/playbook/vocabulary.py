@@ -14,6 +14,7 @@ class Verb:
     one_of: frozenset[str] = frozenset()
     restores: bool = False
     """It takes back something of ours: it needs no reason that still holds."""
+    # What it comes back with, if anything, is listed in `domain.signal.RESULTS`.
 
     @property
     def arguments(self) -> frozenset[str]:
@@ -39,6 +40,8 @@ VERBS: dict[str, Verb] = {
     "cordon_node": Verb(one_of=_words("node replica")),
     "uncordon_node": Verb(one_of=_words("node replica"), restores=True),
     "drain_node": Verb(one_of=_words("node replica"), optional=_words("others")),
+    "run_job": Verb(required=_words("template"), optional=_words("replica env within_minutes")),
+    "probe_request": Verb(required=_words("replica max_tokens"), optional=_words("within_minutes")),
     "undo": Verb(optional=_words("of"), restores=True),
 }
 
