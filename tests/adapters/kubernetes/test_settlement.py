@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from bot.domain.change.plan import Call, Plan, Wait
-from tests.adapters.kubernetes.lab import LLM, Lab, granted
-from tests.adapters.kubernetes.test_changes_end_to_end import CAP, names, with_ledger
+from tests.adapters.kubernetes.lab import CAP, LLM, Lab, granted, names, with_ledger
 from tests.adapters.kubernetes.test_held_rollout import with_short_grace
 
 METHODS = {"patch": "PATCH", "create": "POST", "delete": "DELETE", "evict": "POST"}
