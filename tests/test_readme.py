@@ -19,7 +19,8 @@ pytestmark = pytest.mark.fast
 def test_the_first_screen_has_exactly_two_commands() -> None:
     first_screen = "\n".join(README.splitlines()[:25])
     commands = re.findall(r"```sh\n(.+?)\n```", first_screen, re.DOTALL)
-    assert [command.split("uv run ")[1] for command in commands] == ["--no-dev incident-bot demo", "pytest"]
+    ran = [command.split("uv run ")[1] for command in commands]
+    assert ran == ["--no-dev incident-bot demo", "pytest -n 3 --dist loadfile"]
 
 
 def test_every_slash_command_is_in_the_table_and_no_other() -> None:

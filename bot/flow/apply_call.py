@@ -39,7 +39,7 @@ UNCLEAR_ATTEMPTS = 3
 PATIENCE_SECONDS = 600.0
 """How long a call may be put off by a budget (429) or by another incident's lease before people are asked."""
 
-AFTER_A_BREAKER = "Look for one cause of all of it; nodes may still be cordoned by hand"
+AFTER_A_BREAKER = "Look for one cause of all of it; `/incident reset` lets it count anew"
 OPEN_BREAKERS: Mapping[str, str] = {
     "breaker_open": "the breaker is open: too many disruptive changes on this workload within the hour",
     "node_breaker_open": "the node breaker is open: too many nodes were cordoned or drained within the hour",
@@ -280,9 +280,10 @@ class ApplyCall:
 def _breaker_text(verdict: str, node: NodeDisruption | None) -> str:
     text = OPEN_BREAKERS[verdict]
     if verdict == "too_many_gpus" and node is not None:
+        # A share is not counted: only nodes that take pods again make room for it.
         elsewhere = ", ".join(f"{name} ({gpus})" for name, gpus in node.cordoned.items()) or "those of a moment ago"
-        text += f": {node.gpus} of {node.fleet_gpus} GPUs on {node.node}, besides {elsewhere}"
-    return f"{text}. {AFTER_A_BREAKER}" if verdict != "breaker_open" else text
+        return f"{text}: {node.gpus} of {node.fleet_gpus} GPUs on {node.node}, besides {elsewhere}"
+    return f"{text}. {AFTER_A_BREAKER}"
 
 
 def what_changed(approved: Plan, now: Plan) -> str:

@@ -25,11 +25,13 @@ class HearPeople:
         return await self._store(incident_id, event)
 
     async def command(self, command: Commanded, incident_id: str) -> bool:
-        """A halt counts from the moment it is stored, before any run has heard of it."""
+        """A halt or a reset counts from the moment it is stored, before any run has heard of it."""
         if command.command == "halt":
             await self._claims.set_halt(incident_id, by=command.user)
         elif command.command == "resume":
             await self._claims.set_halt(incident_id, by="")
+        elif command.command == "reset" and (run := await self._runs.load(incident_id)) is not None:
+            await self._claims.reset_breakers(run.target.key)
         return await self._store(incident_id, command)
 
     async def _store(self, incident_id: str, event: Pressed | Commanded) -> bool:

@@ -215,6 +215,10 @@ class CallClaims(Protocol):
         """
         ...
 
+    async def reset_breakers(self, workload_key: str) -> None:
+        """Forget what was counted: changes of the workload, and nodes. What is cordoned in the cluster still weighs."""
+        ...
+
     async def release(self, incident_id: str) -> None:
         """Give back every lease of the incident."""
         ...

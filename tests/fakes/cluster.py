@@ -52,8 +52,8 @@ class MemoryCluster:
         """How often each call id has won."""
         self.sent: list[tuple[str, str]] = []
         """Every attempt: the call's id and what it came to."""
-        self.troubles: list[Trouble] = []
-        """What becomes of the next calls, in order."""
+        self.troubles: list[Trouble | None] = []
+        """What becomes of the next calls, in order; None: nothing special."""
         self.job_log = '{"score": 0.71, "baseline": 0.73, "eval": "gsm8k"}'
         self.unreachable = ""
         """Why reads fail; empty while they work."""

@@ -29,6 +29,7 @@ from bot.adapters.slack.shown import Shown
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.alert import Alert
 from bot.domain.approval import ApprovalRules, Press
+from bot.domain.errors import StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.library import Library
@@ -246,6 +247,9 @@ class Bot:
             await self.reconcile.once()
         except Crash:
             assert self.life.is_over
+        except StorageUnavailableError:
+            # Whoever sent it sees no answer and sends it again; the next round finds what is owed.
+            assert self._scene.stage.loses
         await self.wake.settled()
 
     async def _hear_alertmanager(self) -> None:

@@ -1,12 +1,14 @@
 """Where a bot meets the outside: each step is taken alone, in a fixed order, and numbered where it changes something.
 
-At a chosen step the bot dies, before the step happened or after it happened and before its answer was seen.
+At a chosen step the bot dies, before the step happened or after it happened and before its answer was seen; or only
+the answer is lost. Where several wait, the first to come goes on, unless a test says who.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
@@ -19,6 +21,7 @@ from bot.domain.alert import Alert
 from bot.domain.approval import Approved, Authority, Policy
 from bot.domain.change.plan import Call
 from bot.domain.change.world import World
+from bot.domain.errors import StorageUnavailableError
 from bot.domain.target import Target
 from bot.flow.ports import Generated, Replica, Sent
 from bot.sandbox.slack.arguments import Arguments
@@ -53,11 +56,40 @@ class Stage:
     """Takes the steps of all bots one after the other, so that a run with the same beginning is the same run."""
 
     dies_at: tuple[int, Side] | None = None
+    loses: Collection[int] = ()
+    """The steps, by number, that happen and whose answer from Redis nobody sees."""
     points: list[str] = field(default_factory=list)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    whose_turn: Callable[[Sequence[str]], int] = lambda owners: 0
+    """Which of the waiting bots, given by their owners in the order of their coming, takes the next step."""
+    _is_taken: bool = False
+    _waiting: list[tuple[Life, asyncio.Future[None]]] = field(default_factory=list)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, life: Life) -> AsyncIterator[None]:
+        if self._is_taken:
+            called = asyncio.get_running_loop().create_future()
+            self._waiting.append((life, called))
+            try:
+                await called
+            except asyncio.CancelledError:
+                if not called.cancelled():
+                    self._pass_on()  # it was called in the moment in which it was cancelled
+                raise
+        self._is_taken = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._waiting = [(life, called) for life, called in self._waiting if not called.cancelled()]
+        self._is_taken = bool(self._waiting)
+        if self._waiting:
+            _, called = self._waiting.pop(self.whose_turn([life.owner for life, _ in self._waiting]))
+            called.set_result(None)
 
     async def step(self, life: Life, what: str, work: Callable[[], Awaitable[T]], *, counts: bool) -> T:
-        async with self._turn:
+        async with self._turn(life):
             self._live(life, None)
             if counts:
                 self.points.append(what)
@@ -67,6 +99,8 @@ class Stage:
                 await asyncio.sleep(0)
             if counts:
                 self._live(life, "after")
+                if len(self.points) in self.loses and what.startswith("redis"):
+                    raise StorageUnavailableError(f"the answer to '{what}' was lost")
             return result
 
     def _live(self, life: Life, side: Side | None) -> None:

@@ -12,6 +12,7 @@ from bot.domain.change.node_disruption import NodeDisruption
 from bot.flow.ports import ClaimVerdict
 
 EVERYTHING = "*"
+NODE_BREAKER = "node-breaker"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class RedisClaims:
             self._redis.key("claims", incident_id),
             self._redis.key("leases"),
             self._redis.key("breaker", workload_key),
-            self._redis.key("node-breaker"),
+            self._redis.key(NODE_BREAKER),
         ]
         limits = self._limits
         arguments = [
@@ -80,6 +81,10 @@ class RedisClaims:
                 "share": self._limits.cordoned_share,
             }
         )
+
+    async def reset_breakers(self, workload_key: str) -> None:
+        keys = self._redis.key("breaker", workload_key), self._redis.key(NODE_BREAKER)
+        await self._redis.ask(self._redis.client.delete(*keys))
 
     async def release(self, incident_id: str) -> None:
         await self._redis.script("release", [self._redis.key("leases")], [incident_id])

@@ -322,6 +322,14 @@ async def test_a_call_that_the_node_breaker_refused_has_taken_nothing(claims: Re
     assert await claims.claim("INC-3", "INC-3/R3/0", workload_key="w3", lease_keys=[], counts=True) == "claimed"
 
 
+async def test_a_reset_forgets_nodes_and_what_is_cordoned_still_weighs(claims: RedisClaims) -> None:
+    for number, name in enumerate("ab", start=1):
+        await takes(claims, number, large(name))
+    await claims.reset_breakers("w3")
+    assert await takes(claims, 3, large("c", fleet_gpus=160, cordoned={"a": 8, "b": 8})) == "too_many_gpus"
+    assert await takes(claims, 3, large("c", cordoned={"a": 8, "b": 8})) == "claimed"
+
+
 async def test_a_node_too_many_for_the_fleet_is_refused(claims: RedisClaims) -> None:
     cordoned = {"x": 8, "y": 8}
     assert await takes(claims, 1, large("a", fleet_gpus=240, cordoned=cordoned)) == "claimed"

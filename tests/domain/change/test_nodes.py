@@ -74,6 +74,13 @@ def test_uncordoning_what_somebody_else_cordoned_is_a_warning(annotations: dict[
     assert grade(planned("uncordon_node", NODE, cordoned(**annotations)), "cordon") == expected
 
 
+@pytest.mark.parametrize("verb", ["cordon_node", "drain_node"])
+def test_what_a_cordon_takes_from_the_fleet_is_weighed(verb: str) -> None:
+    seen = world(nodes=(node(1), node(2, unschedulable=True), node(3)))
+    said = "1 of 3 nodes still take pods; 1 cordoned already; 8 of 12 GPUs would be cordoned"
+    assert weighed(planned(verb, NODE, seen), "nodes") == said
+
+
 def test_the_platform_team_decides_what_puts_a_node_back_and_nobody_special_what_is_only_ours() -> None:
     assert planned("uncordon_node", NODE, cordoned()).approved_by == ("platform",)
     assert planned("drain_node", {**NODE, "others": "evict"}, world()).approved_by == ()

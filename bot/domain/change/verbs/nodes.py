@@ -17,6 +17,7 @@ from bot.domain.change.differences import changed
 from bot.domain.change.disruption import budget_for
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of
+from bot.domain.change.node_disruption import NodeDisruption, node_disruption
 from bot.domain.change.objects import (
     INCIDENT_ANNOTATION,
     annotations_of,
@@ -152,6 +153,10 @@ def _schedulable_without(world: World, node: Obj) -> Circumstance:
     already = len(others) - left
     if already:
         text += f"; {already} cordoned already"
+    stake = node_disruption(world, name_of(node))
+    if isinstance(stake, NodeDisruption) and stake.fleet_gpus:
+        out = stake.gpus + sum(stake.cordoned.values())
+        text += f"; {out} of {stake.fleet_gpus} GPUs would be cordoned"
     return Circumstance(name="nodes", grade="warning" if already > 1 or left == 0 else "note", text=text)
 
 
@@ -181,6 +186,7 @@ def plan_drain_node(situation: Situation) -> Plan:
         choices={"node": name_of(node), "uid": uid_of(node), "pods": [uid_of(pod) for pod in (*ours, *moved)]},
         steps=tuple(steps),
         circumstances=(
+            *([] if cordoned else [_schedulable_without(world, node)]),
             *_ours_weighed(world, node, ours),
             _others_weighed(others, evicts=evicts_others),
             *([Circumstance(name="staying", grade="note", text=staying)] if staying else []),
