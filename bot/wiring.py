@@ -34,6 +34,7 @@ from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus import PrometheusHistory
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
@@ -200,8 +201,8 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     recent = RecentWorlds(cluster.port, clock.now)
     replicas = WorldReplicas(recent)
     samples = RedisSamples(storage.connection)
-    scraper = VllmScraper(pages, clock.now)
-    scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now)
+    scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
+    scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
@@ -215,7 +216,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
-        **workload_probes(history=history, now=clock.now),
+        **workload_probes(history=history, now=clock.now, loads=loads if history is scraped else None),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         "gpu_health": gpus,
     }

@@ -17,6 +17,7 @@ from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
 from bot.domain.event import Event
 from bot.domain.gpu_query import GpuQuery
+from bot.domain.load_log import LoadPoint
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ProbeSignal, SignalSpec
 from bot.domain.run import Run
@@ -239,6 +240,18 @@ class SampleStore(Protocol):
     async def add(self, workload: str, scrapes: Sequence[Scrape]) -> None: ...
 
     async def between(self, workload: str, start: float, end: float) -> Sequence[Scrape]: ...
+
+
+class LoadLog(Protocol):
+    """Each workload's load in slots of five minutes, for a day and a little more."""
+
+    async def add(self, workload: str, point: LoadPoint) -> None:
+        """Keep it, in place of another point of the same slot."""
+        ...
+
+    async def all(self, workload: str) -> Sequence[LoadPoint]:
+        """Every point that is kept, oldest first."""
+        ...
 
 
 @dataclass(frozen=True)
