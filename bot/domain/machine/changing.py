@@ -10,6 +10,7 @@ from bot.domain.machine import asking, entering, reading
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import ChangeState, EndState
 from bot.domain.run import ActiveChange
+from bot.domain.signal import RESULTS, result_in_words
 
 SOMEBODY_ELSE = "somebody else"
 """In place of a call id: who undid what a call did."""
@@ -223,6 +224,9 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     if outcome != "done":
         # What went well is on the request itself; what did not deserves a message.
         data = {"result": outcome, "text": text, "request": request_id}
+        draft.post("outcome", f"outcome:{request_id}", request_id, data)
+    elif change.verb in RESULTS and (found := draft.run.results.get(draft.run.state, {}).get(change.verb)):
+        data = {"result": outcome, "text": result_in_words(found), "request": request_id}
         draft.post("outcome", f"outcome:{request_id}", request_id, data)
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:
