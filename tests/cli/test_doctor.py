@@ -13,7 +13,7 @@ from starlette.routing import Route
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus_doctor import reachable
-from bot.cli.doctor import examine, of_settings, rendered
+from bot.cli.doctor import examine, of_reach, of_settings, rendered
 from bot.domain.finding import Finding, broken, fine, weak
 from bot.sandbox import valkey
 from bot.settings import Settings, load_settings
@@ -63,6 +63,22 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
         "weak",
     ]
     assert len(of_settings(load_settings(ENOUGH))) == 3
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("through", "verbs", "grades"),
+    [
+        pytest.param("proxy", {"probe_request"}, ["weak"], id="out-of-reach"),
+        pytest.param("address", {"probe_request"}, [], id="in-reach"),
+        pytest.param("proxy", {"run_job"}, [], id="not-used"),
+    ],
+)
+def test_a_generation_that_cannot_reach_its_pod_is_told_beforehand(
+    through: str, verbs: set[str], grades: list[str]
+) -> None:
+    settings = load_settings(ENOUGH | {"INCIDENT_BOT_SAMPLING_THROUGH": through})
+    assert [finding.grade for finding in of_reach(settings, verbs)] == grades
 
 
 @pytest.mark.fast

@@ -60,6 +60,15 @@ async def test_a_job_without_a_score_is_unknown_and_not_zero(scene: Scene, bot: 
 
 
 @pytest.mark.fast
+async def test_a_job_that_fails_is_told_with_what_it_wrote_last(scene: Scene, bot: Bot) -> None:
+    scene.cluster.job_log, scene.cluster.job_fails = "CUDA error", True
+    await until(scene, bot, lambda run: "back" in run.way, "back")
+    await bot.turn()
+    texts = "\n".join(str(message) for message in scene.messages())
+    assert "failed: BackoffLimitExceeded; line: CUDA error; score: unknown" in texts
+
+
+@pytest.mark.fast
 async def test_people_see_what_a_change_came_back_with(scene: Scene) -> None:
     await play(scene)
     texts = "\n".join(str(message) for message in scene.messages())
