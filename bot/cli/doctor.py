@@ -37,7 +37,8 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
     if settings.prometheus.url:
         looks.append(_within("prometheus", _prometheus(settings)))
     found = await asyncio.gather(*looks)
-    return [*of_settings(settings), *of_playbooks(library), *(finding for some in found for finding in some)]
+    own = [*of_settings(settings), *of_playbooks(library), *of_reach(settings, verbs_of(library))]
+    return [*own, *(finding for some in found for finding in some)]
 
 
 async def _within(about: str, look: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
@@ -115,6 +116,14 @@ def of_playbooks(library: Library) -> list[Finding]:
             broken("playbooks", "there are none: every alert stays unmatched", "Correct the playbooks setting.")
         )
     return found
+
+
+def of_reach(settings: Settings, verbs: Iterable[str]) -> list[Finding]:
+    """What a playbook may propose that cannot work from here."""
+    if settings.sampling.through != "proxy" or "probe_request" not in verbs:
+        return []
+    what = "probe_request goes to a pod's own address, and pods are read through the API server's proxy"
+    return [weak("playbooks", what, "Let the bot into the pod network, or expect this change to fail, nothing sent.")]
 
 
 def verbs_of(library: Library) -> frozenset[str]:

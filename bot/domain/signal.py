@@ -107,3 +107,11 @@ RESULTS: dict[str, dict[str, Kind]] = {
     },
 }
 """What a change comes back with, by its verb: later states read it as `results.<state>.<verb>.<part>`."""
+
+
+def result_in_words(reading: Reading) -> str:
+    """Every part that says something, then what is not known and why."""
+    if not reading.is_known:
+        return f"unknown: {reading.unknown}"
+    known = [f"{name.replace('_', ' ')}: {in_words(value)}" for name, value in reading.fields.items() if value != ""]
+    return "; ".join([*known, *(f"{name}: unknown ({why})" for name, why in reading.unknown_parts.items())])

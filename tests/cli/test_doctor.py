@@ -13,7 +13,7 @@ from starlette.routing import Route
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus_doctor import reachable
-from bot.cli.doctor import examine, of_settings, options_of, rendered
+from bot.cli.doctor import examine, of_reach, of_settings, options_of, rendered
 from bot.domain.finding import Finding, broken, fine, weak
 from bot.sandbox import valkey
 from bot.settings import Settings, load_settings
@@ -88,6 +88,22 @@ def test_a_team_that_nobody_is_named_for_is_told() -> None:
 )
 def test_a_way_into_pods_is_asked_for_only_where_a_setting_takes_it(chosen: dict[str, str], options: list[str]) -> None:
     assert options_of(load_settings(ENOUGH | chosen)) == options
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("through", "verbs", "grades"),
+    [
+        pytest.param("proxy", {"probe_request"}, ["weak"], id="out-of-reach"),
+        pytest.param("address", {"probe_request"}, [], id="in-reach"),
+        pytest.param("proxy", {"run_job"}, [], id="not-used"),
+    ],
+)
+def test_a_generation_that_cannot_reach_its_pod_is_told_beforehand(
+    through: str, verbs: set[str], grades: list[str]
+) -> None:
+    settings = load_settings(ENOUGH | {"INCIDENT_BOT_SAMPLING_THROUGH": through})
+    assert [finding.grade for finding in of_reach(settings, verbs)] == grades
 
 
 @pytest.mark.fast

@@ -55,6 +55,7 @@ class MemoryCluster:
         self.troubles: list[Trouble | None] = []
         """What becomes of the next calls, in order; None: nothing special."""
         self.job_log = '{"score": 0.71, "baseline": 0.73, "eval": "gsm8k"}'
+        self.job_fails = False
         self.unreachable = ""
         """Why reads fail; empty while they work."""
         self._put("Service", worlds.service())
@@ -198,14 +199,15 @@ class MemoryCluster:
             self._complete(job)
 
     def _complete(self, job: Obj) -> None:
-        job["status"] = {"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]}
+        ended = {"type": "Failed", "reason": "BackoffLimitExceeded"} if self.job_fails else {"type": "Complete"}
+        job["status"] = {"conditions": [ended | {"status": "True"}]}
         made = worlds.pod(0)
         made["metadata"] |= {
             "name": f"{name_of(job)}-pod",
             "labels": {},
             "ownerReferences": worlds.owner("Job", name_of(job), uid_of(job)),
         }
-        self._put("Pod", made | {"status": {"phase": "Succeeded"}})
+        self._put("Pod", made | {"status": {"phase": "Failed" if self.job_fails else "Succeeded"}})
 
     def _drop_replica_set(self, key: Key, replica_set: Obj) -> None:
         for pod in self._pods_of(replica_set):

@@ -27,6 +27,8 @@ class MemoryEngines:
         self.usage = 0.125
         """Of the pool, while it generates."""
         self.lasts_for_ever = False
+        self.company = 0.0
+        """Requests of others, on every replica."""
         self.begun = asyncio.Event()
         self._generates_on = ""
         self._looks = 0
@@ -57,5 +59,5 @@ class MemoryEngines:
                 self._ended.set()
         values = dict.fromkeys(("num_requests_running", "num_requests_waiting", "request_success"), 0.0)
         values |= {"num_gpu_blocks": POOL, "block_size": BLOCK, "kv_cache_usage_perc": self.usage if is_busy else 0.0}
-        values["num_requests_running"] = float(is_busy)
+        values["num_requests_running"] = float(is_busy) + self.company
         return Scrape(replica=replica.name, uid=replica.uid, at=self._now(), role=replica.role, ranks={"0": values})

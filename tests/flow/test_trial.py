@@ -51,19 +51,29 @@ async def test_neither_counts_for_the_breaker(scene: Scene, bot: Bot) -> None:
 
 
 @pytest.mark.fast
-async def test_a_job_without_a_score_is_unknown_and_not_zero(scene: Scene) -> None:
+async def test_a_job_without_a_score_is_unknown_and_not_zero(scene: Scene, bot: Bot) -> None:
     scene.cluster.job_log = "Traceback (most recent call last):"
-    await play_past_leftovers(scene)
-    run = await scene.run()
-    assert run is not None
-    assert "rejected" in run.way
-    assert "no JSON line with a score" in await told(scene)
+    run = await until(scene, bot, lambda run: "rejected" in run.way, "rejected")
+    reading = run.results["judge"]["run_job"]
+    assert reading.unknown_parts["score"] == "no JSON line with a score in the last 50 lines of the Job's log"
+    assert "not known: results.judge.run_job.baseline, results.judge.run_job.score" in await told(scene)
 
 
-async def play_past_leftovers(scene: Scene) -> None:
-    """The replica is still aside: somebody says that it may stay so."""
-    scene.answers = {"rejected": "close"}
+@pytest.mark.fast
+async def test_a_job_that_fails_is_told_with_what_it_wrote_last(scene: Scene, bot: Bot) -> None:
+    scene.cluster.job_log, scene.cluster.job_fails = "CUDA error", True
+    await until(scene, bot, lambda run: "back" in run.way, "back")
+    await bot.turn()
+    texts = "\n".join(str(message) for message in scene.messages())
+    assert "failed: BackoffLimitExceeded; line: CUDA error; score: unknown" in texts
+
+
+@pytest.mark.fast
+async def test_people_see_what_a_change_came_back_with(scene: Scene) -> None:
     await play(scene)
+    texts = "\n".join(str(message) for message in scene.messages())
+    assert "used blocks: 128; reclaim: 0.502" in texts
+    assert "score: 0.71; baseline: 0.73; eval: gsm8k" in texts
 
 
 @pytest.mark.fast

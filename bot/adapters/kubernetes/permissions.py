@@ -107,7 +107,6 @@ CHANGING: dict[str, Mapping[str, tuple[Permission, ...]]] = {
     "probe_request": _all(),
     "undo": {
         kind: (_on("patch", kind), _on("patch", kind, "scale"), _PATCH_CONFIG_MAP, _PATCH_POD, *_FLOORS)
-        + (_JOB[1],)
         + ((_DELETE,) if kind == "Deployment" else ())
         for kind in WORKLOADS
     },

@@ -68,8 +68,9 @@ class VllmGenerations:
             async with self._opened().post(url, json=asked, allow_redirects=False) as answer:
                 if answer.status != 200:
                     said = (await answer.text())[:MOST_ERROR_LETTERS]
-                    result = "broken" if answer.status >= 500 and answer.status != 503 else "refused"
-                    return Generated(result, detail=f"HTTP {answer.status}: {said}")
+                    # A full queue (503) and a fault of the request were turned away before anything began.
+                    is_turned_away = answer.status < 500 or answer.status == 503
+                    return Generated("refused" if is_turned_away else "broken", detail=f"HTTP {answer.status}: {said}")
                 return _ended(await answer.json(content_type=None), max_tokens)
         except aiohttp.ClientConnectorError as error:
             return Generated("refused", detail=f"{url}: {error}")

@@ -10,6 +10,7 @@ from bot.domain.machine import asking, entering, reading
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import ChangeState, EndState
 from bot.domain.run import ActiveChange
+from bot.domain.signal import RESULTS, result_in_words
 
 SOMEBODY_ELSE = "somebody else"
 """In place of a call id: who undid what a call did."""
@@ -221,9 +222,11 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome})
     draft.set(requests=draft.run.requests | {request_id: ended})
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
-    if outcome != "done":
-        # What went well is on the request itself; what did not deserves a message.
-        data = {"result": outcome, "text": text, "request": request_id}
+    came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
+    if outcome != "done" or came_back is not None:
+        # What went well is on the request itself; what did not, or what came back, deserves a message.
+        said = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
+        data = {"result": outcome, "text": "; ".join(filter(None, said)), "request": request_id}
         draft.post("outcome", f"outcome:{request_id}", request_id, data)
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:

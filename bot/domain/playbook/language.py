@@ -217,7 +217,10 @@ class AskState(_State):
 
 
 class ChangeState(_State):
-    """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then."""
+    """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then.
+
+    What `run_job` and `probe_request` come back with is read by later states: `results.<state>.run_job.score`.
+    """
 
     change: str
     with_: dict[str, Any] = Field(default={}, alias="with")

@@ -14,7 +14,6 @@ class Verb:
     one_of: frozenset[str] = frozenset()
     restores: bool = False
     """It takes back something of ours: it needs no reason that still holds."""
-    # What it comes back with, if anything, is listed in `domain.signal.RESULTS`.
 
     @property
     def arguments(self) -> frozenset[str]:
@@ -44,6 +43,7 @@ VERBS: dict[str, Verb] = {
     "probe_request": Verb(required=_words("replica max_tokens"), optional=_words("within_minutes")),
     "undo": Verb(optional=_words("of"), restores=True),
 }
+"""Every verb with its arguments. What `run_job` and `probe_request` come back with is in `domain.signal.RESULTS`."""
 
 TAKES: dict[str, frozenset[str]] = {
     "counter": _words("rate increase last"),

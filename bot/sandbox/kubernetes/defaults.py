@@ -201,10 +201,10 @@ def _job_spec(spec: Obj) -> None:
 
 def _cron_job(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
-    for key, value in (("concurrencyPolicy", "Allow"), ("suspend", False)):
-        spec.setdefault(key, value)
-    for key, value in (("successfulJobsHistoryLimit", 3), ("failedJobsHistoryLimit", 1)):
-        spec.setdefault(key, value)
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
     _template(spec.setdefault("jobTemplate", {}).setdefault("spec", {}))
     obj.setdefault("status", {})
 

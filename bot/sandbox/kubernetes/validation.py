@@ -243,7 +243,7 @@ def _cron_job(obj: Obj) -> Causes:
 def _job_template(spec: Obj, path: str) -> Causes:
     pod = spec["template"]["spec"]
     if pod.get("restartPolicy") not in ("OnFailure", "Never"):
-        yield Cause.unsupported(f"{path}.template.spec.restartPolicy", pod.get("restartPolicy"), ("OnFailure", "Never"))
+        yield Cause.required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     yield from _pod_spec(pod, f"{path}.template.spec")
 
 

@@ -26,7 +26,8 @@ def test_one_bounded_request_goes_to_the_pod_that_was_shown() -> None:
 
 
 def spared(**parts: Any) -> World:
-    spare = pod(7, **{"incident-bot/canary": "inc-42", "serving": "out-of-rotation"})
+    spare = pod(7, serving="out-of-rotation")
+    spare["metadata"]["labels"] |= {"incident-bot/canary": "inc-42"}
     spare["metadata"]["annotations"] = {"incident-bot/rotation-label": "serving=active"}
     return world(pods=(pod(1), spare), **parts)
 

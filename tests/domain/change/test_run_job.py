@@ -103,7 +103,7 @@ def test_variables_replace_those_of_the_template_and_a_replica_is_told_by_its_ad
     ],
 )
 def test_a_job_ends_by_the_time_the_bot_stops_waiting_and_is_kept_until_its_log_is_read(
-    spec: dict[str, int], deadline: int, kept: int
+    spec: dict[str, Any], deadline: int, kept: int
 ) -> None:
     template = replace(seen(), cron_jobs=(cron_job(**spec),))
     plan = planned("run_job", EVAL | {"within_minutes": 30.0}, template)
