@@ -269,8 +269,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         rounds = asyncio.create_task(reconcile.forever(), name="reconcile")
         stack.push_async_callback(_end, rounds)
         named = [
-            Target(cluster=settings.cluster, namespace=namespace, name=name)
-            for namespace, _, name in (workload.partition("/") for workload in settings.sampling.workloads)
+            Target(cluster=settings.cluster, namespace=namespace, kind=kind, name=name)
+            for namespace, kind, name in settings.sampling.named
         ]
         sampling = KeepSampling(
             sight.signals,
