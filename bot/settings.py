@@ -255,6 +255,8 @@ class Gpu(_Part):
 
     It needs get and create on pods/exec, which would also let its holder run anything else there.
     """
+    amd_exporter: Pairs = Field({}, examples=["app=release-amdgpu-metrics-exporter"])
+    """The labels of AMD's device-metrics-exporter where they are not its GPU operator's or its chart's usual ones."""
 
 
 class Approvals(_Part):
