@@ -210,9 +210,11 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
-    reader = cluster.port.reader
     inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
-    gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
+    gpus = GpuHealth(
+        finder=cluster.port.reader, pages=pages, store=samples, now=clock.now,
+        inside=inside, amd_labels=settings.gpu.amd_exporter,
+    )  # fmt: skip
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
@@ -279,8 +281,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         rounds = asyncio.create_task(reconcile.forever(), name="reconcile")
         stack.push_async_callback(_end, rounds)
         named = [
-            Target(cluster=settings.cluster, namespace=namespace, name=name)
-            for namespace, _, name in (workload.partition("/") for workload in settings.sampling.workloads)
+            Target(cluster=settings.cluster, namespace=namespace, kind=kind, name=name)
+            for namespace, kind, name in settings.sampling.named
         ]
         sampling = KeepSampling(
             sight.signals,

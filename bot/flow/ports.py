@@ -354,9 +354,13 @@ class JobLogs(Protocol):
         ...
 
 
-class PodFinder(Protocol):
+class Finder(Protocol):
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         """Pods of any namespace with these labels. Raise `ClusterError` on no answer or when it is not allowed."""
+        ...
+
+    async def node_events(self) -> Sequence[Obj]:
+        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 
@@ -366,12 +370,6 @@ class GpuShell(Protocol):
 
         Bounded in bytes; the caller has the deadline.
         """
-        ...
-
-
-class NodeEvents(Protocol):
-    async def node_events(self) -> Sequence[Obj]:
-        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 

@@ -21,13 +21,16 @@ from bot.domain.change.world import Obj
 from bot.domain.errors import ClusterError, SourceError
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
-from bot.flow.ports import NodeEvents, PodFinder, PodPage, PodPages, Question, SampleStore
+from bot.flow.ports import Finder, PodPage, PodPages, Question, SampleStore
 from bot.flow.probes import answer, pods_asked_for, unreadable
 
 SOURCE = "GPU exporters and nodes"
 DCGM_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}
-AMD_LABELS = {"app.kubernetes.io/name": "metrics-exporter"}
-"""As AMD's GPU operator labels device-metrics-exporter."""
+AMD_LABELS: tuple[Mapping[str, str], ...] = (
+    {"app.kubernetes.io/name": "metrics-exporter"},
+    {"app": "exporter-amdgpu-metrics-exporter"},
+)
+"""As AMD's GPU operator labels device-metrics-exporter, and as its chart does for the release of its own README."""
 DCGM_PORT, AMD_PORT = 9400, 5000
 DEADLINE_SECONDS = 2.0
 BEFORE_SECONDS = 1800.0
@@ -49,15 +52,16 @@ class GpuHealth:
     def __init__(
         self,
         *,
-        finder: PodFinder,
-        events: NodeEvents,
+        finder: Finder,
         pages: PodPages,
         store: SampleStore,
         now: Callable[[], float],
         inside: InsideGpus | None = None,
+        amd_labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._finder, self._events, self._pages, self._store, self._now = finder, events, pages, store, now
-        self._inside = inside
+        """`amd_labels`: where AMD's exporter carries other labels than those known here."""
+        self._finder, self._pages, self._store, self._now = finder, pages, store, now
+        self._inside, self._amd_labels = inside, (amd_labels,) if amd_labels else AMD_LABELS
 
     async def __call__(self, question: Question) -> Reading:
         world = await question.world()
@@ -85,7 +89,7 @@ class GpuHealth:
         """What events say of a node. They only add: without them the exporters and the nodes still speak."""
         start = question.context.opened_at - BEFORE_SECONDS
         try:
-            events = about_nodes(await self._events.node_events())
+            events = about_nodes(await self._finder.node_events())
         except ClusterError as error:
             note = f"events of nodes cannot be read: {error}"
             return lambda node: [Verdict(node, False, False, (note,))]
@@ -131,10 +135,11 @@ class GpuHealth:
 
     async def _exporters(self) -> dict[str, _Exporter]:
         """Node to its exporter; a node has GPUs of one maker."""
-        dcgm, others = await asyncio.gather(
-            self._finder.pods_labelled(DCGM_LABELS), self._finder.pods_labelled(AMD_LABELS)
+        dcgm, *others = await asyncio.gather(
+            *(self._finder.pods_labelled(labels) for labels in (DCGM_LABELS, *self._amd_labels))
         )
-        return _found(others, AMD_PORT, is_amd=True) | _found(dcgm, DCGM_PORT, is_amd=False)
+        amds = [pod for pods in others for pod in pods]
+        return _found(amds, AMD_PORT, is_amd=True) | _found(dcgm, DCGM_PORT, is_amd=False)
 
     async def _page(self, node: str, exporter: _Exporter) -> str:
         try:
