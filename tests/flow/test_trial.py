@@ -101,15 +101,6 @@ async def test_what_certainly_was_not_generated_failed(scene: Scene) -> None:
 
 
 @pytest.mark.fast
-async def test_a_generation_that_does_not_end_is_ended_by_its_deadline(scene: Scene) -> None:
-    scene.engines.lasts_for_ever = True
-    await play(scene)
-    run = await scene.run()
-    assert run is not None
-    assert run.results["probe"]["probe_request"].fields["error"] == "it did not finish within 15 minutes"
-
-
-@pytest.mark.fast
 async def test_a_halt_ends_a_generation_under_way(scene: Scene, bot: Bot) -> None:
     scene.engines.lasts_for_ever = True
     working = asyncio.create_task(until(scene, bot, is_past_the_probe, "past the probe"))
