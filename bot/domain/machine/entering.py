@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.machine import asking
@@ -15,8 +17,8 @@ LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node", "drain_n
 PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
 
 
-def go(draft: Draft, outcome: str, *, because: str = "") -> None:
-    """Leave by `outcome` where that is written; otherwise ask people what next."""
+def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = None) -> None:
+    """Leave by `outcome` where that is written; otherwise ask people what next. `clause` says which `go` it was."""
     here = draft.run.at_state
     there = draft.playbook.machine.next(here, outcome)
     if there is None:
@@ -30,11 +32,12 @@ def go(draft: Draft, outcome: str, *, because: str = "") -> None:
     if outcome in PHASE_OUTCOMES:
         draft.set(at_state=there)
         return
-    enter(draft, draft.playbook.machine.written(there), because=because)
+    by = {"by": outcome} if clause is None else {"by": outcome, "clause": clause}
+    enter(draft, draft.playbook.machine.written(there), because=because, by=by)
 
 
-def enter(draft: Draft, name: str, *, because: str = "") -> None:
-    """Begin a visit of `name`: earlier effects are void from here on."""
+def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object] | None = None) -> None:
+    """Begin a visit of `name`: earlier effects are void from here on. `by` is the edge that led there."""
     state = draft.playbook.state(name)
     draft.set(
         state=name,
@@ -49,7 +52,8 @@ def enter(draft: Draft, name: str, *, because: str = "") -> None:
         deadlines={},
     )
     title = state.title or name.replace("_", " ")
-    draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data={"kind": draft.playbook.kind(name)})
+    entered = {"kind": draft.playbook.kind(name), **(by or {})}
+    draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
     match state:
         case ReadState():
             want_readings(draft)
