@@ -26,6 +26,8 @@ class Visit:
     """The outcome of the state before that led here; empty where a person or the start of the run did."""
     clause: int | None = None
     because: str = ""
+    instead_of: tuple[str, ...] = ()
+    """States that were passed over, because they had been entered `at_most` times."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,14 @@ class Rehearsed:
 
 def _visit(entry: Entry) -> Visit:
     _, _, because = entry.text.partition(" — ")
-    return Visit(entry.state, entry.at, entry.data.get("by", ""), entry.data.get("clause"), because)
+    return Visit(
+        entry.state,
+        entry.at,
+        entry.data.get("by", ""),
+        entry.data.get("clause"),
+        because,
+        tuple(entry.data.get("instead_of", ())),
+    )
 
 
 # --- which edges were taken -------------------------------------------------------------------------------------------
@@ -71,8 +80,9 @@ def written_edges(playbook: Playbook) -> dict[EdgeKey, Edge]:
 
 
 def edges_taken(playbook: Playbook, visits: Sequence[Visit]) -> frozenset[EdgeKey]:
-    taken = (_edge_between(playbook, earlier.state, later) for earlier, later in pairwise(visits))
-    return frozenset(key for key in taken if key is not None)
+    taken = {_edge_between(playbook, earlier.state, later) for earlier, later in pairwise(visits)}
+    beyond = {(passed, ("beyond",)) for visit in visits for passed in visit.instead_of}
+    return frozenset(key for key in taken if key is not None) | beyond
 
 
 def _edge_between(playbook: Playbook, state: str, later: Visit) -> EdgeKey | None:

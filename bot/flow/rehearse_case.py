@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from bot.domain.alert import Alert
 from bot.domain.event import AlertChanged
-from bot.domain.playbook.cases import Answer, Case, Circumstances, Said, Table, given_at, nth, reading_of
+from bot.domain.playbook.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import SignalSpec
 from bot.domain.rehearsed import EdgeKey, Rehearsed, edges_taken, first_deviation
@@ -128,7 +128,7 @@ class AsWritten:
         asked = self._asked.setdefault(question.state, [])
         if question.question_id not in asked:
             asked.append(question.question_id)
-        said: Said | None = nth(self._written.answers.get(question.state), len(asked))
+        said = nth(self._written.answers.get(question.state), len(asked))
         if isinstance(said, Answer):
             return said.choice, said.fields
         if said is None or said == "expired" or said in question.choices:

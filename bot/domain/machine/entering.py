@@ -37,7 +37,11 @@ def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = No
 
 
 def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object] | None = None) -> None:
-    """Begin a visit of `name`: earlier effects are void from here on. `by` is the edge that led there."""
+    """Begin a visit of `name`: earlier effects are void from here on. What was entered too often leads elsewhere.
+
+    `by` is the edge that led there, for the timeline.
+    """
+    name, because, instead_of = _within_limits(draft, name, because)
     state = draft.playbook.state(name)
     draft.set(
         state=name,
@@ -53,6 +57,8 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
     )
     title = state.title or name.replace("_", " ")
     entered = {"kind": draft.playbook.kind(name), **(by or {})}
+    if instead_of:
+        entered["instead_of"] = instead_of
     draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
     match state:
         case ReadState():
@@ -70,6 +76,21 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
             asking.ask_to_take_over(draft, state)
         case EndState():
             end(draft, state)
+
+
+def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, list[str]]:
+    """The state to enter instead of one that was entered `at_most` times already, and those that were passed over."""
+    passed: list[str] = []
+    while name not in passed:
+        state = draft.playbook.state(name)
+        limit = None if isinstance(state, EndState) else state.at_most
+        if isinstance(state, EndState) or limit is None or not state.beyond or draft.run.way.count(name) < limit:
+            break
+        passed.append(name)
+        title = state.title or name.replace("_", " ")
+        because = f"'{title}' was entered {limit} {'time' if limit == 1 else 'times'} already"
+        name = state.beyond
+    return name, because, passed
 
 
 def want_readings(draft: Draft) -> None:

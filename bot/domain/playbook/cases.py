@@ -55,7 +55,7 @@ class Expected(_Strict):
 
 
 Said = str | Answer
-Spoken = dict[str, Said | tuple[Said, ...]]
+Spoken = dict[str, str | Answer | tuple[Said, ...]]
 Outcomes = dict[str, str | tuple[str, ...]]
 
 
