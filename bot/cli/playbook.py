@@ -82,6 +82,23 @@ def play(
 
 
 @playbooks.command()
+def coverage(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="Playbooks and their tables; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none."""
+    from bot.cli.playbook_coverage import covered, told
+    from bot.settings import packaged_playbooks
+
+    rows, strange = covered(folder or packaged_playbooks())
+    for line in told(rows, strange):
+        typer.echo(line)
+    if strange or any(row.lacks for row in rows):
+        raise typer.Exit(1)
+
+
+@playbooks.command()
 def graph(
     name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
     format: Annotated[GraphFormat, typer.Option(help="How to draw it.")] = GraphFormat.mermaid,  # noqa: A002 - the option's name
