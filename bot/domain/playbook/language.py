@@ -6,11 +6,12 @@ Durations in the file are texts (`90s`, `5m`, `2h`) or names of settings; in the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from bot.domain.change.plan import Risk
+from bot.domain.form import Form
 
 Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "increase", "slope"]
 Across = Literal["max", "min", "avg", "sum", "each"]
@@ -144,6 +145,8 @@ class Choice(_Strict):
     to: str
     note: str = ""
     style: Literal["", "primary", "danger"] = ""
+    form: Form = {}
+    """What is asked for when it is pressed; its answers are `forms.<state>.<field>`."""
 
 
 class _State(_Strict):
@@ -182,6 +185,10 @@ class AskState(_Passed):
     read: tuple[str, ...] = ()
     choices: dict[str, Choice] = Field(min_length=1)
     risk: Risk = "low"
+    by: str = ""
+    """The group of people whose answer counts; empty: whoever may steer."""
+    not_by: str = ""
+    """An earlier question, or `opening`: who answered that must not answer this."""
     expires: str = ""
     expired: str = ""
 
@@ -194,6 +201,8 @@ class ChangeState(_Passed):
     still: str = ""
     why: str
     risk: Risk | None = None
+    approvers: tuple[str, ...] = ()
+    """Groups of people of which one more each must approve."""
     expires: str = ""
     expected: str = ""
     done: str
@@ -223,22 +232,39 @@ class WatchState(_Passed):
     unknown: str = ""
 
 
-class DivertState(_Passed):
-    """Hand the incident over to people, or (with its own issue) to another playbook."""
+PEOPLE = "people"
+"""What a divert names that hands over to people, and not to another playbook."""
 
-    divert: Literal["people"]
+
+class DivertState(_Passed):
+    """Hand the incident over to people, or go on in another playbook; the latter asks nobody: it changes nothing."""
+
+    divert: str
+    """`people`, or the name of a playbook."""
     to_group: str = ""
+    """Which people."""
     why: str
-    taken: str
+    """What people are told."""
+    taken: str = ""
+    """People: where it leads that somebody took it."""
+    returns: dict[str, str] | None = None
+    """A playbook: where each of its ends leads here (`otherwise` for all others); absent, it never comes back."""
     expires: str = ""
+    """People: how long they have."""
     expired: str = ""
+    """People: where it leads that nobody took it in time."""
+
+
+End = Literal["fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"]
+ENDS: tuple[str, ...] = get_args(End)
 
 
 class EndState(_State):
-    end: Literal[
-        "fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"
-    ]
+    """The incident ends, or the divert that led to this playbook."""
+
+    end: End
     say: str = ""
+    """What people are told."""
 
 
 KINDS: dict[str, type[_State]] = {
@@ -280,6 +306,11 @@ class Playbook(_Strict):
     rehearsed_on: tuple[str, ...] = ()
     """Engine versions (`0.32`) it was rehearsed on."""
     opens_on: tuple[str, ...] = ()
+    """Alertmanager's matchers, one list of them a line: which alerts open it."""
+    opens: Literal["by_hand"] | None = None
+    """A person may open it too."""
+    form: Form = {}
+    """What is asked for when it is opened by hand; its answers are `forms.opening.<field>`."""
     settings: dict[str, Setting] = {}
     signals: dict[str, SignalSpec] = {}
     start: str
