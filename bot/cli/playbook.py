@@ -83,6 +83,40 @@ def play(
 
 
 @playbooks.command()
+def rehearse(
+    name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
+    scrapes: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="A recorded folder: scrapes/index.jsonl and the /metrics pages it names."),
+    ],
+    answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What is given, answered and done, as in a case; the rest is asked here."),
+    ] = None,
+    opens_at: Annotated[
+        float, typer.Option("--opens-at", metavar="SECOND", help="When in the recording it opens.")
+    ] = 0,
+    overrides: Overrides = None,
+    folder: Annotated[
+        Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Go through a whole run over recorded metrics: which way it goes, what it proposes, and at what second."""
+    from bot.cli.playbook_rehearse import Wanted, read_answers, recorded, told
+    from bot.cli.playbook_rehearse import rehearse as play_recording
+    from bot.settings import packaged_playbooks
+
+    where = folder or packaged_playbooks()
+    found = load_named(name, where, pairs(overrides))
+    recording, begins = recorded(scrapes, opens_at)
+    wanted = Wanted(found, Path(found.file).parent, recording, begins, read_answers(answers, found))
+    if overrides:
+        typer.echo(f"shortened or changed for this rehearsal: {', '.join(overrides)}")
+    for line in told(play_recording(wanted), recording.begins):
+        typer.echo(line)
+
+
+@playbooks.command()
 def new(
     name: Annotated[str, typer.Argument(help="Its name: small letters, digits and hyphens.")],
     folder: Annotated[Path, typer.Option("--in", help="Where to write it.")] = Path(),
@@ -161,12 +195,13 @@ def graph(
         typer.echo(content.decode(), nl=False)
 
 
-def load_named(name: str, folder: Path) -> CompiledPlaybook:
+def load_named(name: str, folder: Path, overrides: dict[str, str] | None = None) -> CompiledPlaybook:
     """A playbook by its file or by its name; raise `CommandError` with a suggestion."""
     from bot.adapters.yaml_playbooks import load_playbook
 
     as_file = Path(name)
-    return load_playbook(as_file) if as_file.suffix == ".yaml" else _named(name, folder)
+    path = as_file if as_file.suffix == ".yaml" else Path(_named(name, folder).file)
+    return load_playbook(path, overrides)
 
 
 def pairs(overrides: list[str] | None) -> dict[str, str]:
