@@ -1,4 +1,4 @@
-"""`incident-bot playbook …`: check playbooks and draw them, without any connection."""
+"""`incident-bot playbook …`: write, check, test, rehearse and draw playbooks, without any connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.domain.playbook.compiled import CompiledPlaybook
 
 playbooks = typer.Typer(
-    cls=Commands, help="Check playbooks and draw them.", no_args_is_help=True, rich_markup_mode=None
+    cls=Commands, help="Write, check, test, rehearse and draw playbooks.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Overrides = Annotated[
@@ -27,6 +27,8 @@ Overrides = Annotated[
 
 class GraphFormat(StrEnum):
     mermaid = "mermaid"
+    svg = "svg"
+    png = "png"
 
 
 @playbooks.command()
@@ -54,21 +56,152 @@ def check(
         raise typer.Exit(1)
 
 
+@playbooks.command("test")
+def play(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILES]...", help="Test tables, playbooks or folders; default: the packaged ones."),
+    ] = None,
+    all_edges: Annotated[
+        bool, typer.Option("--all-edges", help="A written edge that no case takes is a failure.")
+    ] = False,
+    quietly: Annotated[bool, typer.Option("--quiet", help="Do not name the cases that hold.")] = False,
+) -> None:
+    """Play every case of the test tables through the real machine; exit 1 when one deviates."""
+    from bot.cli.playbook_test import play_file, tables_in, told
+    from bot.settings import packaged_playbooks
+
+    good = True
+    for path in tables_in(paths or [packaged_playbooks()]):
+        result = play_file(path)
+        for line in told(result, quietly=quietly):
+            typer.echo(line)
+        good &= not result.failed
+        good &= not (all_edges and result.unreached)
+    if not good:
+        raise typer.Exit(1)
+
+
 @playbooks.command()
-def graph(
+def rehearse(
     name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
-    format: Annotated[GraphFormat, typer.Option(help="How to draw it.")] = GraphFormat.mermaid,  # noqa: A002 - the option's name
+    scrapes: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="A recorded folder: scrapes/index.jsonl and the /metrics pages it names."),
+    ],
+    answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What is given, answered and done, as in a case; the rest is asked here."),
+    ] = None,
+    opens_at: Annotated[
+        float, typer.Option("--opens-at", metavar="SECOND", help="When in the recording it opens.")
+    ] = 0,
+    overrides: Overrides = None,
     folder: Annotated[
         Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Draw the written states of a playbook, as mermaid text."""
-    from bot.adapters.yaml_playbooks import load_playbook
-    from bot.domain.playbook.graph import mermaid
+    """Go through a whole run over recorded metrics: which way it goes, what it proposes, and at what second."""
+    from bot.cli.playbook_rehearse import Wanted, read_answers, recorded, told
+    from bot.cli.playbook_rehearse import rehearse as play_recording
+    from bot.settings import packaged_playbooks
+
+    where = folder or packaged_playbooks()
+    found = load_named(name, where, pairs(overrides))
+    recording, begins = recorded(scrapes, opens_at)
+    wanted = Wanted(found, Path(found.file).parent, recording, begins, read_answers(answers, found))
+    if overrides:
+        typer.echo(f"shortened or changed for this rehearsal: {', '.join(overrides)}")
+    for line in told(play_recording(wanted), recording.begins):
+        typer.echo(line)
+
+
+@playbooks.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Its name: small letters, digits and hyphens.")],
+    folder: Annotated[Path, typer.Option("--in", help="Where to write it.")] = Path(),
+) -> None:
+    """Write a commented playbook to start from, with its test table; it passes check and test as it is."""
+    from bot.cli.playbook_new import write_starter
+
+    for path in write_starter(name, folder):
+        typer.echo(path)
+
+
+class SchemaOf(StrEnum):
+    playbook = "playbook"
+    piece = "piece"
+
+
+@playbooks.command()
+def schema(
+    of: Annotated[SchemaOf, typer.Argument(help="Of which kind of file.")] = SchemaOf.playbook,
+) -> None:
+    """Print the JSON Schema by which an editor completes and explains what it edits."""
+    import json
+
+    from bot.domain.playbook.schema import piece_schema, playbook_schema
+
+    made = playbook_schema() if of is SchemaOf.playbook else piece_schema()
+    typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
+
+
+@playbooks.command()
+def coverage(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="Playbooks and their tables; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none."""
+    from bot.cli.playbook_coverage import covered, told
+    from bot.settings import packaged_playbooks
+
+    rows, strange = covered(folder or packaged_playbooks())
+    for line in told(rows, strange):
+        typer.echo(line)
+    if strange or any(row.lacks for row in rows):
+        raise typer.Exit(1)
+
+
+@playbooks.command()
+def graph(
+    name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
+    format: Annotated[GraphFormat, typer.Option(help="How to draw it.")] = GraphFormat.mermaid,  # noqa: A002 - the option's name
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there; a picture is not written to a terminal.")
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Draw the states of pieces too, not one row for each piece.")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Draw the written states of a playbook: as mermaid text, or as a picture."""
+    from bot.cli.playbook_graph import graph_of
+    from bot.settings import packaged_playbooks
 
     as_file = Path(name)
-    found = load_playbook(as_file) if as_file.suffix == ".yaml" else _named(name, folder)
-    typer.echo(mermaid(found.playbook), nl=False)
+    folder = folder or packaged_playbooks()
+    found = load_named(name, folder)
+    path = as_file if as_file.suffix == ".yaml" else Path(found.file)
+    content = graph_of(found, path, format.value, whole=whole)
+    if out is not None:
+        out.write_bytes(content)
+        typer.echo(f"{out}: {len(content):,} bytes", err=True)
+    elif format is GraphFormat.png:
+        raise CommandError("a PNG needs a file; add --out FILE")
+    else:
+        typer.echo(content.decode(), nl=False)
+
+
+def load_named(name: str, folder: Path, overrides: dict[str, str] | None = None) -> CompiledPlaybook:
+    """A playbook by its file or by its name; raise `CommandError` with a suggestion."""
+    from bot.adapters.yaml_playbooks import load_playbook
+
+    as_file = Path(name)
+    path = as_file if as_file.suffix == ".yaml" else Path(_named(name, folder).file)
+    return load_playbook(path, overrides)
 
 
 def pairs(overrides: list[str] | None) -> dict[str, str]:
