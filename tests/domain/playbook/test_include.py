@@ -85,6 +85,15 @@ def test_what_the_playbook_defines_counts_more_than_what_the_piece_brings() -> N
     assert load_text(own, pieces={"verify": VERIFY}).settings["calm_for"] == 420
 
 
+def test_a_limit_of_the_include_is_one_of_its_start() -> None:
+    limited = HOST.replace("    covers: [K3]\n", "    at_most: 3\n    beyond: question\n")
+    playbook = load_text(limited, pieces={"verify": VERIFY})
+    load, wait = playbook.state("calm_load"), playbook.state("calm_wait")
+    assert isinstance(load, ReadState)
+    assert isinstance(wait, WatchState)
+    assert (load.at_most, load.beyond, wait.at_most) == (3, "question", None)
+
+
 def test_pieces_may_include_pieces() -> None:
     outer = """\
 language: 1
