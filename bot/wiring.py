@@ -22,6 +22,7 @@ from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.docket import DocketAlarms
 from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.load import DayOfMemory, GpuLoad
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
@@ -30,6 +31,7 @@ from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus import PrometheusHistory
+from bot.adapters.prometheus_memory import PrometheusMemory
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
@@ -44,6 +46,7 @@ from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
+from bot.adapters.vllm.limits import Limits
 from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
@@ -55,13 +58,16 @@ from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
 from bot.flow.accept_alerts import AcceptAlerts
+from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
 from bot.flow.hear_people import HearPeople
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import History, PodPages
+from bot.flow.pressure_probes import pressure_probes
 from bot.flow.probes import WORLD_PROBES
 from bot.flow.read_for_run import ReadForRun
 from bot.flow.read_signals import ReadSignals
@@ -193,19 +199,26 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     samples = RedisSamples(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(pages, clock.now), store=samples, now=clock.now)
     history: History = scraped
+    day: DayOfMemory | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
         prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
+        day = PrometheusMemory(prometheus, settings.prometheus.url)
     gpus = GpuHealth(finder=cluster.port.reader, pages=pages, store=samples, now=clock.now)
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
         **workload_probes(history=history, now=clock.now),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
+        **pressure_probes(history=history, now=clock.now),
+        **past_probes(runs=storage.store, now=clock.now),
+        **ACTOR_PROBES,
+        "limits": Limits(cluster.logs),
         "gpu_health": gpus,
+        "gpu_load": GpuLoad(finder=cluster.port.reader, pages=pages, day=day),
     }
     return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)
 
