@@ -13,6 +13,7 @@ from bot.domain.playbook.language import (
     Playbook,
     ProbeSignal,
     ReadState,
+    ShareSignal,
     WatchState,
 )
 from bot.domain.playbook.mistakes import Mistake, Path
@@ -174,6 +175,7 @@ def _unused(playbook: Playbook) -> Mistakes:
 
 def _durations(playbook: Playbook) -> Iterator[str]:
     yield from (signal.over for signal in playbook.signals.values() if not isinstance(signal, ProbeSignal))
+    yield from (str(signal.share_above) for signal in playbook.signals.values() if isinstance(signal, ShareSignal))
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)
