@@ -239,6 +239,16 @@ class Sampling(_Part):
     """How pods' pages are read: at the pods' addresses, or by the API server's pod proxy (needs get on pods/proxy)."""
 
 
+class Gpu(_Part):
+    """How GPUs are looked at beside their exporters and the nodes' own words."""
+
+    exec: bool = False
+    """Run `nvidia-smi` or `rocm-smi`, to query only, in replicas on nodes whose exporter does not answer.
+
+    It needs get and create on pods/exec, which would also let its holder run anything else there.
+    """
+
+
 class Approvals(_Part):
     users: Users = Field((), examples=["U0123456789,U9876543210"])
     user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
@@ -304,6 +314,7 @@ class Settings(_Part):
     kubernetes: Kubernetes
     prometheus: Prometheus
     sampling: Sampling
+    gpu: Gpu
     playbooks: Annotated[Path, AfterValidator(_folder)] = Field(
         default_factory=packaged_playbooks, validate_default=True
     )

@@ -22,9 +22,11 @@ from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.docket import DocketAlarms
 from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
@@ -199,7 +201,9 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
-    gpus = GpuHealth(finder=cluster.port.reader, pages=pages, store=samples, now=clock.now)
+    reader = cluster.port.reader
+    inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
+    gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
