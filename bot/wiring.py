@@ -21,7 +21,10 @@ from starlette.applications import Starlette
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.docket import DocketAlarms
+from bot.adapters.gpu.exporters import Exporters
+from bot.adapters.gpu.fault import GpuFault
 from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
@@ -204,12 +207,15 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     reader = cluster.port.reader
     inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
     gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
+    exporters = Exporters(reader, pages)
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
         **workload_probes(history=history, now=clock.now),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         "gpu_health": gpus,
+        "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
+        "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),
     }
     return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)
 
