@@ -43,7 +43,7 @@ WELL = {"xid": 0.0, "row_remap_failure": 0.0}
     ],
 )
 def test_the_class_of_a_fault_is_that_of_the_gravest_change_in_the_incidents_time(
-    now: Mapping[str, float], before: list[Mapping[str, float]], reaches_back: bool, kind: str
+    now: dict[str, float], before: list[dict[str, float]], reaches_back: bool, kind: str
 ) -> None:
     assert judge_gpu(WELL | now, before, reaches_back=reaches_back).kind == kind
 
