@@ -34,7 +34,8 @@ def go(draft: Draft, outcome: str, *, because: str = "") -> None:
 
 
 def enter(draft: Draft, name: str, *, because: str = "") -> None:
-    """Begin a visit of `name`: earlier effects are void from here on."""
+    """Begin a visit of `name`: earlier effects are void from here on. What was entered too often leads elsewhere."""
+    name, because = _within_limits(draft, name, because)
     state = draft.playbook.state(name)
     draft.set(
         state=name,
@@ -66,6 +67,21 @@ def enter(draft: Draft, name: str, *, because: str = "") -> None:
             asking.ask_to_take_over(draft, state)
         case EndState():
             end(draft, state)
+
+
+def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str]:
+    """The state to enter instead of one that was entered `at_most` times already."""
+    passed: set[str] = set()
+    while name not in passed:
+        state = draft.playbook.state(name)
+        limit = None if isinstance(state, EndState) else state.at_most
+        if isinstance(state, EndState) or limit is None or not state.beyond or draft.run.way.count(name) < limit:
+            break
+        passed.add(name)
+        title = state.title or name.replace("_", " ")
+        because = f"'{title}' was entered {limit} {'time' if limit == 1 else 'times'} already"
+        name = state.beyond
+    return name, because
 
 
 def want_readings(draft: Draft) -> None:

@@ -17,6 +17,7 @@ from bot.domain.playbook.language import (
     AskState,
     ChangeState,
     DivertState,
+    EndState,
     MeanSignal,
     MetricSignal,
     Playbook,
@@ -31,7 +32,7 @@ from bot.domain.playbook.language import (
 )
 from bot.domain.playbook.matchers import MatcherError, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path
-from bot.domain.playbook.scope import RESERVED, signals_of
+from bot.domain.playbook.scope import RESERVED, signals_of, written_expressions
 from bot.domain.playbook.vocabulary import TAKES, VERBS
 from bot.domain.run import STARTS_AT
 from bot.domain.signal import PROBES
@@ -204,6 +205,8 @@ def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
 def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     for edge in edges_of(state):
         yield from _known((*path, *edge.path), edge.to, playbook.states, "state")
+    yield from _limit(path, state)
+    yield from _flags_in_expressions(path, state)
     match state:
         case ReadState():
             yield from _reads((*path, "read"), state.read, playbook)
@@ -222,6 +225,27 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
         case _:
             pass
+
+
+def _limit(path: Path, state: State) -> Mistakes:
+    if isinstance(state, EndState) or (state.at_most is None) == (not state.beyond):
+        return
+    if state.beyond:
+        yield Mistake((*path, "beyond"), "'beyond' needs 'at_most'", "Write how often it may be entered.", at_key=True)
+    else:
+        yield Mistake((*path, "at_most"), "'at_most' needs 'beyond'", "Write where one more leads.", at_key=True)
+
+
+_HAS_FLAG = re.compile(r"""has_flag\([^(),]*,\s*(['"])(?P<flag>[^'"]*)\1""")
+
+
+def _flags_in_expressions(path: Path, state: State) -> Mistakes:
+    for written in written_expressions(state):
+        for found in _HAS_FLAG.finditer(written.source):
+            flag, column = found["flag"], written.offset + found.start("flag") + 1
+            if life_of_flag(flag) is None and newest_table().name_of(flag) is None:
+                hint = did_you_mean(flag, newest_table().spellings)
+                yield Mistake((*path, *written.path), f"unknown flag '{flag}'", hint, column)
 
 
 def _reads(path: Path, read: tuple[str, ...], playbook: Playbook) -> Mistakes:

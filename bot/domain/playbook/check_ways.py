@@ -14,6 +14,7 @@ from bot.domain.playbook.language import (
     ProbeSignal,
     ReadState,
     ShareSignal,
+    State,
     WatchState,
 )
 from bot.domain.playbook.mistakes import Mistake, Path
@@ -61,8 +62,19 @@ def _reversed(graph: Graph) -> dict[str, frozenset[str]]:
 def _loops(playbook: Playbook) -> Mistakes:
     """A loop needs a person in it when it changes something, and a watch at least when it does not."""
     states = playbook.states
-    by_itself = {name: _successors(edges_of(state)) for name, state in states.items()}
-    reading = {name: to if isinstance(states[name], ReadState) else frozenset() for name, to in by_itself.items()}
+    beyond = {name: _beyond(state) if _is_limited(state) else frozenset() for name, state in states.items()}
+    for name in states:
+        if name in reachable(beyond, beyond[name]):
+            way = _shortest_loop(beyond, name)
+            yield Mistake(("states", name, "beyond"), f"'beyond' goes round in a circle: {way}", "Lead out of it.")
+    # A state that may be entered so often ends every loop through it; only the way beyond it may be taken for ever.
+    by_itself = {
+        name: beyond[name] if _is_limited(state) else _successors(edges_of(state)) for name, state in states.items()
+    }
+    reading = {
+        name: to if isinstance(states[name], ReadState) or _is_limited(states[name]) else frozenset()
+        for name, to in by_itself.items()
+    }
     for name, state in states.items():
         if isinstance(state, ChangeState) and name in reachable(by_itself, by_itself[name]):
             way = _shortest_loop(by_itself, name)
@@ -72,8 +84,16 @@ def _loops(playbook: Playbook) -> Mistakes:
             yield Mistake(("states", name), f"a loop only reads and never waits: {way}", _PUT_WATCH, at_key=True)
 
 
-_PUT_ASK = "Put a question into it."
-_PUT_WATCH = "Put a watch or a question into it."
+_PUT_ASK = "Put a question into it, or an at_most."
+_PUT_WATCH = "Put a watch, a question or an at_most into it."
+
+
+def _is_limited(state: State) -> bool:
+    return not isinstance(state, EndState) and state.at_most is not None
+
+
+def _beyond(state: State) -> frozenset[str]:
+    return frozenset(edge.to for edge in edges_of(state) if edge.outcome == "beyond")
 
 
 def _successors(edges: Iterable[Edge]) -> frozenset[str]:

@@ -21,6 +21,7 @@ from bot.domain.playbook.machine import PlaybookMachine
 from bot.domain.playbook.matchers import Matcher, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path, Report
 from bot.domain.playbook.scope import scope_of, signals_of
+from bot.domain.playbook.source import Source
 from bot.domain.playbook.template import Template, as_written, compile_template
 from bot.domain.signal import Kind, Value, in_words
 
@@ -66,6 +67,8 @@ class CompiledPlaybook:
     source: str = field(repr=False)
     """The text it was read from."""
     file: str
+    pieces: tuple[str, ...]
+    """The pieces that were put in, by name."""
     _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
     _scope: Scope = field(repr=False, compare=False)
 
@@ -193,7 +196,7 @@ def seen(expression: Expression, data: Data) -> str:
 
 
 def compile_playbook(
-    playbook: Playbook, settings: Mapping[str, Value], *, source: str, file: str, report: Report
+    playbook: Playbook, settings: Mapping[str, Value], *, source: Source, pieces: tuple[str, ...] = (), report: Report
 ) -> CompiledPlaybook:
     """Compile every expression; each fault is reported, and a playbook with faults must not be run."""
     scope = scope_of(playbook)
@@ -202,7 +205,7 @@ def compile_playbook(
         name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
         for name, state in playbook.states.items()
     }
-    return CompiledPlaybook(playbook, dict(settings), source, file, states, scope)
+    return CompiledPlaybook(playbook, dict(settings), source.text, source.file, pieces, states, scope)
 
 
 class _Compiler:

@@ -34,6 +34,8 @@ class Edge:
 
 def edges_of(state: State) -> tuple[Edge, ...]:
     edges = _edges(state)
+    if not isinstance(state, EndState):
+        edges.append(_edge("beyond", state.beyond))
     return tuple(edge for edge in edges if edge.to)
 
 

@@ -163,10 +163,21 @@ class Choice(_Strict):
 
 class _State(_Strict):
     title: str = ""
+    """What it is called on the card; else its name."""
     covers: tuple[str, ...] = ()
+    """Rows of the coverage table that it is for."""
 
 
-class ReadState(_State):
+class _Passed(_State):
+    """A state that a run comes through, maybe several times."""
+
+    at_most: int | None = Field(default=None, ge=1)
+    """How often it may be entered in one run (or in one divert to its playbook)."""
+    beyond: str = ""
+    """Where one entry more leads instead."""
+
+
+class ReadState(_Passed):
     """Read signals, then go where the first clause that is not false says; unknown goes to `unknown`."""
 
     read: tuple[str, ...]
@@ -178,7 +189,7 @@ class ReadState(_State):
     unknown: str = ""
 
 
-class AskState(_State):
+class AskState(_Passed):
     """Put a question to people; each choice names where it leads."""
 
     ask: str
@@ -190,7 +201,7 @@ class AskState(_State):
     expired: str = ""
 
 
-class ChangeState(_State):
+class ChangeState(_Passed):
     """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then."""
 
     change: str
@@ -214,7 +225,7 @@ class Broke(_Strict):
     to: str
 
 
-class WatchState(_State):
+class WatchState(_Passed):
     """Sample until every named part held for `for`, or `within` is over; `broke` ends it at once."""
 
     watch: dict[str, str] = Field(min_length=1)
@@ -227,7 +238,7 @@ class WatchState(_State):
     unknown: str = ""
 
 
-class DivertState(_State):
+class DivertState(_Passed):
     """Hand the incident over to people, or (with its own issue) to another playbook."""
 
     divert: Literal["people"]
