@@ -35,6 +35,7 @@ from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus import PrometheusHistory
+from bot.adapters.prometheus_router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
@@ -64,6 +65,7 @@ from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
 from bot.flow.hear_people import HearPeople
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.outside import Outside
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import History, PodPages
@@ -198,6 +200,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     samples = RedisSamples(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(pages, clock.now), store=samples, now=clock.now)
     history: History = scraped
+    prometheus: httpx.AsyncClient | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
@@ -208,12 +211,19 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
     gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
     exporters = Exporters(reader, pages)
+    router = PrometheusRouter(
+        prometheus,
+        settings.prometheus.url,
+        errors=settings.prometheus.router_errors,
+        latency=settings.prometheus.gateway_p99,
+    )
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
         **workload_probes(history=history, now=clock.now),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         "gpu_health": gpus,
+        "outside": Outside(history=history, router=router),
         "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
         "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),
     }
