@@ -83,6 +83,22 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
     return Library(playbooks, faults, warnings)
 
 
+def load_table(path: FilePath) -> Source:
+    """A test table with its positions: a list of cases, or a mapping that has them under `cases`."""
+    text, file = path.read_text(encoding="utf-8"), str(path)
+    root = _composed(text, file)
+    reader = _NodeReader(text, file)
+    if isinstance(root, SequenceNode):
+        data = {"cases": reader.read(root, ("cases",))}
+    elif isinstance(root, MappingNode):
+        data = reader.read(root, ())
+    else:
+        raise PlaybookError((Fault(f"{file}:1:1", "a test table is a list of cases"),))
+    if reader.faults:
+        raise PlaybookError(tuple(reader.faults))
+    return Source(file, text, data, reader.values, reader.keys)
+
+
 def read_pieces(folder: FilePath) -> Pieces:
     """Every piece of a folder, by the name of its file; those of a playbook stand in `pieces/` beside it."""
     return {path.stem: _read_piece(path.stem, _text_of(path), str(path)) for path in sorted(folder.glob("*.yaml"))}
@@ -154,17 +170,7 @@ def _sound(checked: Checked) -> CompiledPlaybook:
 
 def _read_source(text: str, file: str) -> Source:
     """The data with the position of everything in it; raise `PlaybookError` for what is no plain YAML."""
-    try:
-        faults = list(_strange_things(text, file))
-        if faults:
-            raise PlaybookError(tuple(faults))
-        root = _yaml().compose(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise PlaybookError((Fault(where, _one_line(error.problem or error.context or "is not YAML")),)) from error
-    except YAMLError as error:
-        raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
+    root = _composed(text, file)
     if not isinstance(root, MappingNode):
         raise PlaybookError((Fault(f"{file}:1:1", "a playbook is a mapping of keys", "Begin with 'language: 1'."),))
     reader = _NodeReader(text, file)
@@ -172,6 +178,21 @@ def _read_source(text: str, file: str) -> Source:
     if reader.faults:
         raise PlaybookError(tuple(reader.faults))
     return Source(file, text, data, reader.values, reader.keys)
+
+
+def _composed(text: str, file: str) -> Node | None:
+    try:
+        faults = list(_strange_things(text, file))
+        if faults:
+            raise PlaybookError(tuple(faults))
+        root: Node | None = _yaml().compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise PlaybookError((Fault(where, _one_line(error.problem or error.context or "is not YAML")),)) from error
+    except YAMLError as error:
+        raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
+    return root
 
 
 def _yaml() -> YAML:

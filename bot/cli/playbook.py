@@ -54,6 +54,50 @@ def check(
         raise typer.Exit(1)
 
 
+@playbooks.command("test")
+def play(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILES]...", help="Test tables, playbooks or folders; default: the packaged ones."),
+    ] = None,
+    all_edges: Annotated[
+        bool, typer.Option("--all-edges", help="A written edge that no case takes is a failure.")
+    ] = False,
+    quietly: Annotated[bool, typer.Option("--quiet", help="Do not name the cases that hold.")] = False,
+) -> None:
+    """Play every case of the test tables through the real machine; exit 1 when one deviates."""
+    from bot.cli.playbook_test import play_file, tables_in, told
+    from bot.domain.rehearsed import missing_edges
+    from bot.settings import packaged_playbooks
+
+    good = True
+    for path in tables_in(paths or [packaged_playbooks()]):
+        result = play_file(path)
+        for line in told(result, quietly=quietly):
+            typer.echo(line)
+        good &= not result.failed
+        good &= not (all_edges and missing_edges(result.playbook.playbook, result.edges))
+    if not good:
+        raise typer.Exit(1)
+
+
+@playbooks.command()
+def coverage(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="Playbooks and their tables; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none."""
+    from bot.cli.playbook_coverage import covered, told
+    from bot.settings import packaged_playbooks
+
+    rows, strange = covered(folder or packaged_playbooks())
+    for line in told(rows, strange):
+        typer.echo(line)
+    if strange or any(row.lacks for row in rows):
+        raise typer.Exit(1)
+
+
 @playbooks.command()
 def graph(
     name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
