@@ -19,10 +19,12 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from bot.domain.errors import Fault, PlaybookError
 from bot.domain.playbook.check import Checked, check, recompile
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.include import expand
 from bot.domain.playbook.library import Library
 from bot.domain.playbook.mistakes import Path
 from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
 from bot.domain.playbook.source import Position, Source
+from bot.domain.rehearsed import Origin
 
 PIECES = "pieces"
 """The folder of pieces, beside the playbooks."""
@@ -36,6 +38,28 @@ _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) -> CompiledPlaybook:
     """Raise `PlaybookError` with all faults of the file."""
     return _sound(check_file(path, overrides or {}))
+
+
+def origins_in(path: FilePath) -> Mapping[str, Origin]:
+    """States of a sound playbook that were written in a piece, by the piece's own names."""
+    pieces = read_pieces(path.parent / PIECES)
+    text = _text_of(path)
+    expanded = expand(_read_source(text, str(path)), pieces) if isinstance(text, str) else None
+    if expanded is None or expanded.source is None:
+        return {}
+    own = {
+        (read.source.file, at.line): (name, str(where[1]))
+        for name, read in pieces.items()
+        if read.source is not None
+        for where, at in read.source.keys.items()
+        if len(where) == 2 and where[0] == "states"
+    }
+    found: dict[str, Origin] = {}
+    for where, at in expanded.source.keys.items():
+        if len(where) == 2 and where[0] == "states" and (at.file, at.line) in own:
+            piece, state = own[at.file, at.line]
+            found[str(where[1])] = Origin(piece, state, str(where[1]).removesuffix(f"_{state}"))
+    return found
 
 
 def load_text(

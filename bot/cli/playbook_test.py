@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bot.adapters.yaml_playbooks import load_playbook, load_table
+from bot.adapters.yaml_playbooks import load_playbook, load_table, origins_in
 from bot.cli.failures import CommandError
 from bot.domain.errors import PlaybookError
 from bot.domain.playbook.cases import Table, check_table, table_of
@@ -40,7 +40,7 @@ def play_file(path: Path) -> TableResult:
     def load(settings: Mapping[str, str]) -> CompiledPlaybook:
         return load_playbook(beside, settings)
 
-    return asyncio.run(play_table(read_table(path, load({})), load))
+    return asyncio.run(play_table(read_table(path, load({})), load, origins_in(beside)))
 
 
 def read_table(path: Path, playbook: CompiledPlaybook) -> Table:
@@ -60,14 +60,22 @@ def told(result: TableResult, *, quietly: bool) -> Iterator[str]:
         elif not quietly:
             yield f"✔ {name}: {one.case.name}"
     written = result.playbook.playbook
-    unreached = missing_edges(written, result.edges)
-    states = [state for state in written.states if state not in result.states]
+    unreached = result.unreached
+    own = {
+        (result.origins[state].piece, result.origins[state].state) for state in result.states & result.origins.keys()
+    }
+    states = [
+        state
+        for state in written.states
+        if state not in result.states
+        and (state not in result.origins or (result.origins[state].piece, result.origins[state].state) not in own)
+    ]
     for (state, path), edge in unreached:
         by = edge_words(path, edge.label or edge.outcome)
         yield f"  {name}: no case goes from '{state}' by '{by}' to '{edge.to}'"
     for state in states:
         yield f"  {name}: no case enters '{state}'"
-    edges = len(missing_edges(written, ()))
+    edges = len(missing_edges(written, (), result.origins))
     passed = len(result.results) - len(result.failed)
     yield (
         f"{name}: {passed} of {len(result.results)} cases hold; {edges - len(unreached)} of {edges} written edges, "

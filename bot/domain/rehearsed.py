@@ -5,9 +5,10 @@ All of it is read from the timeline, so that a rehearsal can claim nothing that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from bot.domain.playbook.cases import GAP, Expected, Proposal
@@ -191,6 +192,37 @@ def _deviation_of_proposals(expected: Sequence[Proposal] | None, found: Sequence
     return ""
 
 
-def missing_edges(playbook: Playbook, taken: Iterable[EdgeKey]) -> list[tuple[EdgeKey, Edge]]:
-    reached = set(taken)
-    return [(key, edge) for key, edge in written_edges(playbook).items() if key not in reached]
+@dataclass(frozen=True)
+class Origin:
+    """Where a state of a piece comes from: it is written once, however often the piece is put in."""
+
+    piece: str
+    state: str
+    include: str
+    """Which putting in of that piece, by the name that its states begin with."""
+
+
+NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})
+
+
+def missing_edges(
+    playbook: Playbook, taken: Iterable[EdgeKey], origins: Mapping[str, Origin] = NO_ORIGINS
+) -> list[tuple[EdgeKey, Edge]]:
+    """Written edges that were not taken.
+
+    An edge within a piece is written once: taking it in one include is enough. Where a piece is left, each include
+    leads elsewhere, so each of these ways has to be taken once, by whichever edge of the piece.
+    """
+    written, reached = written_edges(playbook), set(taken)
+    in_pieces = {(origins[name].piece, origins[name].state, path) for name, path in reached if name in origins}
+    left = {(origins[name].include, written[name, path].to) for name, path in reached if name in origins}
+
+    def is_reached(key: EdgeKey, edge: Edge) -> bool:
+        origin = origins.get(key[0])
+        if key in reached or origin is None:
+            return key in reached
+        inside = edge.to in origins and origins[edge.to].include == origin.include
+        known = (origin.piece, origin.state, key[1]) in in_pieces
+        return known and (inside or (origin.include, edge.to) in left)
+
+    return [(key, edge) for key, edge in written.items() if not is_reached(key, edge)]

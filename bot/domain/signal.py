@@ -107,5 +107,39 @@ PROBES: dict[str, dict[str, Kind]] = {
     "last_good": {"found": "flag", "revision": "number", "is_current": "flag", "hours": "number", "summary": "text"},
     "traffic": {"arrivals_ratio": "number", "prompt_ratio": "number", "output_ratio": "number", "arrivals": "number"},
     "capacity": {"free_gpus": "number", "replicas_that_fit": "number"},
+    # Hands on the workload.
+    "rollout_progress": {"exists": "flag", "running": "flag"},
+    "other_actors": {"acted": "flag", "who": "text"},
+    "spare_edits": {"spare": "flag", "ready": "flag", "live": "flag"},
+    "warm_previous": {"ready": "number"},
+    # KV pressure.
+    "kv_room": {
+        "free_blocks": "number",
+        "blocks_per_request": "number",
+        "more_requests": "number",
+        "tail_waste": "number",
+    },
+    "request_lengths": {"longest": "number", "above": "number", "requests": "number"},
+    "pressure_symptoms": {"count": "number", "signs": "text"},
+    "no_progress": {"bad": "number", "worst": "text"},
+    "gpu_load": {"least_free": "number", "least_free_day": "number", "total": "number", "compute": "number"},
+    "limits": {
+        "utilization": "number",
+        "sizes_by_utilization": "flag",
+        "max_model_len": "number",
+        "prefix_caching": "flag",
+        "chunked_prefill": "flag",
+        "output_cap": "number",
+        "generation_config": "flag",
+        "offloading": "number",
+        "ranks": "number",
+        "v0": "flag",
+        "host_room": "number",
+        "bytes_per_token": "number",
+        "missing": "text",
+    },
+    # The bot's own closed incidents.
+    "recurrence": {"count": "number", "incidents": "text"},
+    "replaced_before": {"count": "number", "node": "text"},
 }
 """Every probe with its parts and their kinds: expressions are checked against this table when a playbook is loaded."""

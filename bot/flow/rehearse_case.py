@@ -10,8 +10,17 @@ from bot.domain.alert import Alert
 from bot.domain.event import AlertChanged
 from bot.domain.playbook.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.edges import Edge
 from bot.domain.playbook.language import SignalSpec
-from bot.domain.rehearsed import EdgeKey, Rehearsed, edges_taken, first_deviation
+from bot.domain.rehearsed import (
+    NO_ORIGINS,
+    EdgeKey,
+    Origin,
+    Rehearsed,
+    edges_taken,
+    first_deviation,
+    missing_edges,
+)
 from bot.domain.run import Run
 from bot.domain.signal import Reading
 from bot.domain.target import Target
@@ -35,6 +44,13 @@ class CaseResult:
 class TableResult:
     playbook: CompiledPlaybook
     results: tuple[CaseResult, ...]
+    origins: Mapping[str, Origin] = NO_ORIGINS
+    """States that were written in a piece."""
+
+    @property
+    def unreached(self) -> list[tuple[EdgeKey, Edge]]:
+        """The written edges that no case takes."""
+        return missing_edges(self.playbook.playbook, self.edges, self.origins)
 
     @property
     def failed(self) -> tuple[CaseResult, ...]:
@@ -56,7 +72,7 @@ Load = Callable[[Mapping[str, str]], CompiledPlaybook]
 """The playbook under these settings."""
 
 
-async def play_table(table: Table, load: Load) -> TableResult:
+async def play_table(table: Table, load: Load, origins: Mapping[str, Origin] = NO_ORIGINS) -> TableResult:
     known: dict[tuple[tuple[str, str], ...], CompiledPlaybook] = {}
     results: list[CaseResult] = []
     for case in table.whole():
@@ -65,7 +81,7 @@ async def play_table(table: Table, load: Load) -> TableResult:
         if key not in known:
             known[key] = load(settings)
         results.append(await play_case(case, known[key]))
-    return TableResult(load({}), tuple(results))
+    return TableResult(load({}), tuple(results), origins)
 
 
 def _as_text(value: float | str | bool) -> str:

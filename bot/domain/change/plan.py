@@ -70,6 +70,8 @@ class Call(BaseModel):
     """The id of the applied call that this one takes back."""
     ends: tuple[str, ...] = ()
     """UIDs of the pods that end by this call: whatever was done to them before is over with it."""
+    node: str = ""
+    """Where the pod runs that this call ends: the next replacement there may be the node's fault."""
 
 
 class Wait(BaseModel):
@@ -164,4 +166,5 @@ class LedgerEntry(BaseModel):
     undo: tuple[Call, ...] = ()
     no_undo: str = ""
     applied_at: float
+    node: str = ""
     undone_by: str = ""

@@ -160,6 +160,7 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         undo=step.undo,
         no_undo=step.no_undo,
         applied_at=draft.at,
+        node=step.node,
     )
     undone = set(draft.run.change.undo_of) if draft.run.change else set()
     draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))

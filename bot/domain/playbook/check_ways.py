@@ -194,8 +194,12 @@ def _unused(playbook: Playbook) -> Mistakes:
 
 
 def _durations(playbook: Playbook) -> Iterator[str]:
-    yield from (signal.over for signal in playbook.signals.values() if not isinstance(signal, ProbeSignal))
     yield from (str(signal.share_above) for signal in playbook.signals.values() if isinstance(signal, ShareSignal))
+    for signal in playbook.signals.values():
+        if isinstance(signal, ProbeSignal):
+            yield from (value for value in signal.parameters.values() if isinstance(value, str))
+        else:
+            yield signal.over
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)
