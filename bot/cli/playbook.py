@@ -1,4 +1,4 @@
-"""`incident-bot playbook …`: check playbooks and draw them, without any connection."""
+"""`incident-bot playbook …`: write, check, test, rehearse and draw playbooks, without any connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.domain.playbook.compiled import CompiledPlaybook
 
 playbooks = typer.Typer(
-    cls=Commands, help="Check playbooks and draw them.", no_args_is_help=True, rich_markup_mode=None
+    cls=Commands, help="Write, check, test, rehearse and draw playbooks.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Overrides = Annotated[
@@ -78,6 +78,36 @@ def play(
         good &= not (all_edges and result.unreached)
     if not good:
         raise typer.Exit(1)
+
+
+@playbooks.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Its name: small letters, digits and hyphens.")],
+    folder: Annotated[Path, typer.Option("--in", help="Where to write it.")] = Path(),
+) -> None:
+    """Write a commented playbook to start from, with its test table; it passes check and test as it is."""
+    from bot.cli.playbook_new import write_starter
+
+    for path in write_starter(name, folder):
+        typer.echo(path)
+
+
+class SchemaOf(StrEnum):
+    playbook = "playbook"
+    piece = "piece"
+
+
+@playbooks.command()
+def schema(
+    of: Annotated[SchemaOf, typer.Argument(help="Of which kind of file.")] = SchemaOf.playbook,
+) -> None:
+    """Print the JSON Schema by which an editor completes and explains what it edits."""
+    import json
+
+    from bot.domain.playbook.schema import piece_schema, playbook_schema
+
+    made = playbook_schema() if of is SchemaOf.playbook else piece_schema()
+    typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
 
 
 @playbooks.command()
