@@ -35,8 +35,7 @@ from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
-from bot.adapters.prometheus import PrometheusHistory
-from bot.adapters.prometheus_memory import PrometheusMemory
+from bot.adapters.prometheus import PrometheusHistory, PrometheusMemory
 from bot.adapters.prometheus_router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
@@ -69,6 +68,7 @@ from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
 from bot.flow.hear_people import HearPeople
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.open_by_hand import OpenByHand
 from bot.flow.outside import Outside
 from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
@@ -280,7 +280,10 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         )
         reconcile = Reconcile(storage.store, storage.store, wake, route)
         hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
-        desk = Desk(inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock())
+        by_hand = OpenByHand(storage.store, library, wake=wake.incident)
+        desk = Desk(
+            inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock(), open_by_hand=by_hand
+        )
         app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
         inside = Inside(
             read=read_webhook,
