@@ -216,6 +216,20 @@ class Prometheus(_Part):
 
     url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
     bearer_token: Secret | None = None
+    router_errors: str = Field(
+        "",
+        examples=[
+            'sum(rate(router_requests_total{status=~"5..",service="$workload"}[5m])) '
+            '/ sum(rate(router_requests_total{service="$workload"}[5m]))'
+        ],
+    )
+    gateway_p99: str = Field(
+        "",
+        examples=[
+            "histogram_quantile(0.99, sum by (le) "
+            '(rate(gateway_request_seconds_bucket{namespace="$namespace",service="$workload"}[5m])))'
+        ],
+    )
 
 
 class Level(_Part):
@@ -237,6 +251,16 @@ class Sampling(_Part):
     every: Duration = Field(timedelta(seconds=10), examples=["10s"])
     through: Literal["address", "proxy"] = "address"
     """How pods' pages are read: at the pods' addresses, or by the API server's pod proxy (needs get on pods/proxy)."""
+
+
+class Gpu(_Part):
+    """How GPUs are looked at beside their exporters and the nodes' own words."""
+
+    exec: bool = False
+    """Run `nvidia-smi` or `rocm-smi`, to query only, in replicas on nodes whose exporter does not answer.
+
+    It needs get and create on pods/exec, which would also let its holder run anything else there.
+    """
 
 
 class Approvals(_Part):
@@ -304,6 +328,7 @@ class Settings(_Part):
     kubernetes: Kubernetes
     prometheus: Prometheus
     sampling: Sampling
+    gpu: Gpu
     playbooks: Annotated[Path, AfterValidator(_folder)] = Field(
         default_factory=packaged_playbooks, validate_default=True
     )

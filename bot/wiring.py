@@ -21,16 +21,22 @@ from starlette.applications import Starlette
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.docket import DocketAlarms
+from bot.adapters.gpu.exporters import Exporters
+from bot.adapters.gpu.fault import GpuFault
 from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.heat import ThermalScope
+from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.gpu.load import DayOfMemory, GpuLoad
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus import PrometheusHistory, PrometheusMemory
+from bot.adapters.prometheus_router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
@@ -63,6 +69,7 @@ from bot.flow.apply_call import ApplyCall
 from bot.flow.hear_people import HearPeople
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.open_by_hand import OpenByHand
+from bot.flow.outside import Outside
 from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
@@ -199,6 +206,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     samples = RedisSamples(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(pages, clock.now), store=samples, now=clock.now)
     history: History = scraped
+    prometheus: httpx.AsyncClient | None = None
     day: DayOfMemory | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
@@ -207,7 +215,16 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
         day = PrometheusMemory(prometheus, settings.prometheus.url)
-    gpus = GpuHealth(finder=cluster.port.reader, pages=pages, store=samples, now=clock.now)
+    reader = cluster.port.reader
+    inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
+    gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
+    exporters = Exporters(reader, pages)
+    router = PrometheusRouter(
+        prometheus,
+        settings.prometheus.url,
+        errors=settings.prometheus.router_errors,
+        latency=settings.prometheus.gateway_p99,
+    )
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
@@ -218,7 +235,10 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         **ACTOR_PROBES,
         "limits": Limits(cluster.logs),
         "gpu_health": gpus,
-        "gpu_load": GpuLoad(finder=cluster.port.reader, pages=pages, day=day),
+        "outside": Outside(history=history, router=router),
+        "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
+        "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),
+        "gpu_load": GpuLoad(finder=reader, pages=pages, day=day),
     }
     return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)
 

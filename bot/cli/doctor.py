@@ -65,7 +65,13 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
 
 async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
     async with KubernetesClient(wiring.cluster_connection(settings)) as client:
-        return await access(client, verbs=verbs, namespace=namespace)
+        return await access(client, verbs=verbs, options=options_of(settings), namespace=namespace)
+
+
+def options_of(settings: Settings) -> list[str]:
+    """What the settings ask of the cluster besides what every bot needs."""
+    chosen = {"proxy": settings.sampling.through == "proxy", "exec": settings.gpu.exec}
+    return [option for option, is_on in chosen.items() if is_on]
 
 
 async def _prometheus(settings: Settings) -> Sequence[Finding]:

@@ -15,6 +15,7 @@ from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
 from bot.domain.event import Event, OpenedByHand
+from bot.domain.gpu_query import GpuQuery
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ProbeSignal, SignalSpec
@@ -322,6 +323,18 @@ class History(Protocol):
         ...
 
 
+class Router(Protocol):
+    """What stands before the engines. Each raises `SourceError` with the reason when it is not known."""
+
+    async def error_share(self, target: Target) -> float:
+        """The share of requests that the router answered with an error of its own or of the engines."""
+        ...
+
+    async def latency_p99(self, target: Target) -> float:
+        """The p99 of whole requests as clients see it, in seconds."""
+        ...
+
+
 class PodLogs(Protocol):
     async def read(
         self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
@@ -336,6 +349,21 @@ class PodLogs(Protocol):
 class PodFinder(Protocol):
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         """Pods of any namespace with these labels. Raise `ClusterError` on no answer or when it is not allowed."""
+        ...
+
+
+class GpuShell(Protocol):
+    async def ask(self, namespace: str, pod: str, container: str, query: GpuQuery) -> str:
+        """What the query's program said, also when it failed. Raise `SourceError` when it could not be run.
+
+        Bounded in bytes; the caller has the deadline.
+        """
+        ...
+
+
+class NodeEvents(Protocol):
+    async def node_events(self) -> Sequence[Obj]:
+        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus_doctor import reachable
-from bot.cli.doctor import examine, of_settings, rendered
+from bot.cli.doctor import examine, of_settings, options_of, rendered
 from bot.domain.finding import Finding, broken, fine, weak
 from bot.sandbox import valkey
 from bot.settings import Settings, load_settings
@@ -63,6 +63,19 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
         "weak",
     ]
     assert len(of_settings(load_settings(ENOUGH))) == 3
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("chosen", "options"),
+    [
+        ({}, []),
+        ({"INCIDENT_BOT_SAMPLING_THROUGH": "proxy"}, ["proxy"]),
+        ({"INCIDENT_BOT_GPU_EXEC": "true"}, ["exec"]),
+    ],
+)
+def test_a_way_into_pods_is_asked_for_only_where_a_setting_takes_it(chosen: dict[str, str], options: list[str]) -> None:
+    assert options_of(load_settings(ENOUGH | chosen)) == options
 
 
 @pytest.mark.fast

@@ -35,6 +35,7 @@ KINDS: dict[str, Resource] = {
     "PodDisruptionBudget": Resource("policy", "v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "ConfigMap": Resource("", "v1", "configmaps"),
+    "Event": Resource("", "v1", "events"),
     "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),
 }

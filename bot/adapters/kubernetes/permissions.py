@@ -51,6 +51,7 @@ READING = (
     *_reading("leaderworkerset.x-k8s.io", "leaderworkersets"),
     *_reading("", "pods", is_cluster_wide=True),
     *_reading("", "nodes", is_cluster_wide=True),
+    Permission("list", "", "events", is_cluster_wide=True),
     *_reading("", "services"),
     *_reading("discovery.k8s.io", "endpointslices"),
     *_reading("policy", "poddisruptionbudgets"),
@@ -109,12 +110,21 @@ CHANGING: dict[str, Mapping[str, tuple[Permission, ...]]] = {
 }
 """What each verb needs besides reading, by the kind of workload that it changes."""
 
+OPTIONAL: dict[str, tuple[Permission, ...]] = {
+    "proxy": (Permission("get", "", "pods", "proxy"),),
+    "exec": (Permission("get", "", "pods", "exec"), Permission("create", "", "pods", "exec")),
+}
+"""What only a setting asks for: `sampling.through: proxy`, and `gpu.exec`, whose GET needs `create` too since 1.35."""
 
-def needed(verbs: Iterable[str], kinds: Iterable[str] = WORKLOADS) -> tuple[Permission, ...]:
+
+def needed(
+    verbs: Iterable[str], kinds: Iterable[str] = WORKLOADS, *, options: Iterable[str] = ()
+) -> tuple[Permission, ...]:
     """Everything that playbooks with these verbs need on workloads of these kinds, each once."""
     kinds = tuple(kinds)
     changing = (each for verb in verbs for kind in kinds for each in CHANGING[verb].get(kind, ()))
-    return tuple(dict.fromkeys((*READING, *changing)))
+    chosen = (each for option in options for each in OPTIONAL[option])
+    return tuple(dict.fromkeys((*READING, *chosen, *changing)))
 
 
 def permission_of(call: Call) -> Permission:

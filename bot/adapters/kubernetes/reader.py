@@ -117,6 +117,13 @@ class KubernetesReader:
         wanted = ",".join(f"{key}={value}" for key, value in labels.items())
         return await self.listed("Pod", query={"labelSelector": wanted})
 
+    async def node_events(self) -> tuple[Obj, ...]:
+        """Events on Node objects, in any namespace: node-problem-detector lets its operator choose one."""
+        part = await self._cluster_wide("node_events", "Event", {"fieldSelector": "involvedObject.kind=Node"})
+        if part.unreadable:
+            raise ClusterError(part.unreadable)
+        return part.items
+
     async def read_text(self, path: str, query: Mapping[str, str]) -> Answer:
         return await self._get(path, query)
 
@@ -136,11 +143,11 @@ class KubernetesReader:
         except ClusterError as error:
             return _Part(unreadable=str(error))
 
-    async def _cluster_wide(self, name: str, kind: str) -> _Part:
+    async def _cluster_wide(self, name: str, kind: str, query: Mapping[str, str] | None = None) -> _Part:
         read_at, part = self._kept.get(name, (float("-inf"), _Part()))
         if time.monotonic() - read_at < self._keep_seconds:
             return part
-        part = await self._listed(kind)
+        part = await self._listed(kind, query=query)
         if not part.unreadable:
             self._kept[name] = (time.monotonic(), part)
         return part

@@ -18,6 +18,7 @@ from bot.domain.playbook.language import (
     QuantileSignal,
     RatioSignal,
     ReadState,
+    ShareSignal,
     SignalSpec,
     StallSignal,
     State,
@@ -39,7 +40,7 @@ def names_of_signal(name: str, spec: SignalSpec) -> dict[str, Kind]:
             return {f"{name}.{part}": kind for part, kind in PROBES.get(spec.probe, {}).items()}
         case StallSignal():
             return {name: "flag"}
-        case QuantileSignal():
+        case QuantileSignal() | ShareSignal():
             return {name: "number"}
         case MetricSignal() | RatioSignal() | MeanSignal():
             return {name: "by_replica" if spec.across == "each" else "number"}

@@ -45,7 +45,7 @@ PODS = Resource(
     "Pod",
     has_status=True,
     counts_generation=True,
-    subresources=("status", "log", "eviction"),
+    subresources=("status", "log", "eviction", "proxy", "exec"),
     short_names=("po",),
 )
 SERVICES = Resource("", "v1", "services", "Service", has_status=True, short_names=("svc",))
