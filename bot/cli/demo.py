@@ -25,7 +25,7 @@ LONGEST_SECONDS = 240.0
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
 GOOD_ENDINGS = ("fixed", "accepted_degraded")
-VERIFIED = ("verdict", "verify")
+VERIFIED = ("verdict", "verify_calm")
 
 
 def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Console) -> int:

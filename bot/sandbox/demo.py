@@ -40,9 +40,11 @@ WINDOWS = {
     "flap_for": "15s",
     "flap_within": "45s",
     "quiet_for": "4s",
+    "listed_for": "4s",
     "drain_budget": "60s",
     "startup_budget": "90s",
     "ttft_target": "2s",
+    "tpot_target": "1s",
 }
 """The playbook's durations, shortened so that a run fits a coffee break; the demo says so."""
 

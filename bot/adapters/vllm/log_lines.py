@@ -68,6 +68,7 @@ _TELLING = re.compile(
 
 _VERSION = re.compile(r"Initializing a V[01] LLM engine \(v([\w.+]+)\)")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
+_KV_GIB = re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")
 _BACKEND = re.compile(
     r"Using (Flash Attention|Flash[Ii]nfer|XFormers|Torch SDPA|\w+) (?:attention )?backend"
     r"(?: on V1 engine\.|\.| out of potential backends| \(selected via)"
@@ -83,6 +84,8 @@ class StartLines:
 
     version: str | None = None
     kv_tokens: float | None = None
+    kv_gib: float | None = None
+    """Memory for the KV cache on one GPU."""
     backend: str | None = None
     kv_data_type: str | None = None
     arguments: dict[str, object] | None = None
@@ -105,10 +108,11 @@ def plain(text: str) -> str:
 def start_lines(log: str) -> StartLines:
     log = plain(log)
     version, tokens, backend = _VERSION.search(log), _KV_TOKENS.search(log), _BACKEND.search(log)
-    data_type = _DATA_TYPE.search(log)
+    data_type, gib = _DATA_TYPE.search(log), _KV_GIB.search(log)
     return StartLines(
         version=version[1] if version else None,
         kv_tokens=float(tokens[1].replace(",", "")) if tokens else None,
+        kv_gib=float(gib[1]) if gib else None,
         backend=backend[1] if backend else None,
         kv_data_type=data_type[1] if data_type else None,
         arguments=_arguments(log),

@@ -164,6 +164,7 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         no_undo=step.no_undo,
         holds=step.holds,
         applied_at=draft.at,
+        node=step.node,
     )
     undone = set(draft.run.change.undo_of) if draft.run.change else set()
     draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
