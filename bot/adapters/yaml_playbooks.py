@@ -5,6 +5,7 @@ Anchors, aliases, tags and repeated keys are refused: what a file says must be r
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -137,6 +138,13 @@ def _tuned(
         for glob, some in tuning.targets.items()
     }
     return good, wrong
+
+
+def hashes_of(folder: FilePath) -> dict[str, str]:
+    """A hash of each file of the folder that `load_folder` reads; a file that cannot be read has none."""
+    files = [*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml")]
+    texts = {str(path): _text_of(path) for path in sorted(files)}
+    return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
 
 
 def read_pieces(folder: FilePath) -> Pieces:
