@@ -48,6 +48,7 @@ states:
     change: set_flags
     with: {edits: [{flag: --max-num-seqs, value: '${cap_from_pool(0.9, pool.tokens, prompt + output)}'}]}
     still: thrash > 0.1
+    against: kv_thrash
     why: Fewer sequences fit.
     done: calm
   calm:
