@@ -185,16 +185,11 @@ def _tuned(
     return good, wrong
 
 
-def hashes_of(folder: FilePath) -> dict[str, str]:
-    """A hash of each file of the folder that `load_folder` reads; a file that cannot be read has none."""
-    files = [*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml")]
-    texts = {str(path): _text_of(path) for path in sorted(files)}
-    return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
-
-
 def load_table(path: FilePath) -> Source:
     """A test table with its positions: a list of cases, or a mapping that has them under `cases`."""
-    text, file = path.read_text(encoding="utf-8"), str(path)
+    text, file = _text_of(path), str(path)
+    if isinstance(text, Fault):
+        raise PlaybookError((text,))
     root = _composed(text, file)
     reader = _NodeReader(text, file)
     if isinstance(root, SequenceNode):
@@ -206,6 +201,13 @@ def load_table(path: FilePath) -> Source:
     if reader.faults:
         raise PlaybookError(tuple(reader.faults))
     return Source(file, text, data, reader.values, reader.keys)
+
+
+def hashes_of(folder: FilePath) -> dict[str, str]:
+    """A hash of each file of the folder that `load_folder` reads; a file that cannot be read has none."""
+    files = [*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml")]
+    texts = {str(path): _text_of(path) for path in sorted(files)}
+    return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
 
 
 def read_pieces(folder: FilePath) -> Pieces:

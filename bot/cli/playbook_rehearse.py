@@ -75,17 +75,24 @@ class Teller:
         for line in self.rest(entry.at):
             typer.echo(line)
         if entry.kind in SHOWN:
-            what = "" if entry.kind == "entered" else f"{entry.kind}: "
-            typer.echo(f"{self._second(entry.at)}  {entry.state:<20} {what}{_in_one_line(entry.text)}")
+            typer.echo(shown(entry, self._zero))
 
     def rest(self, until: float) -> Iterator[str]:
         """What was recorded up to then and not yet told."""
         while self._events and self._events[0][0] <= until:
             at, event = self._events.pop(0)
-            yield f"{self._second(at)}  {'':<20} [recorded: {event}]"
+            yield f"{_second(at, self._zero)}  {'':<20} [recorded: {event}]"
 
-    def _second(self, at: float) -> str:
-        return f"{at - self._zero:7.1f} s"
+
+def shown(entry: Entry, zero: float) -> str:
+    """One line: the second, the state, and what happened."""
+    says_it = entry.kind == "entered" or entry.text.startswith(entry.kind)
+    what = "" if says_it else f"{entry.kind}: "
+    return f"{_second(entry.at, zero)}  {entry.state:<20} {what}{_in_one_line(entry.text)}"
+
+
+def _second(at: float, zero: float) -> str:
+    return f"{at - zero:7.1f} s"
 
 
 def _in_one_line(text: str) -> str:

@@ -48,6 +48,7 @@ states:
     change: set_flags
     with: {edits: [{flag: --max-num-seqs, value: '${cap_from_pool(0.9, pool.tokens, prompt + output)}'}]}
     still: thrash > 0.1
+    against: kv_thrash
     why: Fewer sequences fit.
     done: calm
   calm:
@@ -128,3 +129,10 @@ def test_the_file_of_answers_and_the_folder_are_checked(recording: Path, tmp_pat
     assert "unknown state 'chose'" in rehearse(recording, tmp_path, "answers: {chose: cap}").stderr
     assert "holds no recording" in rehearse(tmp_path, tmp_path, GIVEN).stderr
     assert "it cannot open at 900 s" in rehearse(recording, tmp_path, GIVEN, "--opens-at", "900").stderr
+
+
+def test_in_the_sandbox_an_alert_must_open_the_playbook_that_is_meant(tmp_path: Path) -> None:
+    playbook = written(tmp_path, PLAYBOOK, "cap.yaml")
+    result = CliRunner().invoke(app, ["playbook", "rehearse", str(playbook), "--alert", "alertname=B"])
+    assert result.exit_code == 1
+    assert "no playbook would open on an alert B; 'cap' opens on: alertname=\"A\"" in result.stderr
