@@ -56,8 +56,8 @@ from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
-from bot.adapters.yaml_playbooks import from_bundle, load_folder
-from bot.domain.errors import ClusterError, StorageUnavailableError
+from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folder
+from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.run import Run
 from bot.domain.target import Target
@@ -68,6 +68,7 @@ from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
 from bot.flow.hear_people import HearPeople
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.live_playbooks import LivePlaybooks
 from bot.flow.open_by_hand import OpenByHand
 from bot.flow.outside import Outside
 from bot.flow.past_probes import past_probes
@@ -255,14 +256,12 @@ def credentials(settings: Settings) -> Credentials | None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starlette]:
     """The whole bot at work in this process; yields the application that listens."""
-    library = load_folder(settings.playbooks, settings.overrides)
-    for file, faults in library.faults.items():
-        log.error("playbook.refused", file=file, faults=[str(fault) for fault in faults])
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)
         cluster = open_cluster(settings, stack)
         talk = open_talk(settings, storage, stack)
         sight = open_sight(settings, storage, cluster, stack)
+        library = live_playbooks(settings, storage, talk)
         rules = Rules(approvals=settings.approval_rules)
         advance = AdvanceRun(storage.store, from_bundle, rules)
         handlers = effect_handlers(settings, storage, cluster, talk, advance, sight)
@@ -278,7 +277,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             reopen_within_seconds=settings.reopen_within.total_seconds(),
             wake=wake.incident,
         )
-        reconcile = Reconcile(storage.store, storage.store, wake, route)
+        reconcile = Reconcile(storage.store, storage.store, wake, route, refresh=library.refresh)
         hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
         by_hand = OpenByHand(storage.store, library, wake=wake.incident)
         desk = Desk(
@@ -311,6 +310,23 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         stack.push_async_callback(_end, samples)
         limit = settings.http.body_limit_bytes
         yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
+
+
+def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlaybooks:
+    async def tell_once(about: str, text: str) -> None:
+        if not await storage.store.is_first(about):
+            return
+        try:
+            await talk.messenger.announce(text)
+        except MessengerError:
+            await storage.store.is_first_no_more(about)
+            raise
+
+    return LivePlaybooks(
+        lambda: load_folder(settings.playbooks, settings.overrides, settings.tuning),
+        lambda: hashes_of(settings.playbooks),
+        tell_once,
+    )
 
 
 def effect_handlers(

@@ -1,4 +1,4 @@
-"""The shipped playbook for KV-cache OOM, beside its table: numbers of the captures, what is unknown, and how it opens."""
+"""The shipped playbook for KV-cache OOM, beside its table: numbers of captures, what is unknown, how it opens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.playbook.expression import Unknown
+from bot.domain.playbook.language import ChangeState
 from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.signal import Value
 
@@ -65,9 +66,9 @@ def test_every_wait_of_the_playbook_can_be_shortened_for_a_demo() -> None:
 
 
 def test_every_change_that_does_not_restore_says_its_reason() -> None:
-    changes = {name: state for name, state in PLAYBOOK.playbook.states.items() if PLAYBOOK.kind(name) == "change"}
+    changes = {name: state.change for name, state in PLAYBOOK.playbook.states.items() if isinstance(state, ChangeState)}
     silent = {name for name in changes if PLAYBOOK.still(name) is None}
-    assert {name for name in silent if not VERBS[changes[name].change].restores} == set()
+    assert {name for name in silent if not VERBS[changes[name]].restores} == set()
 
 
 @pytest.mark.parametrize(
