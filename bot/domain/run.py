@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.alert import Alert
-from bot.domain.approval import Request
+from bot.domain.approval import Policy, Request
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.form import Form
 from bot.domain.signal import Reading, Value
@@ -42,8 +42,8 @@ class Question(_Frozen):
     """
     forms: dict[str, Form] = {}
     """Choice key to what is filled in with it."""
-    by: str = ""
-    """The group of people whose answer counts; empty: whoever may steer."""
+    by: Policy | None = None
+    """Whose answer counts; None: whoever may steer."""
     not_by: str = ""
     """The person who must not answer it."""
     notes: dict[str, str] = {}
