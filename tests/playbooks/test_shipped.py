@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.playbook_coverage import covered
+from bot.cli.playbook_coverage import Covered, covered
 from bot.cli.playbook_test import ENDING, play_file, told
 from bot.domain.playbook.rows import rows
 from bot.settings import packaged_playbooks
@@ -17,6 +17,11 @@ PLAYBOOKS = packaged_playbooks()
 TABLES = sorted(PLAYBOOKS.glob(f"*{ENDING}"))
 COMPLETE = False
 """Whether every playbook and table of the requirements has landed: then nothing may be missing any more."""
+
+
+@pytest.fixture(scope="module")
+def found() -> Covered:
+    return covered(PLAYBOOKS)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
@@ -34,9 +39,8 @@ def test_every_playbook_has_a_table() -> None:
 
 
 @pytest.mark.skipif(not COMPLETE, reason="not every playbook has landed")
-def test_every_row_of_the_requirements_has_states_and_tests() -> None:
-    found, _ = covered(PLAYBOOKS)
-    assert {row.row.id: row.lacks for row in found if row.lacks} == {}
+def test_every_row_of_the_requirements_has_states_and_tests(found: Covered) -> None:
+    assert {row.row.id: row.lacks for row in found.rows if row.lacks} == {}
 
 
 @pytest.mark.fast
@@ -54,6 +58,5 @@ def test_what_covers_a_row_outside_the_playbooks_is_a_test_that_exists() -> None
             assert re.search(rf"^(async )?def {name}\(", (REPOSITORY / file).read_text(), re.MULTILINE), other.test
 
 
-def test_no_state_or_case_names_a_row_that_does_not_exist() -> None:
-    _, strange = covered(PLAYBOOKS)
-    assert strange == {}
+def test_no_state_or_case_names_a_row_that_does_not_exist(found: Covered) -> None:
+    assert found.strange == {}
