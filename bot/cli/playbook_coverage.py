@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +22,14 @@ class Covered:
     """Of playbooks and tables that cannot be played: they cover nothing."""
 
 
-def covered(folder: Path) -> Covered:
+def covered(folder: Path, play: Callable[[Path], TableResult] = play_file) -> Covered:
     """Play every table of the folder; only cases that hold prove anything."""
     library = load_folder(folder)
     faults = [fault for found in library.faults.values() for fault in found]
     played: list[Played] = []
     for path in sorted(folder.glob(f"*{ENDING}")):
         try:
-            played += _played(play_file(path))
+            played += _played(play(path))
         except PlaybookError as error:
             faults += error.faults
     rows, strange = coverage((compiled.playbook for compiled in library.playbooks.values()), played)
