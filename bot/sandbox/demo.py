@@ -113,8 +113,8 @@ HOT_NODE = Scenario(
 SLO_BREACH = Scenario(
     name="slo-breach",
     what="more requests come than fit the batches, so first tokens wait in the queue",
-    healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [12, 16]},
-    trouble_load={"workers": 310, "prompt_tokens": [8, 12], "output_tokens": [12, 16]},
+    healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
+    trouble_load={"workers": 300, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
     rule="slo",
     windows={
         "short_window": "8s",
