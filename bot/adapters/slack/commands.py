@@ -25,7 +25,7 @@ from bot.domain.timeline import Chained
 
 INCIDENT_ID = re.compile(r"[A-Za-z]+-\d+")
 ENTRIES_SHOWN = 20
-Verb = Literal["halt", "resume", "note", "undo", "resolve"]
+Verb = Literal["halt", "resume", "note", "undo", "resolve", "divert"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ USAGES = {
     "resume": _Usage("[INC|all]", "lift a halt"),
     "undo": _Usage("[INC]", "propose to take back the last change"),
     "resolve": _Usage("[INC] [WHY]", "close an incident by hand"),
+    "divert": _Usage("[INC] PLAYBOOK", "go over to another playbook that an alert of the incident is for"),
     "unmatched": _Usage("", "alerts that no playbook took"),
 }
 
@@ -85,6 +86,7 @@ class Commands:
             "resume": self._resume,
             "undo": self._undo,
             "resolve": self._resolve,
+            "divert": self._divert,
             "unmatched": self._unmatched,
         }
 
@@ -172,6 +174,14 @@ class Commands:
         await self._must_steer(command)
         run, _ = await self._pointed_at(command)
         return await self._store(command, run, "undo", "", "The undo is being planned; it will ask for approval")
+
+    async def _divert(self, command: Command) -> Message:
+        await self._must_steer(command)
+        run, playbook = await self._pointed_at(command)
+        if playbook not in run.offers:
+            known = ", ".join(code(name, 60) for name in run.offers) or "none"
+            raise _TeachError(f"No alert of {line(run.incident_id, 40)} is for {code(playbook, 60)}. Offered: {known}.")
+        return await self._store(command, run, "divert", playbook, f"Going over to {code(playbook, 60)}")
 
     async def _resolve(self, command: Command) -> Message:
         await self._must_steer(command)
