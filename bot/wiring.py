@@ -22,10 +22,12 @@ from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.docket import DocketAlarms
 from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.gpu.load import DayOfMemory, GpuLoad
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
@@ -34,6 +36,7 @@ from bot.adapters.prometheus import PrometheusHistory
 from bot.adapters.prometheus_memory import PrometheusMemory
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
@@ -46,6 +49,7 @@ from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
+from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.limits import Limits
 from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
@@ -61,7 +65,9 @@ from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
+from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
@@ -127,6 +133,8 @@ class Sight:
     signals: ReadSignals
     scraped: SampledHistory
     """What runs on each replica now is always asked of the replicas themselves, whoever keeps the history."""
+    scraper: VllmScraper
+    generations: VllmGenerations
 
 
 def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
@@ -136,6 +144,8 @@ def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storag
     limits = StoreLimits(retention_seconds=settings.retention_days * 24 * 3600)
     breaker = BreakerLimits(
         disruptive_changes=settings.breaker.disruptive_changes,
+        node_disruptions=settings.breaker.node_disruptions,
+        cordoned_share=settings.breaker.cordoned_share,
         seconds=int(settings.breaker.per.total_seconds()),
         replicas=settings.redis_replicas,
     )
@@ -197,7 +207,8 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     recent = RecentWorlds(cluster.port, clock.now)
     replicas = WorldReplicas(recent)
     samples = RedisSamples(storage.connection)
-    scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(pages, clock.now), store=samples, now=clock.now)
+    scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
+    scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
     day: DayOfMemory | None = None
     if settings.prometheus.url:
@@ -207,11 +218,13 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
         day = PrometheusMemory(prometheus, settings.prometheus.url)
-    gpus = GpuHealth(finder=cluster.port.reader, pages=pages, store=samples, now=clock.now)
+    reader = cluster.port.reader
+    inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
+    gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
-        **workload_probes(history=history, now=clock.now),
+        **workload_probes(history=history, now=clock.now, loads=loads if history is scraped else None),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         **pressure_probes(history=history, now=clock.now),
         **past_probes(runs=storage.store, now=clock.now),
@@ -220,7 +233,10 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         "gpu_health": gpus,
         "gpu_load": GpuLoad(finder=cluster.port.reader, pages=pages, day=day),
     }
-    return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)
+    generations = VllmGenerations()
+    stack.push_async_callback(generations.close)
+    signals = ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now)
+    return Sight(signals, scraped, scraper, generations)
 
 
 def credentials(settings: Settings) -> Credentials | None:
@@ -266,7 +282,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
             not_ready=lambda: not_ready(storage),
-            metrics=facts.page,
+            metrics=lambda: metrics_page(storage, facts),
             slack=endpoint(app),
         )
         await warm_up(cluster)
@@ -296,6 +312,9 @@ def effect_handlers(
     read = ReadForRun(sight.signals, advance.playbook_of)
     see = SeeWorld(cluster.port, sight.scraped)
     plan = PlanForRun(read, see, cluster.port, advance.playbook_of)
+    generate = GenerateOnReplica(
+        sight.generations, WorldReplicas(cluster.port), sight.scraper, storage.claims, storage.store
+    )
     apply = ApplyCall(
         cluster.writer,
         storage.claims,
@@ -303,6 +322,8 @@ def effect_handlers(
         plan,
         see,
         advance.playbook_of,
+        job_result=JobResult(cluster.port, cluster.logs),
+        generate=generate,
         grant_valid_seconds=settings.approval_rules.grant_valid_seconds,
     )
     return {
@@ -333,6 +354,16 @@ async def not_ready(storage: Storage) -> Mapping[str, str]:
     except StorageUnavailableError as error:
         return {"redis": str(error)}
     return {}
+
+
+async def metrics_page(storage: Storage, facts: logs.Facts) -> str:
+    """A storage that is away must not end the scrape: the bot's own counters are wanted most then."""
+    try:
+        levels = await storage.store.levels()
+    except StorageUnavailableError as error:
+        log.warning("levels.unread", reason=str(error))
+        levels = {}
+    return facts.page(levels)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -102,7 +102,7 @@ class Commanded(_Event):
     """A slash command that concerns one run, already judged as permitted."""
 
     kind: Literal["commanded"] = "commanded"
-    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export"]
+    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export", "reset"]
     user: str
     user_name: str = ""
     text: str = ""

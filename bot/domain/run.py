@@ -35,7 +35,10 @@ class Question(_Frozen):
     text: str
     why: str = ""
     choices: dict[str, str] = {}
-    """Choice key to the label on its button; built-in keys: `again`, `goto:<state>`, `undo`, `hand_over`, `close`."""
+    """Choice key to the label on its button.
+
+    Built-in keys: `again`, `goto:<state>`, `undo`, `keep`, `hand_over`, `close`.
+    """
     notes: dict[str, str] = {}
     styles: dict[str, str] = {}
     evidence: tuple[str, ...] = ()

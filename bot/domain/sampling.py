@@ -28,6 +28,7 @@ from bot.domain.metric import DERIVED, DERIVED_COUNTERS, FRACTIONS, SHAPES, UNIT
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import (
     Across,
+    ComparedSignal,
     MeanSignal,
     MetricSignal,
     ProbeSignal,
@@ -99,7 +100,7 @@ def spec_fault(spec: SignalSpec) -> str:
             return metric_fault(spec.histogram, "histogram") or (
                 "" if 0 < spec.quantile < 1 else "a quantile lies between 0 and 1"
             )
-        case StallSignal() | ProbeSignal():
+        case StallSignal() | ProbeSignal() | ComparedSignal():
             return ""
 
 

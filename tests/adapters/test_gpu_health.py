@@ -1,17 +1,23 @@
 """GPU health: what is a fault, what is heat, and what nobody can know."""
 
+from __future__ import annotations
+
+import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 from aiohttp import web
 
-from bot.adapters.gpu import amd
-from bot.adapters.gpu.health import GpuHealth, judge_gpu, readings_of
+from bot.adapters.gpu import amd, inside
+from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.node_events import about_nodes, judge_events
 from bot.adapters.gpu.nodes import judge_node
+from bot.adapters.gpu.nvidia import judge_gpu, readings_of
 from bot.adapters.gpu.xids import xid_of
 from bot.adapters.pod_pages import AddressPages
 from bot.domain.change.world import Obj, World
-from bot.domain.errors import ClusterError
+from bot.domain.errors import ClusterError, SourceError
+from bot.domain.gpu_query import FIELDS, GpuQuery
 from bot.domain.playbook.language import ProbeSignal
 from bot.domain.signal import Reading
 from bot.domain.target import Target
@@ -127,8 +133,13 @@ async def exporter() -> AsyncIterator[Exporter]:
 
 
 class Finder:
-    def __init__(self, *pods: Obj) -> None:
-        self.pods = pods
+    def __init__(self, *pods: Obj, events: Sequence[Obj] | None = ()) -> None:
+        self.pods, self.events = pods, events
+
+    async def node_events(self) -> Sequence[Obj]:
+        if self.events is None:
+            raise ClusterError("403 events is forbidden")
+        return self.events
 
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         if not self.pods:
@@ -163,7 +174,14 @@ def cluster(ready: str = "True") -> World:
     return World(at=0.0, workload=workload, replica_sets=(replica_set,), pods=(pod,), nodes=(node,))
 
 
-async def ask(finder: Finder, store: FakeSampleStore, *, now: float = 1000.0, world: World | None = None) -> Reading:
+async def ask(
+    finder: Finder,
+    store: FakeSampleStore,
+    *,
+    now: float = 1000.0,
+    world: World | None = None,
+    shell: Shell | None = None,
+) -> Reading:
     async def read_world() -> World:
         return world or cluster()
 
@@ -176,7 +194,9 @@ async def ask(finder: Finder, store: FakeSampleStore, *, now: float = 1000.0, wo
     )
     question = Question("node", ProbeSignal(probe="gpu_health"), context, now, read_world)
     async with AddressPages() as pages:
-        return await GpuHealth(finder=finder, pages=pages, store=store, now=lambda: now)(question)
+        within = inside.InsideGpus(shell, store, lambda: now) if shell else None
+        probe = GpuHealth(finder=finder, events=finder, pages=pages, store=store, now=lambda: now, inside=within)
+        return await probe(question)
 
 
 async def test_a_stock_exporter_without_trouble_is_healthy(exporter: Exporter) -> None:
@@ -339,3 +359,169 @@ def test_a_node_is_judged_by_marks_of_trouble_that_are_new(seen: Obj, fault: boo
 
 def test_a_cordon_is_told() -> None:
     assert judge_node("n1", node(cordoned=True), SINCE).notes == ("n1: cordoned",)
+
+
+# --- events on nodes --------------------------------------------------------------------------------------------------
+
+
+def event(reason: str, message: str = "", *, at: str = NOW, kind: str = "Warning", name: str = "n1") -> Obj:
+    involved = {"kind": "Node", "name": name}
+    return {"involvedObject": involved, "type": kind, "reason": reason, "message": message, "lastTimestamp": at}
+
+
+DRIVER_LINE = "NVRM: Xid (PCI:0000:18:00): {xid}, pid=1234, name=python3"
+
+
+@pytest.mark.parametrize(
+    ("said", "fault", "thermal"),
+    [
+        pytest.param(event("KernelLog", DRIVER_LINE.format(xid=79)), True, False, id="drivers-line"),
+        pytest.param(event("KernelLog", DRIVER_LINE.format(xid=31)), False, False, id="a-programs-fault"),
+        pytest.param(event("NvidiaXID74Error"), True, False, id="number-in-the-reason"),
+        pytest.param(event("NodeProblem", "GPU 3 is unhealthy"), True, False, id="problem-detector"),
+        pytest.param(event("GpuThermalViolation", "GPU 3 is throttled"), False, True, id="heat"),
+        pytest.param(event("ImageGCFailed", "failed to free 12 GiB"), False, False, id="nothing-about-gpus"),
+        pytest.param(event("GpuHealthy", "all GPUs work", kind="Normal"), False, False, id="recovery"),
+        pytest.param(event("KernelLog", DRIVER_LINE.format(xid=79), at=LONG_AGO), False, False, id="long-ago"),
+        pytest.param(event("NodeProblem", "GPU lost") | {"lastTimestamp": None}, False, False, id="without-a-date"),
+    ],
+)
+def test_recent_events_on_a_node_tell_faults_from_heat_and_from_the_rest(said: Obj, fault: bool, thermal: bool) -> None:
+    verdict = judge_events("n1", [said], SINCE)
+    assert (verdict.fault, verdict.thermal) == (fault, thermal)
+
+
+def test_an_event_that_is_said_again_counts_from_its_last_time() -> None:
+    again = event("NodeProblem", "GPU lost", at=LONG_AGO) | {"series": {"count": 9, "lastObservedTime": NOW}}
+    assert judge_events("n1", [again], SINCE).fault is True
+
+
+def test_events_are_sorted_by_node_and_those_of_pods_are_left_out() -> None:
+    of_pod = {"involvedObject": {"kind": "Pod", "name": "n1"}, "reason": "NodeProblem"}
+    assert set(about_nodes([event("A"), event("B", name="n2"), of_pod])) == {"n1", "n2"}
+
+
+async def test_a_fatal_xid_in_an_event_is_a_fault_although_the_exporter_saw_nothing(exporter: Exporter) -> None:
+    lately = event("KernelLog", DRIVER_LINE.format(xid=79), at="1970-01-01T00:15:00Z")
+    reading = await ask(Finder(exporter_pod(exporter.port), events=[lately]), FakeSampleStore())
+    assert (reading.fields["fault"], reading.by_replica) == (True, {"llm-0": 0.0})
+    assert reading.fields["detail"] == "n1: event KernelLog, XID 79 (the GPU has fallen off the bus)"
+
+
+async def test_events_that_may_not_be_read_are_told_and_take_nothing_from_the_exporters_word(
+    exporter: Exporter,
+) -> None:
+    reading = await ask(Finder(exporter_pod(exporter.port), events=None), FakeSampleStore())
+    assert reading.fields["healthy"] is True
+    assert reading.detail == "events of nodes cannot be read: 403 events is forbidden"
+
+
+# --- inside a replica -------------------------------------------------------------------------------------------------
+
+
+H100 = "0, 38, 47, 1980, 100, 0, 0x0000000000000004, None"
+"""As `nvidia-smi --format=csv,noheader,nounits` prints it: no units, `[N/A]` for what a GPU does not have."""
+
+
+@pytest.mark.parametrize(
+    ("line", "fault", "thermal"),
+    [
+        pytest.param(H100, False, False, id="well-at-its-power-cap"),
+        pytest.param("0, 38, [N/A], 1980, 100, [N/A], 0x0000000000000001, None", False, False, id="without-ecc"),
+        pytest.param(H100.replace("None", "Drain and Reset"), True, False, id="wants-a-reset"),
+        pytest.param(H100.replace("None", "[N/A]"), None, False, id="no-recovery-action"),
+        pytest.param(H100.replace("0x0000000000000004", "0x0000000000000060"), False, True, id="thermal-slowdown"),
+        pytest.param(f"0{', [GPU is lost]' * 7}", True, None, id="lost"),
+        pytest.param(f"0{', [GPU requires reset]' * 7}", True, None, id="requires-a-reset"),
+    ],
+)
+def test_a_line_of_nvidia_smi_tells_faults_from_heat_and_from_the_unknown(
+    line: str, fault: bool | None, thermal: bool | None
+) -> None:
+    gpus = inside.nvidia_gpus(f"{line}\n", FIELDS)
+    verdict = inside.judge_nvidia("llm-0/0", gpus["0"], (), fastest=1980)
+    assert (verdict.fault, verdict.thermal) == (fault, thermal)
+
+
+def test_memory_errors_that_rose_since_the_incident_began_are_a_fault() -> None:
+    now = inside.nvidia_gpus(H100.replace("100, 0,", "100, 3,"), FIELDS)["0"]
+    assert inside.judge_nvidia("x", now, ({"ecc_dbe": 3.0},), fastest=1980).fault is False
+    assert inside.judge_nvidia("x", now, ({"ecc_dbe": 0.0},), fastest=1980).fault is True
+
+
+ROCM = """WARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status
+
+{"card0": {"Temperature (Sensor edge) (C)": "32.0", "Temperature (Sensor junction) (C)": "35.0",
+"Temperature (Sensor memory) (C)": "43.0", "Temperature (Sensor HBM 0) (C)": "43.0"},
+"card1": {"Temperature (Sensor edge) (C)": "N/A", "Temperature (Sensor junction) (C)": "104.0"},
+"system": {"Driver version": "6.7.0"}}"""
+
+
+def test_rocm_smi_tells_of_heat_and_leaves_faults_unknown() -> None:
+    gpus = inside.amd_gpus(ROCM)
+    assert gpus["card0"]["gpu_junction_temperature"] == 35.0
+    assert set(gpus) == {"card0", "card1"}
+    assert gpus["card1"] == {"gpu_junction_temperature": 104.0}
+    verdicts = [amd.judge_gpu(gpu, values, (), reaches_back=False) for gpu, values in gpus.items()]
+    assert [(one.fault, one.thermal) for one in verdicts] == [(None, False), (None, True)]
+    assert inside.amd_gpus("ERROR: no devices") == {}
+
+
+class Shell:
+    """A replica's own word, by query; None is a program that the image does not have."""
+
+    def __init__(self, answers: Mapping[GpuQuery, str]) -> None:
+        self.answers, self.asked = answers, list[GpuQuery]()
+
+    async def ask(self, namespace: str, pod: str, container: str, query: GpuQuery) -> str:
+        self.asked.append(query)
+        if query not in self.answers:
+            raise SourceError(f"{query.command[0]}: executable file not found in $PATH")
+        return self.answers[query]
+
+
+def with_engine(**limits: str) -> World:
+    seen = cluster()
+    engine = {"name": "vllm", "command": ["vllm", "serve"], "resources": {"limits": limits}}
+    pod = seen.pods[0] | {"spec": {"nodeName": "n1", "containers": [engine]}}
+    return dataclasses.replace(seen, pods=(pod,))
+
+
+async def ask_inside(shell: Shell, finder: Finder, **limits: str) -> Reading:
+    return await ask(finder, FakeSampleStore(), world=with_engine(**limits), shell=shell)
+
+
+NO_EXPORTER = [{"metadata": {"name": "another", "labels": {}}}]
+
+
+async def test_a_node_without_an_exporter_is_asked_inside_its_replicas() -> None:
+    reading = await ask_inside(Shell({GpuQuery.NVIDIA: H100}), Finder(*NO_EXPORTER))
+    assert (reading.fields["healthy"], reading.by_replica) == (True, {"llm-0": 1.0})
+
+
+async def test_an_exporter_that_answers_is_enough(exporter: Exporter) -> None:
+    shell = Shell({GpuQuery.NVIDIA: H100})
+    await ask_inside(shell, Finder(exporter_pod(exporter.port)))
+    assert shell.asked == []
+
+
+async def test_a_driver_that_does_not_know_a_field_is_asked_for_fewer() -> None:
+    refusal = 'Field "gpu_recovery_action" is not a valid field to query.\n'
+    old = H100.removesuffix(", None")
+    shell = Shell({GpuQuery.NVIDIA: refusal, GpuQuery.NVIDIA_OLD: old})
+    reading = await ask_inside(shell, Finder(*NO_EXPORTER))
+    assert shell.asked == [GpuQuery.NVIDIA, GpuQuery.NVIDIA_OLD]
+    assert (reading.fields["thermal"], set(reading.unknown_parts)) == (False, {"healthy", "fault"})
+
+
+async def test_a_gpu_that_nvidia_smi_cannot_open_is_a_fault() -> None:
+    said = "Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error\n"
+    reading = await ask_inside(Shell({GpuQuery.NVIDIA: said}), Finder(*NO_EXPORTER))
+    assert reading.fields["fault"] is True
+
+
+async def test_an_amd_replica_is_asked_with_amds_program_and_an_image_without_it_is_unknown() -> None:
+    shell = Shell({})
+    reading = await ask_inside(shell, Finder(*NO_EXPORTER), **{"amd.com/gpu": "1"})
+    assert shell.asked == [GpuQuery.AMD]
+    assert reading.unknown == "llm-0: rocm-smi: executable file not found in $PATH"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.kubernetes.permissions import CHANGING, Permission, needed
+from bot.adapters.kubernetes.permissions import CHANGING, OPTIONAL, Permission, needed
 from bot.settings import FILE_VARIABLE, load_settings
 from tests.deploy.files import DEPLOY, ROOT, document, documents
 
@@ -28,13 +28,9 @@ def pod() -> dict[str, Any]:
     return found
 
 
-def granted(role: str) -> list[Permission]:
+def granted(role: str, file: str = f"{BASE}/rbac.yaml") -> list[Permission]:
     """Every permission of a ClusterRole, as often as it is written."""
-    (found,) = [
-        each
-        for each in documents(f"{BASE}/rbac.yaml")
-        if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role)
-    ]
+    (found,) = [each for each in documents(file) if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role)]
     return [
         Permission(verb, group, name, subresource, is_cluster_wide=role in (CLUSTER_WIDE, NODES))
         for rule in found["rules"]
@@ -49,6 +45,18 @@ def test_the_roles_grant_what_the_bot_needs_and_nothing_else() -> None:
     written = granted(CLUSTER_WIDE) + granted(WORKLOADS) + granted(NODES)
     assert len(written) == len(set(written))
     assert set(written) == set(needed(CHANGING))
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("option", OPTIONAL)
+def test_what_only_a_setting_needs_is_a_role_of_its_own_bound_in_single_namespaces(option: str) -> None:
+    file = f"kustomize/{option}/rbac.yaml"
+    assert set(granted(f"incident-bot-{option}", file)) == set(OPTIONAL[option])
+    assert set(OPTIONAL[option]).isdisjoint(needed(CHANGING))
+    assert set(OPTIONAL[option]) <= set(needed(CHANGING, options=[option]))
+    role, binding = documents(file)
+    assert (binding["kind"], binding["roleRef"]["name"]) == ("RoleBinding", role["metadata"]["name"])
+    assert binding["subjects"] == document("kustomize/serving/rolebinding.yaml")["subjects"]
 
 
 @pytest.mark.fast
@@ -146,10 +154,10 @@ def test_alertmanager_takes_the_snippet() -> None:
 @pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="kubectl is not on PATH: the other tests read the same files"
 )
-@pytest.mark.parametrize("folder", ["base", "serving", "nodes"])
+@pytest.mark.parametrize("folder", ["base", "serving", "nodes", "proxy", "exec"])
 def test_kustomize_renders(folder: str) -> None:
     command = ["kubectl", "kustomize", str(DEPLOY / "kustomize" / folder)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
-    kinds = {"base": "Deployment", "serving": "RoleBinding", "nodes": "ClusterRoleBinding"}
-    assert f"kind: {kinds[folder]}\n" in ended.stdout
+    kinds = {"base": "Deployment", "nodes": "ClusterRoleBinding"}
+    assert f"kind: {kinds.get(folder, 'RoleBinding')}\n" in ended.stdout

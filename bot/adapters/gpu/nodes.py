@@ -14,7 +14,7 @@ from bot.domain.change.objects import condition, dig, seconds_of
 from bot.domain.change.world import Obj
 
 PLAIN_CONDITIONS = frozenset({"Ready", "NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure"})
-_TROUBLE = re.compile(r"unhealthy|fault|fail|error|problem|xid|ecc|degraded|thermal|repair|hang|deadlock|fallen", re.I)
+TROUBLE = re.compile(r"unhealthy|fault|fail|error|problem|xid|ecc|degraded|thermal|repair|hang|deadlock|fallen", re.I)
 
 Claim = tuple[bool | None, str]
 
@@ -36,7 +36,7 @@ def _conditions(node: Obj, since: float) -> Iterator[Claim]:
     for one in dig(node, "status", "conditions") or []:
         kind = str(one.get("type") or "")
         # A condition that reports trouble is True when there is some; others may be healthy when True.
-        if kind in PLAIN_CONDITIONS or one.get("status") != "True" or not _TROUBLE.search(kind):
+        if kind in PLAIN_CONDITIONS or one.get("status") != "True" or not TROUBLE.search(kind):
             continue
         yield _dated(f"{kind}: {one.get('reason') or 'no reason'}", one.get("lastTransitionTime"), since)
 
@@ -44,7 +44,7 @@ def _conditions(node: Obj, since: float) -> Iterator[Claim]:
 def _taints(node: Obj, since: float) -> Iterator[Claim]:
     for one in dig(node, "spec", "taints") or []:
         key = str(one.get("key") or "")
-        if _TROUBLE.search(key):
+        if TROUBLE.search(key):
             yield _dated(f"taint {key}", one.get("timeAdded"), since)
 
 

@@ -7,9 +7,10 @@ brings kubeconfig, exec plugins, in-cluster tokens and TLS; its models are not u
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,25 @@ class KubernetesClient:
             said = str(error) or type(error).__name__
             raise NoAnswerError(f"no answer from the API server: {said}") from error
         return Answer(response.status, _decoded(raw), dict(response.headers))
+
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, path: str, query: Sequence[tuple[str, str]]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A request that upgrades, as exec does. Raise aiohttp's own errors: a refusal has its status there."""
+        api = await self._opened()
+        stream = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.stream")
+        upgrading = stream.WsApiClient(api.configuration)
+        upgrading.user_agent = USER_AGENT
+        try:
+            sent = await upgrading.param_serialize(
+                "GET", path, query_params=list(query), header_params={}, auth_settings=["BearerToken"]
+            )
+            answered = await upgrading.call_api(*sent, _preload_content=False)
+            async with answered.response as socket:
+                yield socket
+        finally:
+            await upgrading.close()
 
     async def _opened(self) -> ApiClient:
         async with self._opening:

@@ -12,15 +12,17 @@ from bot.domain.finding import Finding, broken, fine
 ABOUT = "kubernetes"
 
 
-async def access(client: KubernetesClient, *, verbs: Iterable[str], namespace: str) -> tuple[Finding, ...]:
-    """`verbs` are the changes that the playbooks use; an empty namespace asks about all namespaces."""
+async def access(
+    client: KubernetesClient, *, verbs: Iterable[str], options: Iterable[str] = (), namespace: str
+) -> tuple[Finding, ...]:
+    """`verbs` are the changes that the playbooks use, `options` what the settings add; no namespace asks about all."""
     try:
         version = await client.request("GET", "/version")
         if not version.is_ok:
             raise ClusterError(version.message)
         said = version.body if isinstance(version.body, dict) else {}
         reached = fine(ABOUT, f"answers, version {said.get('gitVersion', 'unknown')}")
-        checked = await check(client, needed(verbs), namespace=namespace)
+        checked = await check(client, needed(verbs, options=options), namespace=namespace)
     except (NotSentError, NoAnswerError, ClusterError) as error:
         return (broken(ABOUT, str(error), "Correct the kubernetes settings, or reach the API server from here."),)
     return (reached, judge(checked, namespace=namespace))

@@ -35,7 +35,10 @@ KINDS: dict[str, Resource] = {
     "PodDisruptionBudget": Resource("policy", "v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "ConfigMap": Resource("", "v1", "configmaps"),
+    "Event": Resource("", "v1", "events"),
     "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),
+    "CronJob": Resource("batch", "v1", "cronjobs"),
+    "Job": Resource("batch", "v1", "jobs"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),
 }
 

@@ -51,6 +51,7 @@ READING = (
     *_reading("leaderworkerset.x-k8s.io", "leaderworkersets"),
     *_reading("", "pods", is_cluster_wide=True),
     *_reading("", "nodes", is_cluster_wide=True),
+    Permission("list", "", "events", is_cluster_wide=True),
     *_reading("", "services"),
     *_reading("discovery.k8s.io", "endpointslices"),
     *_reading("policy", "poddisruptionbudgets"),
@@ -70,6 +71,7 @@ def _on(verb: str, kind: str, subresource: str = "") -> Permission:
 _PATCH_POD, _EVICT = _on("patch", "Pod"), _on("create", "Pod", "eviction")
 _PATCH_CONFIG_MAP, _CORDON = _on("patch", "ConfigMap"), _on("patch", "Node")
 _FLOORS = (_on("patch", "HorizontalPodAutoscaler"), _on("patch", "ScaledObject"))
+_JOB = (_on("create", "Job"), _on("delete", "Job"))
 _PATCH, _CREATE, _DELETE = (_on(verb, "Deployment") for verb in ("patch", "create", "delete"))
 
 
@@ -101,20 +103,31 @@ CHANGING: dict[str, Mapping[str, tuple[Permission, ...]]] = {
     "cordon_node": _all(_CORDON),
     "uncordon_node": _all(_CORDON),
     "drain_node": dict.fromkeys(("Deployment", "StatefulSet"), (_CORDON, _PATCH_POD, _EVICT)),
+    "run_job": _all(*_reading("batch", "cronjobs", "jobs"), *_JOB),
+    "probe_request": _all(),
     "undo": {
         kind: (_on("patch", kind), _on("patch", kind, "scale"), _PATCH_CONFIG_MAP, _PATCH_POD, *_FLOORS)
         + ((_DELETE,) if kind == "Deployment" else ())
         for kind in WORKLOADS
     },
 }
-"""What each verb needs besides reading, by the kind of workload that it changes."""
+"""What each verb needs besides what all read, by the kind of workload that it changes."""
+
+OPTIONAL: dict[str, tuple[Permission, ...]] = {
+    "proxy": (Permission("get", "", "pods", "proxy"),),
+    "exec": (Permission("get", "", "pods", "exec"), Permission("create", "", "pods", "exec")),
+}
+"""What only a setting asks for: `sampling.through: proxy`, and `gpu.exec`, whose GET needs `create` too since 1.35."""
 
 
-def needed(verbs: Iterable[str], kinds: Iterable[str] = WORKLOADS) -> tuple[Permission, ...]:
+def needed(
+    verbs: Iterable[str], kinds: Iterable[str] = WORKLOADS, *, options: Iterable[str] = ()
+) -> tuple[Permission, ...]:
     """Everything that playbooks with these verbs need on workloads of these kinds, each once."""
     kinds = tuple(kinds)
     changing = (each for verb in verbs for kind in kinds for each in CHANGING[verb].get(kind, ()))
-    return tuple(dict.fromkeys((*READING, *changing)))
+    chosen = (each for option in options for each in OPTIONAL[option])
+    return tuple(dict.fromkeys((*READING, *chosen, *changing)))
 
 
 def permission_of(call: Call) -> Permission:

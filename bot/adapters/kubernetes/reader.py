@@ -14,7 +14,7 @@ from typing import Any
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.change.flags_in_spec import config_maps_named
-from bot.domain.change.objects import CANARY_LABEL, dig, name_of, uid_of
+from bot.domain.change.objects import CANARY_LABEL, JOB_LABEL, dig, name_of, uid_of
 from bot.domain.change.workload import KINDS, SET_NAME_LABEL, pod_templates
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
@@ -29,6 +29,7 @@ IN_NAMESPACE: Mapping[str, str] = {
     "pdbs": "PodDisruptionBudget",
     "autoscalers": "HorizontalPodAutoscaler",
     "scaled_objects": "ScaledObject",
+    "cron_jobs": "CronJob",
 }
 KEPT_AS: Mapping[str, tuple[str, str]] = {
     "Deployment": ("replica_sets", "ReplicaSet"),
@@ -78,6 +79,7 @@ class KubernetesReader:
             "pods": self._listed("Pod", namespace, of_workload),
             "canary": self._listed("Deployment", namespace, of_canary),
             "canary_pods": self._listed("Pod", namespace, of_canary),
+            "jobs": self._listed("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
         if kept := KEPT_AS.get(target.kind):
             reads[kept[0]] = self._listed(kept[1], namespace, of_workload)
@@ -117,6 +119,13 @@ class KubernetesReader:
         wanted = ",".join(f"{key}={value}" for key, value in labels.items())
         return await self.listed("Pod", query={"labelSelector": wanted})
 
+    async def node_events(self) -> tuple[Obj, ...]:
+        """Events on Node objects, in any namespace: node-problem-detector lets its operator choose one."""
+        part = await self._cluster_wide("node_events", "Event", {"fieldSelector": "involvedObject.kind=Node"})
+        if part.unreadable:
+            raise ClusterError(part.unreadable)
+        return part.items
+
     async def read_text(self, path: str, query: Mapping[str, str]) -> Answer:
         return await self._get(path, query)
 
@@ -136,11 +145,11 @@ class KubernetesReader:
         except ClusterError as error:
             return _Part(unreadable=str(error))
 
-    async def _cluster_wide(self, name: str, kind: str) -> _Part:
+    async def _cluster_wide(self, name: str, kind: str, query: Mapping[str, str] | None = None) -> _Part:
         read_at, part = self._kept.get(name, (float("-inf"), _Part()))
         if time.monotonic() - read_at < self._keep_seconds:
             return part
-        part = await self._listed(kind)
+        part = await self._listed(kind, query=query)
         if not part.unreadable:
             self._kept[name] = (time.monotonic(), part)
         return part

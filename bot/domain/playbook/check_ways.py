@@ -9,6 +9,7 @@ from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
     AskState,
     ChangeState,
+    ComparedSignal,
     EndState,
     Playbook,
     ProbeSignal,
@@ -19,6 +20,7 @@ from bot.domain.playbook.language import (
 from bot.domain.playbook.mistakes import Mistake, Path
 from bot.domain.playbook.scope import signals_of, written_expressions
 from bot.domain.playbook.vocabulary import VERBS
+from bot.domain.signal import RESULTS
 
 Graph = Mapping[str, frozenset[str]]
 Mistakes = Iterator[Mistake]
@@ -144,7 +146,7 @@ def _made_by(playbook: Playbook, names: Iterable[str]) -> frozenset[str]:
     made: set[str] = set()
     for name in names:
         state = playbook.states[name]
-        if not isinstance(state, ChangeState):
+        if not isinstance(state, ChangeState) or state.change in RESULTS:
             made.add(f"results.{name}")
         if isinstance(state, AskState):
             made.add(f"answers.{name}")
@@ -198,6 +200,7 @@ def _durations(playbook: Playbook) -> Iterator[str]:
             yield from (value for value in signal.parameters.values() if isinstance(value, str))
         else:
             yield signal.over
+            yield from (signal.past,) if isinstance(signal, ComparedSignal) else ()
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import structlog
 from aiohttp import web
 
+from bot.sandbox.fleet import nvidia_smi
 from bot.sandbox.fleet.addresses import Addresses
 from bot.sandbox.fleet.api import ApiError, KubernetesApi, Object
 from bot.sandbox.fleet.container_log import LogQuery
@@ -43,16 +45,18 @@ class Node:
         self.kubelet_port = 0
         self._runners: list[web.AppRunner] = []
 
-    async def listen(self, logs: Any) -> None:
-        self.kubelet_port = await self._serve("/containerLogs/{namespace}/{pod}/{container}", logs, 0)
-        await self._serve("/metrics", self._get_metrics, DCGM_PORT)
+    async def listen(self, logs: Any, commands: Any) -> None:
+        container = "{namespace}/{pod}/{container}"
+        asked = {f"/containerLogs/{container}": logs, f"/exec/{container}": commands}
+        self.kubelet_port = await self._serve(asked, 0)
+        await self._serve({"/metrics": self._get_metrics}, DCGM_PORT)
 
     async def close(self) -> None:
         await asyncio.gather(*(runner.cleanup() for runner in self._runners))
 
-    async def _serve(self, path: str, handler: Any, port: int) -> int:
+    async def _serve(self, handlers: Mapping[str, Any], port: int) -> int:
         application = web.Application()
-        application.router.add_get(path, handler)
+        application.add_routes([web.get(path, handler) for path, handler in handlers.items()])
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.2)
         await runner.setup()
         self._runners.append(runner)
@@ -82,7 +86,7 @@ class Kubelets:
             capacity = item.get("status", {}).get("capacity", {})
             count = int(capacity.get("nvidia.com/gpu", GPUS_PER_NODE))
             node = Node(name, item["metadata"]["uid"], self._addresses.next_node(), count)
-            await node.listen(self._get_logs)
+            await node.listen(self._get_logs, self._run_command)
             self.nodes[name] = node
             await self._api.merge(f"/api/v1/nodes/{name}/status", _node_status(node))
             await self._create_exporter(node)
@@ -152,6 +156,17 @@ class Kubelets:
         if container != worker.spec.container:
             return web.Response(text="")
         return web.Response(text=found.read(_log_query(request.query)))
+
+    async def _run_command(self, request: web.Request) -> web.Response:
+        namespace, pod = request.match_info["namespace"], request.match_info["pod"]
+        every = (gpu for node in self.nodes.values() for gpu in node.gpus.gpus)
+        own = [gpu for gpu in every if gpu.user and (gpu.user.namespace, gpu.user.pod) == (namespace, pod)]
+        command = request.query.getall("command", [])
+        ran = nvidia_smi.run(command, own)
+        if ran is None:
+            missing = f'exec: "{next(iter(command), "")}": executable file not found in $PATH'
+            return web.Response(status=500, text=missing)
+        return web.json_response(asdict(ran))
 
     async def _create_exporter(self, node: Node) -> None:
         """A static pod: the API stand-in has no DaemonSets, and a drain passes by a node's own mirror pods too."""

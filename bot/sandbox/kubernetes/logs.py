@@ -22,7 +22,7 @@ KUBELET_TIMEOUT_SECONDS = 10.0
 
 def address(store: Store, pod: Obj, query: Mapping[str, str]) -> str | None:
     """The URL at the pod's kubelet; None while the pod has no node. Raise 400 as a real server does."""
-    container = _container(pod, query.get("container", ""))
+    container = container_of(pod, query.get("container", ""))
     if not pod["spec"].get("nodeName"):
         return None
     _expect_started(pod, container, wants_previous=query.get("previous", "") in ("true", "1"))
@@ -55,7 +55,7 @@ async def fetch(url: str, query: Mapping[str, str]) -> Response:
     return Response(answer.content, media_type="text/plain")
 
 
-def _container(pod: Obj, asked: str) -> str:
+def container_of(pod: Obj, asked: str) -> str:
     spec = pod["spec"]
     names = [one["name"] for part in ("initContainers", "containers") for one in spec.get(part, [])]
     if asked:

@@ -19,6 +19,8 @@ class Target:
     namespace: str
     name: str
     subresource: str
+    rest: str = ""
+    """What follows `proxy`: the path of the pod's own page."""
 
     def attributes(self, method: str, query: QueryParams) -> Attributes:
         return Attributes(
@@ -60,10 +62,10 @@ def parse_target(path: str) -> Target:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource, *surplus = [*rest, "", "", ""][: max(3, len(rest))]
     resource = BY_PATH.get((group, version, plural))
-    if resource is None or any(surplus):
+    if resource is None or (any(surplus) and subresource != "proxy"):
         raise no_such_path()
     if subresource and subresource not in (*resource.subresources, *(["status"] if resource.has_status else [])):
         raise no_such_path()
     if bool(namespace) != resource.is_namespaced and (namespace or name):
         raise no_such_path()
-    return Target(resource, namespace, name, subresource)
+    return Target(resource, namespace, name, subresource, "/".join(surplus))

@@ -12,10 +12,10 @@ from typing import Any, cast
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
-from bot.sandbox.kubernetes import discovery, errors, eviction, logs, scale, watching
+from bot.sandbox.kubernetes import discovery, errors, eviction, logs, pod_access, scale, watching
 from bot.sandbox.kubernetes.access import Access, Attributes, is_kubelet
 from bot.sandbox.kubernetes.errors import ApiError
 from bot.sandbox.kubernetes.faults import Fault, Faults, Journal, delay
@@ -55,13 +55,14 @@ class ApiServer:
     def store(self) -> Store:
         return self.registry.store
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """The API takes every path that nobody else took, so these come last."""
         return [
             Route("/healthz", _ok),
             Route("/livez", _ok),
             Route("/readyz", _ok),
             Route("/{path:path}", _Endpoint(self), methods=METHODS),
+            WebSocketRoute("/{path:path}", pod_access.ExecEndpoint(self)),
         ]
 
     async def answer(self, request: Request) -> Response:
@@ -108,7 +109,11 @@ class ApiServer:
             return self._watch(request, target)
         if attributes.verb == "list":
             return self._list(request, target)
+        if target.subresource == "proxy":
+            return await pod_access.page(self.store, target, request.query_params)
         obj = self.store.get(target.resource, target.namespace, target.name)
+        if target.subresource == "exec":
+            raise errors.bad_request("Upgrade request required")
         if target.subresource == "log":
             url = logs.address(self.store, obj, request.query_params)
             return Response(status_code=204) if url is None else await logs.fetch(url, request.query_params)
@@ -295,7 +300,7 @@ async def _ok(_: Request) -> Response:
     return PlainTextResponse("ok")
 
 
-def application(routes: list[Route]) -> Starlette:
+def application(routes: list[BaseRoute]) -> Starlette:
     return Starlette(routes=routes)
 
 

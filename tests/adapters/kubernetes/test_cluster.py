@@ -37,6 +37,25 @@ async def test_what_cannot_be_read_is_named_with_its_reason(lab: Lab) -> None:
     assert world.unreadable["nodes"].startswith("403")
 
 
+async def test_events_on_nodes_are_read_from_every_namespace_and_those_of_pods_are_not(lab: Lab) -> None:
+    about = {"apiVersion": "v1", "kind": "Node", "name": "gpu-node-1"}
+    event = {
+        "metadata": {"name": "gpu-node-1.1"},
+        "involvedObject": about,
+        "reason": "NodeProblem",
+        "type": "Warning",
+        "message": "GPU 3 is unhealthy",
+    }
+    made = await lab.door.post("/api/v1/namespaces/serving/events", json=event)
+    assert made.status_code == 201, made.text
+    found = await lab.reader.node_events()
+    assert [one["message"] for one in found if one["reason"] == "NodeProblem"] == ["GPU 3 is unhealthy"]
+    assert {one["involvedObject"]["kind"] for one in found} == {"Node"}
+    await lab.fault("list events", "403")
+    with pytest.raises(ClusterError, match="403"):
+        await lab.reader.node_events()
+
+
 async def test_without_the_workload_there_is_no_world(lab: Lab) -> None:
     await lab.fault("get deployments", "403")
     with pytest.raises(ClusterError, match="403"):

@@ -36,22 +36,25 @@ class World:
 
     def __init__(self, cluster: Running, fleet: Running, http: httpx.Client) -> None:
         self.fleet = fleet
-        self._cluster_url = cluster.url
+        self.cluster_url = cluster.url
         self._http = http
 
     # The cluster
 
     def get(self, path: str, **query: str) -> Json:
-        answer = self._http.get(self._cluster_url + path, params=query)
+        answer = self._http.get(self.cluster_url + path, params=query)
         answer.raise_for_status()
         parsed: Json = answer.json()
         return parsed
 
     def merge(self, path: str, body: Json) -> None:
-        self._http.patch(self._cluster_url + path, json=body, headers=MERGE).raise_for_status()
+        self._http.patch(self.cluster_url + path, json=body, headers=MERGE).raise_for_status()
+
+    def create(self, path: str, body: Json) -> None:
+        self._http.post(self.cluster_url + path, json=body).raise_for_status()
 
     def delete_pod(self, name: str, **options: int) -> None:
-        self._http.request("DELETE", f"{self._cluster_url}{SERVING}/{name}", json=options).raise_for_status()
+        self._http.request("DELETE", f"{self.cluster_url}{SERVING}/{name}", json=options).raise_for_status()
 
     def pods(self) -> list[Json]:
         return list(self.get(SERVING)["items"])
@@ -66,7 +69,7 @@ class World:
         return dict(statuses[0])
 
     def log(self, name: str, **query: str) -> str:
-        answer = self._http.get(f"{self._cluster_url}{SERVING}/{name}/log", params=query)
+        answer = self._http.get(f"{self.cluster_url}{SERVING}/{name}/log", params=query)
         answer.raise_for_status()
         return answer.text
 
