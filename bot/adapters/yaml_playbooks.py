@@ -17,10 +17,12 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from bot.domain.errors import Fault, PlaybookError
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.check import Checked, check, recompile
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.include import expand
 from bot.domain.playbook.library import Library
+from bot.domain.playbook.link import Known, link_faults
 from bot.domain.playbook.mistakes import Path
 from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
 from bot.domain.playbook.source import Position, Source
@@ -72,10 +74,15 @@ def load_text(
     return _sound(check_text(text, overrides or {}, file=file, pieces=pieces_of(pieces)))
 
 
-def from_bundle(bundle: Mapping[str, str]) -> CompiledPlaybook:
-    """The playbook that a run began with, with the settings of that time; newer rules of the check do not stop it."""
-    source = _read_source(bundle["source"], bundle["file"])
-    return recompile(source, {}, json.loads(bundle["settings"]))
+def from_bundle(stored: Mapping[str, str]) -> Bundle:
+    """The playbooks that a run began with, with the settings of that time; newer rules of the check do not stop it."""
+    playbooks = {name: _from_stored(kept) for name, kept in json.loads(stored["playbooks"]).items()}
+    return Bundle(stored["entry"], playbooks)
+
+
+def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
+    pieces = {name: _read_piece(name, piece["source"], piece["file"]) for name, piece in kept["pieces"].items()}
+    return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"])
 
 
 def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) -> Library:
@@ -98,9 +105,14 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
             faults[str(path)] = checked.faults
         if checked.warnings:
             warnings[str(path)] = checked.warnings
-    known = {name for playbook in playbooks.values() for name in playbook.settings}
+    for name, compiled in list(playbooks.items()):
+        known: Known = {**{FilePath(file).stem: None for file in faults}, **playbooks}
+        if unlinked := tuple(link_faults(compiled, known)):
+            faults[compiled.file] = unlinked
+            del playbooks[name]
+    settings = {name for playbook in playbooks.values() for name in playbook.settings}
     unknown = tuple(
-        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in known
+        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in settings
     )
     if unknown:
         faults[str(folder)] = unknown
@@ -149,13 +161,17 @@ def check_file(
     pieces: Pieces | None = None,
     only_known_overrides: bool = False,
 ) -> Checked:
-    """`pieces`: None for those that stand beside the file."""
+    """`pieces`: None for a file that is checked alone, with the pieces and the playbooks beside it."""
     text = _text_of(path)
     if isinstance(text, Fault):
         return Checked(None, (text,))
-    if pieces is None:
-        pieces = read_pieces(path.parent / PIECES)
-    return check_text(text, overrides, file=str(path), pieces=pieces, only_known_overrides=only_known_overrides)
+    beside = read_pieces(path.parent / PIECES) if pieces is None else pieces
+    checked = check_text(text, overrides, file=str(path), pieces=beside, only_known_overrides=only_known_overrides)
+    if checked.compiled is None or pieces is not None:
+        return checked
+    neighbours = {other.stem: None for other in path.parent.glob("*.yaml")}
+    unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
+    return Checked(None, unlinked) if unlinked else checked
 
 
 def _text_of(path: FilePath) -> str | Fault:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from bot.domain.alert import Alert
@@ -44,7 +44,7 @@ class CaseResult:
 class TableResult:
     playbook: CompiledPlaybook
     results: tuple[CaseResult, ...]
-    origins: Mapping[str, Origin] = NO_ORIGINS
+    origins: Mapping[str, Origin] = field(default_factory=dict)
     """States that were written in a piece."""
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import PlanChange, ReadSignals, ReleaseLeases, WatchSignals
-from bot.domain.machine import asking
+from bot.domain.machine import asking, diverting
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
 from bot.domain.run import ActiveChange, ActiveWatch, Run
@@ -72,8 +72,10 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
             begin_change(draft, state.change)
         case WatchState():
             begin_watch(draft, state)
-        case DivertState():
+        case DivertState(divert="people"):
             asking.ask_to_take_over(draft, state)
+        case DivertState():
+            diverting.divert(draft, state)
         case EndState():
             end(draft, state)
 
@@ -139,7 +141,12 @@ def change_of(entry: LedgerEntry) -> str:
 
 
 def end(draft: Draft, state: EndState) -> None:
-    """Close, unless something of ours is still out there: then a person says what becomes of it."""
+    """Go back where the run was diverted from. Otherwise close, unless something of ours is still out there: then a
+    person says what becomes of it.
+    """
+    if draft.run.frames:
+        diverting.come_back(draft, state)
+        return
     if leftovers(draft.run):
         asking.ask_about_leftovers(draft)
         return

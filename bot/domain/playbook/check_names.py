@@ -15,6 +15,8 @@ from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.functions import FUNCTION_NAMES
 from bot.domain.playbook.language import (
+    ENDS,
+    PEOPLE,
     AskState,
     ChangeState,
     ComparedSignal,
@@ -224,6 +226,7 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             yield from _long_enough(path, state, settings)
         case DivertState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
+            yield from _divert(path, state)
         case _:
             pass
 
@@ -281,6 +284,24 @@ def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) 
 
 def _seconds(text: str, settings: Mapping[str, object]) -> float:
     return float(str(settings[text.removeprefix("settings.")])) if text.startswith("settings.") else seconds(text)
+
+
+def _divert(path: Path, state: DivertState) -> Mistakes:
+    if state.divert == PEOPLE:
+        if not state.taken:
+            yield Mistake(path, "'taken' is missing", at_key=True)
+        if state.returns is not None:
+            yield Mistake((*path, "returns"), "people do not return", "Write 'taken'.", at_key=True)
+        return
+    for key in sorted({"taken", "to_group", "expires", "expired"} & state.model_fields_set):
+        hint = "Write 'returns', or nothing." if key == "taken" else ""
+        yield Mistake((*path, key), f"'{key}' is for a divert to people", hint, at_key=True)
+    if state.returns == {}:
+        yield Mistake((*path, "returns"), "'returns' is empty", "Leave it away where it never comes back.", at_key=True)
+    for end in state.returns or ():
+        if end not in (*ENDS, "otherwise"):
+            what = f"no playbook ends with '{end}'"
+            yield Mistake((*path, "returns", end), what, did_you_mean(end, (*ENDS, "otherwise")), at_key=True)
 
 
 def _verb(path: Path, state: ChangeState) -> Mistakes:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from bot.domain.playbook.edges import Edge, edges_of
 from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
+    PEOPLE,
     AskState,
     ChangeState,
     ComparedSignal,
+    DivertState,
     EndState,
     Playbook,
     ProbeSignal,
@@ -34,7 +36,7 @@ def check_ways(playbook: Playbook) -> Mistakes:
             ("states", name), f"nothing leads to '{name}'", "Name it as a way out, or delete it.", at_key=True
         )
     backwards = _reversed(graph)
-    ends = [name for name, state in playbook.states.items() if isinstance(state, EndState)]
+    ends = [name for name, state in playbook.states.items() if isinstance(state, EndState) or _never_returns(state)]
     for name in reached - reachable(backwards, ends):
         yield Mistake(("states", name), f"no way from '{name}' reaches an end", at_key=True)
     yield from _loops(playbook)
@@ -89,6 +91,10 @@ _PUT_ASK = "Put a question into it, or an at_most."
 _PUT_WATCH = "Put a watch, a question or an at_most into it."
 
 
+def _never_returns(state: State) -> bool:
+    return isinstance(state, DivertState) and state.divert != PEOPLE and not state.returns
+
+
 def _is_limited(state: State) -> bool:
     return not isinstance(state, EndState) and state.at_most is not None
 
@@ -98,7 +104,8 @@ def _beyond(state: State) -> frozenset[str]:
 
 
 def _successors(edges: Iterable[Edge]) -> frozenset[str]:
-    return frozenset(edge.to for edge in edges if not edge.by_person)
+    """Where a state leads by itself for ever: a run comes back from a divert only so often."""
+    return frozenset(e.to for e in edges if not e.by_person and not e.outcome.startswith("returned:"))
 
 
 def _shortest_loop(graph: Graph, start: str) -> str:

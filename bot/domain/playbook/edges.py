@@ -72,7 +72,8 @@ def _edges(state: State) -> list[Edge]:
             return [*named, *broken]
         case DivertState():
             taken = Edge("taken", state.taken, ("taken",), "taken", by_person=True)
-            return [taken, _edge("expired", state.expired)]
+            returned = [Edge(f"returned:{end}", to, ("returns", end), end) for end, to in (state.returns or {}).items()]
+            return [taken, _edge("expired", state.expired), *returned]
         case EndState():
             return []
         case _:

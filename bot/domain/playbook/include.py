@@ -50,8 +50,8 @@ class Expanded:
     broken: frozenset[Path] = frozenset()
     unbuilt: frozenset[str] = frozenset()
     """Words that are unknown only because of a fault that is told already."""
-    pieces: tuple[str, ...] = ()
-    """The pieces that were put in."""
+    pieces: tuple[Source, ...] = ()
+    """The files of the pieces that were put in."""
 
 
 def expand(source: Source, pieces: Pieces) -> Expanded:
@@ -142,7 +142,7 @@ class _Expansion:
         self._faults: dict[Fault, None] = {}
         self._broken: set[Path] = set()
         self._unbuilt: set[str] = set()
-        self._used: dict[str, None] = {}
+        self._used: dict[str, Source] = {}
         self._texts: dict[tuple[_Site, str, Role], _Woven | None] = {}
         self._states = self._size = 0
         self._sheet = _Sheet(dict(source.values), dict(source.keys))
@@ -164,7 +164,7 @@ class _Expansion:
             return Expanded(None, tuple(self._faults))
         built = replace(host.source, data=data, values=self._sheet.values, keys=self._sheet.keys)
         broken, unbuilt = frozenset(self._broken), frozenset(self._unbuilt)
-        return Expanded(built, tuple(self._faults), broken, unbuilt, tuple(self._used))
+        return Expanded(built, tuple(self._faults), broken, unbuilt, tuple(self._used.values()))
 
     def _fault(self, site: _Site, mistake: Mistake) -> None:
         self._faults[site.source.fault(mistake)] = None
@@ -206,7 +206,7 @@ class _Expansion:
             self._fault(site, mistake)
         if mistakes or read is None or read.source is None:
             return None
-        self._used[str(state["include"])] = None
+        self._used[str(state["include"])] = read.source
         given = {
             key: {k: _Written(site, (*at, key, k), value) for k, value in state.get(key, {}).items()}
             for key in ("with", "exits")

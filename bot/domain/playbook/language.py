@@ -6,7 +6,7 @@ Durations in the file are texts (`90s`, `5m`, `2h`) or names of settings; in the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -267,22 +267,39 @@ class WatchState(_Passed):
     unknown: str = ""
 
 
-class DivertState(_Passed):
-    """Hand the incident over to people, or (with its own issue) to another playbook."""
+PEOPLE = "people"
+"""What a divert names that hands over to people, and not to another playbook."""
 
-    divert: Literal["people"]
+
+class DivertState(_Passed):
+    """Hand the incident over to people, or go on in another playbook; the latter asks nobody: it changes nothing."""
+
+    divert: str
+    """`people`, or the name of a playbook."""
     to_group: str = ""
+    """Which people."""
     why: str
-    taken: str
+    """What people are told."""
+    taken: str = ""
+    """People: where it leads that somebody took it."""
+    returns: dict[str, str] | None = None
+    """A playbook: where each of its ends leads here (`otherwise` for all others); absent, it never comes back."""
     expires: str = ""
+    """People: how long they have."""
     expired: str = ""
+    """People: where it leads that nobody took it in time."""
+
+
+End = Literal["fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"]
+ENDS: tuple[str, ...] = get_args(End)
 
 
 class EndState(_State):
-    end: Literal[
-        "fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"
-    ]
+    """The incident ends, or the divert that led to this playbook."""
+
+    end: End
     say: str = ""
+    """What people are told."""
 
 
 KINDS: dict[str, type[_State]] = {
