@@ -23,7 +23,8 @@ from bot.adapters.alertmanager import read_webhook
 from bot.adapters.docket import DocketAlarms
 from bot.adapters.gpu.health import GpuHealth
 from bot.adapters.gpu.inside import InsideGpus
-from bot.adapters.gpu.load import DayOfMemory, GpuLoad
+from bot.adapters.gpu.load import GpuLoad
+from bot.adapters.gpu.trend import MemoryTrend
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
@@ -69,6 +70,7 @@ from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
 from bot.flow.open_by_hand import OpenByHand
 from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
@@ -211,7 +213,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
-    day: DayOfMemory | None = None
+    day: PrometheusMemory | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
@@ -230,8 +232,10 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         **pressure_probes(history=history, now=clock.now),
         **past_probes(runs=storage.store, now=clock.now),
         **ACTOR_PROBES,
+        **NEIGHBOUR_PROBES,
         "limits": Limits(cluster.logs),
         "gpu_health": gpus,
+        "memory_trend": MemoryTrend(day),
         "gpu_load": GpuLoad(finder=cluster.port.reader, pages=pages, day=day),
     }
     generations = VllmGenerations()
