@@ -216,6 +216,20 @@ class Prometheus(_Part):
 
     url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
     bearer_token: Secret | None = None
+    router_errors: str = Field(
+        "",
+        examples=[
+            'sum(rate(router_requests_total{status=~"5..",service="$workload"}[5m])) '
+            '/ sum(rate(router_requests_total{service="$workload"}[5m]))'
+        ],
+    )
+    gateway_p99: str = Field(
+        "",
+        examples=[
+            "histogram_quantile(0.99, sum by (le) "
+            '(rate(gateway_request_seconds_bucket{namespace="$namespace",service="$workload"}[5m])))'
+        ],
+    )
 
 
 class Level(_Part):

@@ -21,7 +21,10 @@ from starlette.applications import Starlette
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.docket import DocketAlarms
+from bot.adapters.gpu.exporters import Exporters
+from bot.adapters.gpu.fault import GpuFault
 from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.gpu.load import GpuLoad
 from bot.adapters.gpu.trend import MemoryTrend
@@ -33,8 +36,8 @@ from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
-from bot.adapters.prometheus import PrometheusHistory
-from bot.adapters.prometheus_memory import PrometheusMemory
+from bot.adapters.prometheus import PrometheusHistory, PrometheusMemory
+from bot.adapters.prometheus_router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.loads import RedisLoads
@@ -72,6 +75,7 @@ from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
 from bot.flow.open_by_hand import OpenByHand
+from bot.flow.outside import Outside
 from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
@@ -213,6 +217,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
+    prometheus: httpx.AsyncClient | None = None
     day: PrometheusMemory | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
@@ -224,6 +229,13 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     reader = cluster.port.reader
     inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
     gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
+    exporters = Exporters(reader, pages)
+    router = PrometheusRouter(
+        prometheus,
+        settings.prometheus.url,
+        errors=settings.prometheus.router_errors,
+        latency=settings.prometheus.gateway_p99,
+    )
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
@@ -236,7 +248,10 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         "limits": Limits(cluster.logs),
         "gpu_health": gpus,
         "memory_trend": MemoryTrend(day),
-        "gpu_load": GpuLoad(finder=cluster.port.reader, pages=pages, day=day),
+        "outside": Outside(history=history, router=router),
+        "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
+        "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),
+        "gpu_load": GpuLoad(finder=reader, pages=pages, day=day),
     }
     generations = VllmGenerations()
     stack.push_async_callback(generations.close)

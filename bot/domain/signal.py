@@ -85,6 +85,21 @@ PROBES: dict[str, dict[str, Kind]] = {
     },
     "kv_budget": {"tokens": "number", "block_size": "number", "blocks": "number"},
     "gpu_health": {"healthy": "flag", "fault": "flag", "thermal": "flag", "detail": "text"},
+    "gpu_fault": {
+        **dict.fromkeys(("kind", "xids", "node", "gpu", "bus_id", "replica", "actors", "owners", "detail"), "text"),
+        **dict.fromkeys(("xid", "here", "others_pods"), "number"),
+        **dict.fromkeys(("remap_pending", "remap_failed", "others_act"), "flag"),
+    },
+    "thermal_scope": {
+        **dict.fromkeys(("scope", "node", "zone", "replica", "where", "detail"), "text"),
+        **dict.fromkeys(("nodes", "hottest", "margin", "rising", "power_brake", "ours"), "number"),
+        "slowed": "flag",
+    },
+    "outside": {
+        **dict.fromkeys(("pending", "router_errors", "gateway_p99", "replicas_before"), "number"),
+        **dict.fromkeys(("at_max", "scaled_down"), "flag"),
+        "detail": "text",
+    },
     "rotation": {"in_rotation": "number", "ready": "number", "wanted": "number"},
     "drain_mode": {"mode": "text", "detail": "text"},
     "last_words": {

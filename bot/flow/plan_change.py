@@ -111,7 +111,9 @@ def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanCont
         value = playbook.settings.get(name, default)
         return float(value) if isinstance(value, int | float) else default
 
+    state = playbook.playbook.states.get(run.change.state) if run.change and not run.change.undo_of else None
     return PlanContext(
+        against=state.against if isinstance(state, ChangeState) else "",
         incident_id=run.incident_id,
         request_number=run.counter,
         now=at,

@@ -351,6 +351,18 @@ class History(Protocol):
         ...
 
 
+class Router(Protocol):
+    """What stands before the engines. Each raises `SourceError` with the reason when it is not known."""
+
+    async def error_share(self, target: Target) -> float:
+        """The share of requests that the router answered with an error of its own or of the engines."""
+        ...
+
+    async def latency_p99(self, target: Target) -> float:
+        """The p99 of whole requests as clients see it, in seconds."""
+        ...
+
+
 class PodLogs(Protocol):
     async def read(
         self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.adapters.gpu.health import AMD_LABELS, AMD_PORT, BLANK, DCGM_LABELS, DCGM_PORT, DEADLINE_SECONDS
+from bot.adapters.gpu.health import AMD_LABELS, AMD_PORT, DCGM_LABELS, DCGM_PORT, DEADLINE_SECONDS
+from bot.adapters.gpu.nvidia import BLANK
 from bot.domain.change.objects import dig, is_going_away, name_of, namespace_of
 from bot.domain.change.world import Obj
 from bot.domain.errors import SourceError

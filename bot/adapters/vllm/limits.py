@@ -15,6 +15,7 @@ from bot.adapters.vllm.engine_flags import version_of_tag
 from bot.adapters.vllm.log_lines import StartLines, start_lines
 from bot.adapters.vllm.probes import MOST_LOGS, SOURCE, logs_of, one_of_each_template
 from bot.domain.change.flag_history import release
+from bot.domain.change.flag_table import newest_table, parse_value
 from bot.domain.change.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
 from bot.domain.change.objects import dig
 from bot.domain.change.world import Obj
@@ -56,7 +57,10 @@ class Live:
 
     def number(self, name: str) -> float | None:
         value = self.flag(name)
-        return None if value in (None, "None") else float(str(value))
+        if value is None or value == "None":
+            return None
+        # `8k` and `16Gi` are numbers to the engine too; what it would not take is a FlagValueError, a ValueError.
+        return float(parse_value(newest_table().spec(f"--{name}"), value))
 
     @property
     def is_v0(self) -> bool | None:

@@ -17,6 +17,7 @@ from bot.domain.playbook.language import (
     Playbook,
     ProbeSignal,
     ReadState,
+    ShareSignal,
     State,
     WatchState,
 )
@@ -188,7 +189,29 @@ def lint(playbook: Playbook) -> Mistakes:
             yield Mistake(path, "a change without a reason that must still hold", hint, at_key=True)
     if not playbook.opens_on and playbook.opens is None:
         yield Mistake(("playbook",), NOTHING_OPENS, "Write 'opens_on', or 'opens: by_hand'.")
+    yield from _unverified(playbook)
     yield from _unused(playbook)
+
+
+CLAIMS = frozenset({"fixed", "self_cleared"})
+"""Ends that say the trouble is gone; the others say that somebody has it, or that nothing is proven."""
+
+
+def _unverified(playbook: Playbook) -> Mistakes:
+    """Changes after which the run comes to a good end by itself, without having watched whether they helped."""
+    states = playbook.states
+    by_itself = {
+        name: _successors(edges_of(state)) if isinstance(state, ReadState | ChangeState) else frozenset[str]()
+        for name, state in states.items()
+    }
+    for name, state in states.items():
+        if not isinstance(state, ChangeState) or VERBS[state.change].restores:
+            continue
+        reached = sorted(reachable(by_itself, [state.done]))
+        ends = [end for end in reached if isinstance(it := states[end], EndState) and it.end in CLAIMS]
+        if ends:
+            what = f"after this change the run comes to '{ends[0]}' without a watch"
+            yield Mistake(("states", name, "done"), what, "Watch whether it helped.")
 
 
 def _unused(playbook: Playbook) -> Mistakes:
@@ -208,6 +231,7 @@ def _unused(playbook: Playbook) -> Mistakes:
 
 
 def _durations(playbook: Playbook) -> Iterator[str]:
+    yield from (str(signal.share_above) for signal in playbook.signals.values() if isinstance(signal, ShareSignal))
     for signal in playbook.signals.values():
         if isinstance(signal, ProbeSignal):
             yield from (value for value in signal.parameters.values() if isinstance(value, str))
