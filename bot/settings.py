@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic import ValidationError as Invalid
 from pydantic.fields import FieldInfo
 
-from bot.domain.approval import ApprovalRules, Policy
+from bot.domain.approval import ApprovalRules, Demand, Policy
 from bot.domain.change.plan import Risk
 from bot.domain.errors import SettingsError
 from bot.domain.playbook.durations import seconds
@@ -242,6 +242,26 @@ class Level(_Part):
     expires: Duration | None = Field(None, examples=["15m"])
 
 
+class Team(_Part):
+    """The people of one team."""
+
+    users: Users = Field((), examples=["U0123456789,U9876543210"])
+    user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+
+
+class Teams(_Part):
+    """Teams whose approval a change may ask for; where nobody is named, the approvers stand in, and it is said."""
+
+    serving: Team = Team()
+    """On call for the endpoint."""
+    platform: Team = Team()
+    """Nodes, quota, autoscalers: moving pods of others, and putting a node back into service."""
+    model: Team = Team()
+    """Owns the answers' quality."""
+    lead: Team = Team()
+    """Incident commanders."""
+
+
 class Sampling(_Part):
     """What is scraped all the time, so that an incident finds a history from before it opened."""
 
@@ -270,6 +290,7 @@ class Approvals(_Part):
     low: Level = Level()
     medium: Level = Level()
     high: Level = Level()
+    teams: Teams = Teams()
     single_operator: bool = False
     """For the demo and small teams: who asked for a high-risk change may approve it alone. Every card says so."""
     risk_floors: Floors = Field({}, examples=["scale=medium,rollback=high"])
@@ -302,7 +323,12 @@ class Approvals(_Part):
 
 class Breaker(_Part):
     disruptive_changes: int = Field(3, ge=1)
+    """On one workload within `per`: more of them is a facility's problem or the bot's, and no single workload's."""
     per: Duration = Field(timedelta(hours=1), examples=["1h"])
+    node_disruptions: int = Field(2, ge=1, le=50)
+    """Nodes cordoned or drained within `per`, over the whole deployment: a hall that heats takes nodes one by one."""
+    cordoned_share: float = Field(0.1, gt=0, le=1, examples=["0.1"])
+    """Of the fleet's GPUs, 0 to 1, that may be cordoned, whoever cordoned them; one node may always go."""
 
 
 class Log(_Part):
@@ -368,6 +394,7 @@ class Settings(_Part):
             low=self._policy("low", approvals.low),
             medium=self._policy("medium", approvals.medium),
             high=self._policy("high", approvals.high),
+            teams=self._teams(),
             risk_floors=approvals.risk_floors,
             grant_valid_seconds=approvals.grant_valid.total_seconds(),
         )
@@ -375,14 +402,21 @@ class Settings(_Part):
     def _policy(self, risk: Risk, level: Level) -> Policy:
         users, user_group = self.approvals.who(level)
         return Policy(
-            needed=level.needed,
-            users=users,
-            user_group=user_group,
+            demands=(Demand(needed=level.needed, users=users, user_group=user_group),),
             expires_seconds=(level.expires or EXPIRES[risk]).total_seconds(),
             # Who asks may approve what is easily taken back; a high risk takes a second pair of eyes.
             own_work_counts=risk != "high" or self.approvals.single_operator,
             single_operator=self.approvals.single_operator,
         )
+
+    def _teams(self) -> dict[str, Demand]:
+        """Those that have people; `ApprovalRules` knows who stands in for the others."""
+        teams = {name: getattr(self.approvals.teams, name) for name in Teams.model_fields}
+        return {
+            name: Demand(team=name, users=team.users, user_group=team.user_group)
+            for name, team in teams.items()
+            if team.users or team.user_group
+        }
 
     @property
     def steering(self) -> tuple[tuple[str, ...], str]:

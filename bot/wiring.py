@@ -26,7 +26,8 @@ from bot.adapters.gpu.fault import GpuFault
 from bot.adapters.gpu.health import GpuHealth
 from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
-from bot.adapters.gpu.load import DayOfMemory, GpuLoad
+from bot.adapters.gpu.load import GpuLoad
+from bot.adapters.gpu.trend import MemoryTrend
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
@@ -39,6 +40,7 @@ from bot.adapters.prometheus import PrometheusHistory, PrometheusMemory
 from bot.adapters.prometheus_router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
@@ -51,6 +53,7 @@ from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
+from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.limits import Limits
 from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
@@ -66,9 +69,12 @@ from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
+from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.live_playbooks import LivePlaybooks
+from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
 from bot.flow.open_by_hand import OpenByHand
 from bot.flow.outside import Outside
 from bot.flow.past_probes import past_probes
@@ -135,6 +141,8 @@ class Sight:
     signals: ReadSignals
     scraped: SampledHistory
     """What runs on each replica now is always asked of the replicas themselves, whoever keeps the history."""
+    scraper: VllmScraper
+    generations: VllmGenerations
 
 
 def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
@@ -144,6 +152,8 @@ def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storag
     limits = StoreLimits(retention_seconds=settings.retention_days * 24 * 3600)
     breaker = BreakerLimits(
         disruptive_changes=settings.breaker.disruptive_changes,
+        node_disruptions=settings.breaker.node_disruptions,
+        cordoned_share=settings.breaker.cordoned_share,
         seconds=int(settings.breaker.per.total_seconds()),
         replicas=settings.redis_replicas,
     )
@@ -205,10 +215,11 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     recent = RecentWorlds(cluster.port, clock.now)
     replicas = WorldReplicas(recent)
     samples = RedisSamples(storage.connection)
-    scraped = SampledHistory(replicas=replicas, scraper=VllmScraper(pages, clock.now), store=samples, now=clock.now)
+    scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
+    scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
     prometheus: httpx.AsyncClient | None = None
-    day: DayOfMemory | None = None
+    day: PrometheusMemory | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
@@ -229,19 +240,24 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
-        **workload_probes(history=history, now=clock.now),
+        **workload_probes(history=history, now=clock.now, loads=loads if history is scraped else None),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         **pressure_probes(history=history, now=clock.now),
         **past_probes(runs=storage.store, now=clock.now),
         **ACTOR_PROBES,
+        **NEIGHBOUR_PROBES,
         "limits": Limits(cluster.logs),
         "gpu_health": gpus,
+        "memory_trend": MemoryTrend(day),
         "outside": Outside(history=history, router=router),
         "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
         "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),
         "gpu_load": GpuLoad(finder=reader, pages=pages, day=day),
     }
-    return Sight(ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now), scraped)
+    generations = VllmGenerations()
+    stack.push_async_callback(generations.close)
+    signals = ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now)
+    return Sight(signals, scraped, scraper, generations)
 
 
 def credentials(settings: Settings) -> Credentials | None:
@@ -288,7 +304,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
             not_ready=lambda: not_ready(storage),
-            metrics=facts.page,
+            metrics=lambda: metrics_page(storage, facts),
             slack=endpoint(app),
         )
         await warm_up(cluster)
@@ -335,6 +351,9 @@ def effect_handlers(
     read = ReadForRun(sight.signals, advance.playbook_of)
     see = SeeWorld(cluster.port, sight.scraped)
     plan = PlanForRun(read, see, cluster.port, advance.playbook_of)
+    generate = GenerateOnReplica(
+        sight.generations, WorldReplicas(cluster.port), sight.scraper, storage.claims, storage.store
+    )
     apply = ApplyCall(
         cluster.writer,
         storage.claims,
@@ -342,6 +361,8 @@ def effect_handlers(
         plan,
         see,
         advance.playbook_of,
+        job_result=JobResult(cluster.port, cluster.logs),
+        generate=generate,
         grant_valid_seconds=settings.approval_rules.grant_valid_seconds,
     )
     return {
@@ -372,6 +393,16 @@ async def not_ready(storage: Storage) -> Mapping[str, str]:
     except StorageUnavailableError as error:
         return {"redis": str(error)}
     return {}
+
+
+async def metrics_page(storage: Storage, facts: logs.Facts) -> str:
+    """A storage that is away must not end the scrape: the bot's own counters are wanted most then."""
+    try:
+        levels = await storage.store.levels()
+    except StorageUnavailableError as error:
+        log.warning("levels.unread", reason=str(error))
+        levels = {}
+    return facts.page(levels)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bot.domain.alert import Alert
-from bot.domain.approval import ApprovalRules, Authority, JudgedPress, Policy, Press, Request
+from bot.domain.approval import APPROVERS, ApprovalRules, Authority, Demand, JudgedPress, Policy, Press, Request
 from bot.domain.change.plan import Call, Difference, ObjectRef, Plan
 from bot.domain.machine import Rules
 from bot.domain.run import Run
@@ -71,12 +71,9 @@ def plan(**fields: Any) -> Plan:
 
 
 def policy(**fields: Any) -> Policy:
-    defaults: dict[str, Any] = {
-        "needed": 1,
-        "users": ("ana", "ben"),
-        "expires_seconds": 900.0,
-        "own_work_counts": False,
-    }
+    """One of two people unless `needed` and `users` say otherwise, or `demands` all of it."""
+    demand = Demand(needed=fields.pop("needed", 1), users=fields.pop("users", ("ana", "ben")))
+    defaults: dict[str, Any] = {"demands": (demand,), "expires_seconds": 900.0, "own_work_counts": False}
     return Policy(**(defaults | fields))
 
 
@@ -98,8 +95,15 @@ def press(**fields: Any) -> Press:
     return Press(**(defaults | fields))
 
 
-def judged_press(*, allowed: bool = True, reason: str = "on the list", at: float = START, **fields: Any) -> JudgedPress:
-    authority = Authority(allowed=allowed, reason=reason, read_at=at)
+def judged_press(
+    *,
+    allowed: bool = True,
+    reason: str = "on the list",
+    at: float = START,
+    teams: tuple[str, ...] = (APPROVERS,),
+    **fields: Any,
+) -> JudgedPress:
+    authority = Authority(allowed=allowed, reason=reason, teams=teams if allowed else (), read_at=at)
     return JudgedPress(press=press(**fields), authority=authority, at=at)
 
 

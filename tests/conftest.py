@@ -25,3 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="registry.k8s.io/pause:3.9",
         help="an image that the cluster can pull and that runs for ever",
     )
+    group.addoption(
+        "--gpu-resource",
+        default="",
+        help="what a replica of the contract tests asks for: an extended resource that the nodes have, or cpu (room is "
+        "then not known, and tests of it are skipped); default: one of its own, added to the status of two nodes",
+    )

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.fast
 def test_the_first_screen_has_exactly_two_commands() -> None:
     first_screen = "\n".join(README.splitlines()[:25])
     commands = re.findall(r"```sh\n(.+?)\n```", first_screen, re.DOTALL)
-    assert [command.split("uv run ")[1] for command in commands] == ["--no-dev incident-bot demo", "pytest"]
+    ran = [command.split("uv run ")[1] for command in commands]
+    assert ran == ["--no-dev incident-bot demo", "pytest -n 3 --dist loadfile"]
 
 
 def test_every_slash_command_is_in_the_table_and_no_other() -> None:
@@ -44,8 +45,10 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_SET": "kv_ceiling=0.92,calm_for=15m",
         "INCIDENT_BOT_SAMPLING_WORKLOADS": "serving/llm",
         "INCIDENT_BOT_SAMPLING_THROUGH": "proxy",
+        "INCIDENT_BOT_GPU_EXEC": "true",
         "INCIDENT_BOT_PROMETHEUS_URL": "http://localhost:9090",
         "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
+        "INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP": "S0123456780",
         "INCIDENT_BOT_CLUSTER": "here",
     }
     enough = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))

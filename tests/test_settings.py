@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.domain.approval import Demand
 from bot.domain.errors import SettingsError
 from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
 from bot.wiring import slack_pace
@@ -51,7 +52,7 @@ def test_the_default_approvals_are_those_of_the_operations_manual() -> None:
     assert [p.expires_seconds for p in (rules.low, rules.medium, rules.high)] == [1800, 900, 900]
     assert [p.needed for p in (rules.low, rules.medium, rules.high)] == [1, 1, 1]
     assert [p.own_work_counts for p in (rules.low, rules.medium, rules.high)] == [True, True, False]
-    assert rules.high.user_group == "S0SERVING"
+    assert rules.high.demands[0].user_group == "S0SERVING"
     assert rules.grant_valid_seconds == 600
 
 
@@ -63,8 +64,15 @@ def test_a_single_operator_may_approve_their_own_work_and_the_policy_says_so() -
 
 def test_a_level_may_name_its_own_people() -> None:
     rules = settings(APPROVALS_HIGH_USERS="U0ANA, U0BEN", APPROVALS_HIGH_NEEDED="2").approval_rules
-    assert (rules.high.users, rules.high.user_group, rules.high.needed) == (("U0ANA", "U0BEN"), "", 2)
-    assert rules.low.user_group == "S0SERVING"
+    assert rules.high.demands == (Demand(needed=2, users=("U0ANA", "U0BEN")),)
+    assert rules.low.demands[0].user_group == "S0SERVING"
+
+
+def test_a_team_without_people_is_stood_in_for_by_the_approvers() -> None:
+    rules = settings(APPROVALS_TEAMS_PLATFORM_USERS="U0PLA").approval_rules
+    platform, serving = rules.policy("high", ("platform", "serving")).demands
+    assert platform == Demand(team="platform", users=("U0PLA",))
+    assert serving == Demand(team="serving", user_group="S0SERVING", stands_in=True)
 
 
 def test_floors_name_verbs_and_risks() -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bot.domain.redaction import shown_value
@@ -21,26 +21,45 @@ from bot.domain.redaction import shown_value
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
+LEVELS_SHOWN = {
+    "intake_alerts": "Accepted alerts not yet routed.",
+    "open_incidents": "Incidents that are open.",
+}
+
+
 class Facts(Collector):
-    """How often each fact was logged since the start: the bot's own counters."""
+    """How often each fact was logged since the start, and levels that the storage tells at each scrape."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
 
     def count(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         self.counts[str(event.get("event", ""))] += 1
         return event
 
-    def collect(self) -> list[CounterMetricFamily]:
+    def collect(self) -> list[Metric]:
         family = CounterMetricFamily("incident_bot_facts", "Facts logged since the start.", labels=["fact"])
         for fact, count in sorted(self.counts.items()):
             family.add_metric([fact], count)
         return [family]
 
-    def page(self) -> str:
-        return generate_latest(self.registry).decode()
+    def page(self, levels: Mapping[str, int]) -> str:
+        """`levels` holds only what is known now: an unknown one is absent from the page, not 0."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        registry.register(_Levels(levels))
+        return generate_latest(registry).decode()
+
+
+class _Levels(Collector):
+    def __init__(self, levels: Mapping[str, int]) -> None:
+        self._levels = levels
+
+    def collect(self) -> list[Metric]:
+        return [
+            GaugeMetricFamily(f"incident_bot_{name}", LEVELS_SHOWN[name], value=value)
+            for name, value in self._levels.items()
+        ]
 
 
 def masked(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

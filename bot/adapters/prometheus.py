@@ -27,7 +27,7 @@ DEADLINE_SECONDS = 4.0
 MOST_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes allows as the name of a pod or namespace; nothing else gets into a query."""
-_POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
+POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
 """How a Deployment's pods go on after its name: template hash and a random end."""
 
 
@@ -73,7 +73,12 @@ class PrometheusHistory:
         replicas = await self._replicas.replicas(context.target, incident_id=context.incident_id)
         pattern, target = self._engine.series_pattern(metrics), context.target
         query = raw_query(pattern, target.namespace, [replica.name for replica in replicas], end - start, of=target)
-        pages = _by_target(await self._ask(query, at=end))
+        body = await self._ask(query, at=end)
+        # A day of a fleet's samples takes a second to read: not on the loop that serves Slack and webhooks.
+        return await asyncio.to_thread(self._made_of, body, replicas, end)
+
+    def _made_of(self, body: bytes, replicas: Sequence[Replica], end: float) -> list[Scrape]:
+        pages = _by_target(result_of(body))
         # Pods that are gone by now were the fleet of a past window; a window that ends now leaves them out itself.
         gone = sorted(pages.keys() - {replica.name for replica in replicas} - {""})
         fleet = [*replicas, *(Replica(name=name, uid="", address="") for name in gone)]
@@ -97,15 +102,14 @@ class PrometheusHistory:
             best.append(Scrape(replica=replica.name, uid=replica.uid, at=end, role=replica.role, error=reason))
         return best
 
-    async def _ask(self, query: str, *, at: float) -> list[dict[str, Any]]:
+    async def _ask(self, query: str, *, at: float) -> bytes:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                body = await self._post({"query": query, "time": f"{at:.3f}"})
+                return await self._post({"query": query, "time": f"{at:.3f}"})
         except TimeoutError as error:
             raise SourceError(f"did not answer within {DEADLINE_SECONDS:g} s") from error
         except httpx.HTTPError as error:
             raise SourceError(f"{error or type(error).__name__}") from error
-        return result_of(body)
 
     async def _post(self, form: Mapping[str, str]) -> bytes:
         async with self._client.stream("POST", f"{self._url}/api/v1/query", data=dict(form)) as response:
@@ -191,7 +195,7 @@ def raw_query(pattern: str, namespace: str, pods: Sequence[str], seconds: float,
     strange = [name for name in (namespace, *pods, *filter(None, [former])) if not _NAME.fullmatch(name)]
     if strange:
         raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
-    names = "|".join([*(re.escape(pod) for pod in pods), *([f"{re.escape(former)}{_POD_OF_IT}"] if former else [])])
+    names = "|".join([*(re.escape(pod) for pod in pods), *([f"{re.escape(former)}{POD_OF_IT}"] if former else [])])
     matchers = f'__name__=~{_quoted(pattern)},namespace="{namespace}",pod=~{_quoted(names)}'
     return f"{{{matchers}}}[{math.ceil(seconds * 1000)}ms]"
 

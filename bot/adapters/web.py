@@ -64,7 +64,7 @@ class Inside:
     read: Read
     accept: Accept
     not_ready: Callable[[], Awaitable[Mapping[str, str]]]
-    metrics: Callable[[], str]
+    metrics: Callable[[], Awaitable[str]]
     slack: Handler | None = None
 
 
@@ -88,7 +88,7 @@ def create_app(
         return PlainTextResponse("ok\n")
 
     async def metrics(_request: Request) -> Response:
-        return Response(inside.metrics(), media_type=METRICS_TYPE)
+        return Response(await inside.metrics(), media_type=METRICS_TYPE)
 
     routes = [
         Route("/alertmanager", alertmanager, methods=["POST"]),

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from bot import wiring
+from bot.cli.short_report import short_report
 from bot.domain.errors import BotError
-from bot.domain.report import markdown
+from bot.domain.report import Report, markdown
 from bot.domain.run import Run
 from bot.domain.timeline import Chained
 from bot.sandbox import demo
@@ -83,7 +84,8 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
 
 def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float, console: Console) -> int:
     entries = asyncio.run(wiring.load_timeline(world.redis_url, run.incident_id))
-    console.print(Markdown(markdown(entries)))
+    # A page of wide tables is for a file; a terminal gets what fits it.
+    console.print(short_report(Report.of(entries)) if console.is_terminal else Markdown(markdown(entries)))
     verified = is_verified(run, entries, by=scenario.verified_by)
     colour, word = ("green", "verified") if verified else ("red", "NOT verified")
     console.print(f"[{colour}]{run.incident_id} closed after {seconds:.0f} s: {run.ending}, {word}.[/{colour}]")

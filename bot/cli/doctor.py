@@ -17,6 +17,7 @@ from bot.adapters.redis.durability import durability
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folder
+from bot.domain.change.risks import TEAMS
 from bot.domain.finding import Finding, Grade, broken, fine, weak
 from bot.domain.playbook.language import ChangeState
 from bot.domain.playbook.library import Library
@@ -36,7 +37,8 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
     if settings.prometheus.url:
         looks.append(_within("prometheus", _prometheus(settings)))
     found = await asyncio.gather(*looks)
-    return [*of_settings(settings), *of_playbooks(library), *(finding for some in found for finding in some)]
+    own = [*of_settings(settings), *of_playbooks(library), *of_reach(settings, verbs_of(library))]
+    return [*own, *(finding for some in found for finding in some)]
 
 
 async def _within(about: str, look: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
@@ -56,11 +58,12 @@ async def _redis(settings: Settings) -> Sequence[Finding]:
 
 async def _slack(settings: Settings) -> Sequence[Finding]:
     rules = settings.approval_rules
-    groups = {rules.low.user_group, rules.medium.user_group, rules.high.user_group, settings.steering[1]} - {""}
+    demands = [each for level in (rules.low, rules.medium, rules.high) for each in level.demands]
+    groups = {each.user_group for each in (*demands, *rules.teams.values())} | {settings.steering[1]}
     async with web_session() as session:
         token = settings.slack.bot_token.get_secret_value()
         client = web_client(token, session, base_url=settings.slack.base_url)
-        return await installation(client, channel=settings.slack.channel, user_groups=groups)
+        return await installation(client, channel=settings.slack.channel, user_groups=groups - {""})
 
 
 async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
@@ -93,6 +96,9 @@ def of_settings(settings: Settings) -> list[Finding]:
     if settings.approvals.single_operator:
         what = "one person may ask for and approve a high-risk change (approvals.single_operator)"
         found.append(weak("settings", what, "Turn it off as soon as two people are on call."))
+    if unnamed := sorted({team for teams in TEAMS.values() for team in teams} - settings.approval_rules.teams.keys()):
+        what = f"nobody is named for {' and '.join(unnamed)}: the approvers stand in for them"
+        found.append(weak("settings", what, f"Set INCIDENT_BOT_APPROVALS_TEAMS_{unnamed[0].upper()}_USER_GROUP."))
     if settings.http.host in ("127.0.0.1", "::1", "localhost"):
         what = f"listens on {settings.http.host}: nothing on another machine or pod can reach it"
         found.append(weak("settings", what, "Set INCIDENT_BOT_HTTP_HOST=0.0.0.0 where Alertmanager is elsewhere."))
@@ -110,6 +116,14 @@ def of_playbooks(library: Library) -> list[Finding]:
             broken("playbooks", "there are none: every alert stays unmatched", "Correct the playbooks setting.")
         )
     return found
+
+
+def of_reach(settings: Settings, verbs: Iterable[str]) -> list[Finding]:
+    """What a playbook may propose that cannot work from here."""
+    if settings.sampling.through != "proxy" or "probe_request" not in verbs:
+        return []
+    what = "probe_request goes to a pod's own address, and pods are read through the API server's proxy"
+    return [weak("playbooks", what, "Let the bot into the pod network, or expect this change to fail, nothing sent.")]
 
 
 def verbs_of(library: Library) -> frozenset[str]:

@@ -28,6 +28,7 @@ from bot.domain.metric import DERIVED, DERIVED_COUNTERS, FRACTIONS, SHAPES, UNIT
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import (
     Across,
+    ComparedSignal,
     MeanSignal,
     MetricSignal,
     ProbeSignal,
@@ -116,7 +117,7 @@ def spec_fault(spec: SignalSpec) -> str:
             return metric_fault(spec.histogram, "histogram") or (
                 f"{spec.share_above} is no target yet" if isinstance(spec.share_above, str) else ""
             )
-        case StallSignal() | ProbeSignal():
+        case StallSignal() | ProbeSignal() | ComparedSignal():
             return ""
 
 

@@ -7,13 +7,14 @@ means that the same call may be sent again, and anything else is unclear and goe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
 
 from bot.domain.approval import Approved, Request, grant
 from bot.domain.change.interference import interference
+from bot.domain.change.node_disruption import NODE_VERBS, NodeDisruption, node_disruption
 from bot.domain.change.plan import Call, Plan, Step, Wait
 from bot.domain.change.progress import progress
 from bot.domain.effect import ApplyStep
@@ -21,6 +22,9 @@ from bot.domain.errors import ApprovalError, ClusterError
 from bot.domain.event import Progressed, StepSettled
 from bot.domain.redaction import redacted
 from bot.domain.run import Run
+from bot.domain.signal import Reading
+from bot.flow.generate_on_replica import GenerateOnReplica
+from bot.flow.job_result import JobResult
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
@@ -35,6 +39,13 @@ UNCLEAR_ATTEMPTS = 3
 PATIENCE_SECONDS = 600.0
 """How long a call may be put off by a budget (429) or by another incident's lease before people are asked."""
 
+AFTER_A_BREAKER = "Look for one cause of all of it; `/incident reset` lets it count anew"
+OPEN_BREAKERS: Mapping[str, str] = {
+    "breaker_open": "the breaker is open: too many disruptive changes on this workload within the hour",
+    "node_breaker_open": "the node breaker is open: too many nodes were cordoned or drained within the hour",
+    "too_many_gpus": "the node breaker is open: too much of the fleet would be cordoned",
+}
+
 
 class ApplyCall:
     def __init__(  # noqa: PLR0913 - the ports that it speaks to
@@ -46,9 +57,12 @@ class ApplyCall:
         see: SeeWorld,
         playbook_of: PlaybookOf,
         *,
+        job_result: JobResult,
+        generate: GenerateOnReplica,
         grant_valid_seconds: float,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._job_result, self._generate = job_result, generate
         self._writer, self._claims, self._runs = writer, claims, runs
         self._planner, self._see, self._playbook_of = planner, see, playbook_of
         self._grant_valid, self._pause = grant_valid_seconds, pause
@@ -84,20 +98,24 @@ class ApplyCall:
             touched = await self._touched(job, effect, call_id)
             if touched is not None:
                 return touched
+        counts = not (call.restores or call.harmless) and request.plan.verb != "undo"
+        node = await self._node_at_stake(job, request.plan) if counts and not claimed_before else None
+        if isinstance(node, str):
+            return self._put_off(job, effect, f"what the node takes from the fleet is not known: {node}", call_id)
         verdict = await self._claims.claim(
             job.incident_id,
             call_id,
             workload_key=job.run.target.key,
             lease_keys=lease_keys(job.run, request.plan),
-            counts=not call.restores and request.plan.verb != "undo",
+            counts=counts,
+            node=node,
         )
         if verdict == "halted":
             return self._settled(effect, "halted", "the kill switch is on", call_id=call_id)
         if verdict == "lease_held":
             return self._put_off(job, effect, "another incident is changing this workload", call_id)
-        if verdict == "breaker_open":
-            reason = "the breaker is open: too many disruptive changes on this workload within the hour"
-            return self._settled(effect, "failed", reason, call_id=call_id)
+        if verdict in OPEN_BREAKERS:
+            return self._settled(effect, "failed", _breaker_text(verdict, node), call_id=call_id)
         if job.lost.is_set():
             return Later(0.0)
         if verdict == "already_claimed":
@@ -106,8 +124,21 @@ class ApplyCall:
                 return known
         return await self._send(job, effect, approved, call, call_id)
 
+    async def _node_at_stake(self, job: Job, plan: Plan) -> NodeDisruption | str | None:
+        """What the plan takes from the fleet, read now; None when it disturbs no node, a text when it is not known."""
+        if plan.verb not in NODE_VERBS:
+            return None
+        playbook = await self._playbook_of(job.run)
+        try:
+            world = await self._see(job.run, context_of(job.run, playbook.settings), at=job.now)
+        except ClusterError as error:
+            return str(error)
+        return node_disruption(world, str(plan.choices["node"]))
+
     async def _send(self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str) -> Done | Later:
         log.info("call.sent", incident=job.incident_id, call=call_id, method=call.method, target=str(call.target))
+        if call.method == "generate":
+            return await self._generated(job, effect, approved, call, call_id)
         sent = await self._writer.send(approved, call, call_id=call_id)
         if sent.result == "done":
             return self._settled(effect, "done", sent.detail, call_id=call_id)
@@ -117,8 +148,25 @@ class ApplyCall:
             return self._settled(effect, "failed", sent.detail, call_id=call_id)
         return self._unclear(job, effect, sent.detail, call_id)
 
+    async def _generated(
+        self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str
+    ) -> Done | Later:
+        """Stays with the request until its end, which a halt or a lost lease brings sooner."""
+
+        async def tell(text: str) -> None:
+            await self._runs.append(job.incident_id, self._progress(job, effect, text))
+
+        made = await self._generate(job, approved, call, tell)
+        if job.lost.is_set():
+            return Later(0.0)
+        readings = {made.reading.name: made.reading} if made.reading else {}
+        return self._settled(effect, made.result, made.detail, call_id=call_id, readings=readings)
+
     async def _after_an_attempt(self, job: Job, effect: ApplyStep, call: Call, call_id: str) -> Done | Later | None:
         """What an earlier attempt did; None when it did nothing and the same call may be sent (at most one can win)."""
+        if call.method == "generate":
+            reason = "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended"
+            return self._settled(effect, "unclear", reason, call_id=call_id)
         seen = await self._writer.look(call, call_id=call_id)
         log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
         if seen == "done":
@@ -191,10 +239,8 @@ class ApplyCall:
                 state, text = seen.state, seen.text
             except ClusterError as error:
                 state, text = "pending", f"the cluster cannot be read: {error}"
-            if state == "done":
-                return self._settled(effect, "done", text)
-            if state == "failed":
-                return self._settled(effect, "failed", text)
+            if state in ("done", "failed"):
+                return self._settled(effect, state, text, readings=await self._given(job, wait, at=now))
             if now - started > wait.within_seconds:
                 return self._settled(effect, "failed", f"not seen within {wait.within_seconds:.0f} s: {text}")
             if text != said:
@@ -203,6 +249,10 @@ class ApplyCall:
             await self._pause(LOOK_EVERY_SECONDS)
             now = await self._runs.now()
         return Later(0.0)
+
+    async def _given(self, job: Job, wait: Wait, *, at: float) -> dict[str, Reading]:
+        """What there is to read once the wait is over."""
+        return {wait.gives: await self._job_result(job.run, wait.about, at=at)} if wait.gives else {}
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
@@ -225,6 +275,15 @@ class ApplyCall:
             **more,
         )
         return Done((event,))
+
+
+def _breaker_text(verdict: str, node: NodeDisruption | None) -> str:
+    text = OPEN_BREAKERS[verdict]
+    if verdict == "too_many_gpus" and node is not None:
+        # A share is not counted: only nodes that take pods again make room for it.
+        elsewhere = ", ".join(f"{name} ({gpus})" for name, gpus in node.cordoned.items()) or "those of a moment ago"
+        return f"{text}: {node.gpus} of {node.fleet_gpus} GPUs on {node.node}, besides {elsewhere}"
+    return f"{text}. {AFTER_A_BREAKER}"
 
 
 def what_changed(approved: Plan, now: Plan) -> str:

@@ -13,6 +13,7 @@ from bot.domain.timeline import Chained
 from bot.flow.ports import AlertStore, CallClaims, RunStore
 
 UNMATCHED_SHOWN = 20
+STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 
 
 class HearPeople:
@@ -24,11 +25,13 @@ class HearPeople:
         return await self._store(incident_id, event)
 
     async def command(self, command: Commanded, incident_id: str) -> bool:
-        """A halt counts from the moment it is stored, before any run has heard of it."""
+        """A halt or a reset counts from the moment it is stored, before any run has heard of it."""
         if command.command == "halt":
             await self._claims.set_halt(incident_id, by=command.user)
         elif command.command == "resume":
             await self._claims.set_halt(incident_id, by="")
+        elif command.command == "reset" and (run := await self._runs.load(incident_id)) is not None:
+            await self._claims.reset_breakers(run.target.key)
         return await self._store(incident_id, command)
 
     async def _store(self, incident_id: str, event: Pressed | Commanded) -> bool:
@@ -52,18 +55,20 @@ class HearPeople:
 
     async def halt_all(self, by: str) -> None:
         await self._claims.set_halt(None, by=by)
-        await self._tell("halt", by, await self._runs.open_incidents())
+        at = await self._runs.now()
+        for incident_id in await self._runs.open_incidents():
+            await self._store(incident_id, Commanded(event_id=f"halt-all/{at}/{incident_id}", command="halt", user=by))
 
     async def resume_all(self, by: str) -> None:
-        """Lift what was halted for all; an incident that was halted by itself stays halted."""
+        """Lift what was halted for all; an incident that was halted by itself stays so, and names its own halter."""
         await self._claims.set_halt(None, by="")
-        incidents = await self._runs.open_incidents()
-        await self._tell("resume", by, [each for each in incidents if not await self._claims.halted_by(each)])
-
-    async def _tell(self, command: Literal["halt", "resume"], by: str, incidents: Sequence[str]) -> None:
         at = await self._runs.now()
-        for incident_id in incidents:
-            event = Commanded(event_id=f"{command}-all/{at}/{incident_id}", command=command, user=by)
+        for incident_id in await self._runs.open_incidents():
+            deed = f"resume-all/{at}/{incident_id}"
+            if halter := await self._claims.halted_by(incident_id):
+                event = Commanded(event_id=deed, command="halt", user=halter, text=STILL_HALTED)
+            else:
+                event = Commanded(event_id=deed, command="resume", user=by)
             await self._store(incident_id, event)
 
     async def export(self, incident_id: str, format: Literal["md", "json"], user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`

@@ -66,12 +66,14 @@ class PlanForRun:
 
         Later calls rest on what the first one does.
         """
-        if result.plan is None or not result.plan.calls:
+        # A generation is no request to the API server.
+        calls = [call for call in result.plan.calls if call.method != "generate"] if result.plan else []
+        if not calls:
             return result
         try:
-            if lacking := await self._cluster.lacking(result.plan.calls):
+            if lacking := await self._cluster.lacking(calls):
                 return PlanResult(outcome="impossible", reason=lacking, hint=GRANT_IT)
-            refusal = await self._cluster.rehearse(result.plan.calls[0])
+            refusal = await self._cluster.rehearse(calls[0])
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the API server did not rehearse the change: {error}")
         if refusal:

@@ -11,11 +11,13 @@ from typing import Literal, Protocol
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Approved, Authority, Policy
+from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
 from bot.domain.event import Event, OpenedByHand
 from bot.domain.gpu_query import GpuQuery
+from bot.domain.load_log import LoadPoint
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ProbeSignal, SignalSpec
@@ -203,7 +205,9 @@ class Playbooks(Protocol):
         ...
 
 
-ClaimVerdict = Literal["claimed", "already_claimed", "halted", "lease_held", "breaker_open"]
+ClaimVerdict = Literal[
+    "claimed", "already_claimed", "halted", "lease_held", "breaker_open", "node_breaker_open", "too_many_gpus"
+]
 
 
 class CallClaims(Protocol):
@@ -212,13 +216,25 @@ class CallClaims(Protocol):
         ...
 
     async def claim(
-        self, incident_id: str, call_id: str, *, workload_key: str, lease_keys: Sequence[str], counts: bool
+        self,
+        incident_id: str,
+        call_id: str,
+        *,
+        workload_key: str,
+        lease_keys: Sequence[str],
+        counts: bool,
+        node: NodeDisruption | None = None,
     ) -> ClaimVerdict:
-        """Right before a call, in one step: not halted, leases held by this incident, breaker has room, claim written.
+        """Right before a call, in one step: not halted, leases are this incident's, breakers have room, claim written.
 
+        `node` is what the call takes from the fleet; what does not count passes both breakers.
         `already_claimed`: this call may have been sent before; look at the world before sending.
         No answer from the storage raises: no call without a claim.
         """
+        ...
+
+    async def reset_breakers(self, workload_key: str) -> None:
+        """Forget what was counted: changes of the workload, and nodes. What is cordoned in the cluster still weighs."""
         ...
 
     async def release(self, incident_id: str) -> None:
@@ -241,6 +257,18 @@ class SampleStore(Protocol):
     async def add(self, workload: str, scrapes: Sequence[Scrape]) -> None: ...
 
     async def between(self, workload: str, start: float, end: float) -> Sequence[Scrape]: ...
+
+
+class LoadLog(Protocol):
+    """Each workload's load in slots of five minutes, for a day and a little more."""
+
+    async def add(self, workload: str, point: LoadPoint) -> None:
+        """Keep it, in place of another point of the same slot."""
+        ...
+
+    async def all(self, workload: str) -> Sequence[LoadPoint]:
+        """Every point that is kept, oldest first."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -346,6 +374,15 @@ class PodLogs(Protocol):
         ...
 
 
+class JobLogs(Protocol):
+    async def last_lines(self, namespace: str, pod: str, *, lines: int) -> str | None:
+        """The end of the log of the pod's main container; None when there is none.
+
+        Raise `ClusterError` on no answer.
+        """
+        ...
+
+
 class PodFinder(Protocol):
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         """Pods of any namespace with these labels. Raise `ClusterError` on no answer or when it is not allowed."""
@@ -435,6 +472,25 @@ class ClusterWriter(Protocol):
 
     async def look(self, call: Call, *, call_id: str) -> Literal["done", "not_done", "unclear"]:
         """After a possible earlier attempt: stamp or after-value there, before-value intact, or neither."""
+        ...
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What became of a long generation. `refused`: certainly nothing runs; `broken`: it began and did not come back."""
+
+    result: Literal["ended", "broken", "refused"]
+    tokens: int | None = None
+    """Of the prompt and the answer, as the engine counted them."""
+    detail: str = ""
+
+
+class Generations(Protocol):
+    async def generate(self, approved: Approved, call: Call, replica: Replica) -> Generated:
+        """Send the call's one generation to this replica and wait for its end; cancelling it ends it there too.
+
+        The caller has the deadline. Raise `ApprovalError` unless the call is in the approved plan, about this replica.
+        """
         ...
 
 

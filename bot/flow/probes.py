@@ -21,6 +21,8 @@ from bot.domain.signal import Reading, unknown
 from bot.flow.ports import Probe, Question
 
 SOURCE = "Kubernetes"
+ROTATION = ("pods", "replica_sets", "endpoint_slices")
+"""What rotation is read from."""
 BEFORE_SECONDS, AFTER_SECONDS = 2 * 3600.0, 600.0
 """A deploy shows late, through caches and traffic ramps; one long after the opening cannot be the cause."""
 REUSED_ANNOTATION = "deployment.kubernetes.io/revision-history"
@@ -77,7 +79,7 @@ async def rotation(question: Question) -> Reading:
     world = await question.world()
     found = rotation_of(world)
     if found is None:
-        reasons = "; ".join(f"{source}: {why}" for source, why in world.unreadable.items())
+        reasons = "; ".join(f"{source}: {why}" for source, why in world.unreadable.items() if source in ROTATION)
         return unknown(question.name, reasons or "the workload is not there", at=question.at, source=SOURCE)
     parts = {"in_rotation": len(found.in_rotation), "ready": len(found.ready), "wanted": found.wanted}
     out = sorted(set(found.ready) - set(found.in_rotation))

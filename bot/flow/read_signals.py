@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import structlog
 
 from bot.domain.change.world import World
+from bot.domain.comparison import compare, metrics_compared
 from bot.domain.errors import BotError
-from bot.domain.playbook.language import ProbeSignal, SignalSpec
+from bot.domain.playbook.language import ComparedSignal, ProbeSignal, SignalSpec
 from bot.domain.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import Window
@@ -50,15 +51,17 @@ class ReadSignals:
             log.warning("sample.failed", target=context.target.key, reason=self._reason(error, self._history.source))
 
     async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
-        sampled = {name: spec for name, spec in wanted.items() if not isinstance(spec, ProbeSignal)}
+        sampled = {name: spec for name, spec in wanted.items() if not isinstance(spec, ProbeSignal | ComparedSignal)}
+        compared = {name: spec for name, spec in wanted.items() if isinstance(spec, ComparedSignal)}
         probed = {name: spec for name, spec in wanted.items() if isinstance(spec, ProbeSignal)}
         world = _ReadOnce(lambda: self._cluster.world(context.target, incident_id=context.incident_id))
-        windows, answers = await asyncio.gather(
+        windows, comparisons, answers = await asyncio.gather(
             self._read_windows(sampled, context),
+            asyncio.gather(*(self._compare(name, spec, context) for name, spec in compared.items())),
             asyncio.gather(*(self._ask(name, spec, context, world) for name, spec in probed.items())),
         )
         await world.close()
-        return {**windows, **{reading.name: reading for reading in answers}}
+        return {**windows, **{reading.name: reading for reading in (*comparisons, *answers)}}
 
     async def _read_windows(self, wanted: Mapping[str, SampledSpec], context: ReadContext) -> dict[str, Reading]:
         if not wanted:
@@ -103,7 +106,30 @@ class ReadSignals:
             for name, window in windows.items()
         ]
 
-    def _told(self, reading: Reading, spec: SampledSpec) -> Reading:
+    async def _compare(self, name: str, spec: ComparedSignal, context: ReadContext) -> Reading:
+        try:
+            span, back = span_of(spec.over, context.settings), span_of(spec.past, context.settings)
+            end = end_of(spec.ending, context.moments)
+            async with asyncio.timeout(self._deadline):
+                await self._history.sample(context)
+                now = Window(self._now() - span, self._now())
+                past_end = now.start if end is None else min(end, now.start)
+                past, metrics = Window(past_end - back, past_end), metrics_compared(spec)
+                then, present = await asyncio.gather(
+                    self._history.between(context, metrics, past.start, past.end),
+                    self._history.between(context, metrics, now.start, now.end),
+                )
+                # A day of a fleet's samples takes a second to read: not on the loop that serves Slack and webhooks.
+                reading = await asyncio.to_thread(
+                    compare, name, spec, [*then, *present], now=now, past=past, picked=context.picked
+                )
+        except ValueError as error:
+            reading = unknown(name, str(error), at=self._now())
+        except (BotError, TimeoutError) as error:
+            reading = unknown(name, self._reason(error, self._history.source), at=self._now())
+        return self._told(reading, spec)
+
+    def _told(self, reading: Reading, spec: SampledSpec | ComparedSignal) -> Reading:
         """With its source and its question, whatever became of it: the timeline shows both."""
         query = reading.query or spec.model_dump_json(exclude_defaults=True)
         return reading.model_copy(update={"source": self._history.source, "query": query})

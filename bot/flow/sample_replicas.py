@@ -14,12 +14,13 @@ import structlog
 
 from bot.domain.change.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
 from bot.domain.change.rotation import is_in_rotation
-from bot.domain.change.workload import serves
-from bot.domain.change.world import Obj, World
+from bot.domain.change.workload import metrics_port, serves
+from bot.domain.change.world import World
 from bot.domain.errors import BotError, ClusterError
+from bot.domain.load_log import last_slot, load_point
 from bot.domain.scrape import Scrape
 from bot.domain.target import Target
-from bot.flow.ports import ReadContext, Replica, Replicas, SampleStore, Scraper, Signals, Worlds
+from bot.flow.ports import LoadLog, ReadContext, Replica, Replicas, SampleStore, Scraper, Signals, Worlds
 
 log = structlog.get_logger()
 
@@ -28,17 +29,24 @@ MOST_WORKLOADS = 64
 CLOSEST_SECONDS = 1.0
 """Two samples closer than this say the same; quantiles would count that moment twice."""
 
-METRICS_PORT_NAMES = ("http", "metrics")
-DEFAULT_PORT = 8000
-
 
 class SampledHistory:
     """The `History` port over direct scrapes."""
 
     source = "direct scrapes"
 
-    def __init__(self, *, replicas: Replicas, scraper: Scraper, store: SampleStore, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        replicas: Replicas,
+        scraper: Scraper,
+        store: SampleStore,
+        now: Callable[[], float],
+        loads: LoadLog | None = None,
+    ) -> None:
         self._replicas, self._scraper, self._store, self._now = replicas, scraper, store, now
+        self._loads = loads
+        self._slot_kept: dict[str, float] = {}
         self._sampled_at: dict[str, float] = {}
         self._sampling: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -52,6 +60,17 @@ class SampledHistory:
             if found:
                 await self._store.add(workload, await self._scraper.scrape(found))
             self._sampled_at[workload] = self._now()
+            await self._keep_load(workload)
+
+    async def _keep_load(self, workload: str) -> None:
+        """Once a slot: what its samples say of the load, before they are too old to be kept."""
+        slot = last_slot(self._now())
+        if self._loads is None or self._slot_kept.get(workload) == slot.start:
+            return
+        point = load_point(await self._store.between(workload, slot.start, slot.end), slot)
+        if point is not None:
+            await self._loads.add(workload, point)
+        self._slot_kept[workload] = slot.start
 
     async def between(
         self, context: ReadContext, metrics: frozenset[str], start: float, end: float
@@ -140,10 +159,3 @@ def replicas_in(world: World) -> tuple[Replica, ...]:
         and dig(pod, "status", "podIP")
         and not is_going_away(pod)
     )
-
-
-def metrics_port(pod: Obj) -> int:
-    """The engine's port: the one that is named for it, else vLLM's own."""
-    containers = dig(pod, "spec", "containers") or []
-    named = {port.get("name"): port["containerPort"] for c in containers for port in c.get("ports") or []}
-    return next((int(named[name]) for name in METRICS_PORT_NAMES if name in named), DEFAULT_PORT)

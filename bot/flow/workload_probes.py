@@ -12,21 +12,20 @@ from bot.domain.change.objects import dig
 from bot.domain.change.rollout import replica_sets_of, revision_of
 from bot.domain.change.template_differences import template_differences
 from bot.domain.change.world import Obj, World
-from bot.domain.playbook.language import MeanSignal, MetricSignal
-from bot.domain.sampling import SampledSpec, metrics_of, read_window, span_of
+from bot.domain.load_log import DAY_SECONDS, METRICS, load_of, load_specs
+from bot.domain.sampling import SampledSpec, read_window, span_of
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import Window, short
-from bot.flow.ports import History, Probe, Question
+from bot.flow.ports import History, LoadLog, Probe, Question
 from bot.flow.probes import SOURCE, Part, answer, is_ours, rolled_out_at, unreadable
 
 GOOD_SECONDS = 24 * 3600.0
 """A revision that went through a whole day's load has proved itself; an hour at night has not."""
-DAY_SECONDS = 24 * 3600.0
 TRAFFIC_OVER = "30m"
 
 
-def workload_probes(*, history: History, now: Callable[[], float]) -> dict[str, Probe]:
-    return {"last_good": last_good, "traffic": Traffic(history, now)}
+def workload_probes(*, history: History, now: Callable[[], float], loads: LoadLog | None = None) -> dict[str, Probe]:
+    return {"last_good": last_good, "traffic": Traffic(history, now, loads)}
 
 
 # --- last good --------------------------------------------------------------------------------------------------------
@@ -106,18 +105,17 @@ def _told(question: Question, good: _Served, newest: _Served) -> Reading:
 
 
 class Traffic:
-    """Arrivals and lengths beside the same time yesterday, as ratios; unknown where no history reaches there."""
+    """Arrivals and lengths beside the same time yesterday, as ratios; unknown where no history reaches there.
 
-    def __init__(self, history: History, now: Callable[[], float]) -> None:
-        self._history, self._now = history, now
+    `loads` is the day that the bot keeps itself, in five minutes a point, where nobody else keeps samples that long.
+    """
+
+    def __init__(self, history: History, now: Callable[[], float], loads: LoadLog | None = None) -> None:
+        self._history, self._now, self._loads = history, now, loads
 
     async def __call__(self, question: Question) -> Reading:
         over = str(question.spec.parameters.get("over", TRAFFIC_OVER))
-        specs: dict[str, SampledSpec] = {
-            "arrivals": MetricSignal(metric="arrivals", over=over, take="rate", across="sum"),
-            "prompt": MeanSignal(mean="request_prompt_tokens", over=over),
-            "output": MeanSignal(mean="request_generation_tokens", over=over),
-        }
+        specs = load_specs(over)
         try:
             span = span_of(over, question.context.settings)
         except ValueError as error:
@@ -125,15 +123,21 @@ class Traffic:
         await self._history.sample(question.context)
         now = self._now()
         today = await self._read(specs, question, Window(now - span, now))
-        yesterday = await self._read(specs, question, Window(now - span - DAY_SECONDS, now - DAY_SECONDS))
+        a_day_ago = Window(now - span - DAY_SECONDS, now - DAY_SECONDS)
+        yesterday = await self._kept(question, a_day_ago) or await self._read(specs, question, a_day_ago)
         return self._told(question, today, yesterday, span)
 
     async def _read(
         self, specs: Mapping[str, SampledSpec], question: Question, window: Window
     ) -> Mapping[str, Reading]:
-        metrics = frozenset[str]().union(*(metrics_of(spec) for spec in specs.values()))
-        scrapes = await self._history.between(question.context, metrics, window.start, window.end)
+        scrapes = await self._history.between(question.context, METRICS, window.start, window.end)
         return {name: read_window(name, spec, scrapes, window=window, picked={}) for name, spec in specs.items()}
+
+    async def _kept(self, question: Question, window: Window) -> Mapping[str, Reading]:
+        if self._loads is None:
+            return {}
+        points = await self._loads.all(question.context.target.key)
+        return load_of(points, window, since=points[0].start if points else None)
 
     def _told(
         self, question: Question, today: Mapping[str, Reading], yesterday: Mapping[str, Reading], span: float

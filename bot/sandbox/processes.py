@@ -1,4 +1,4 @@
-"""Starts the processes of the demo world and ends every one of them, whatever happens."""
+"""Starts the processes of the demo world and ends every one of them, whatever happens, also to the launcher."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.domain.errors import BotError
+from bot.sandbox.leash import leash
 
 READY = "ready "
 SETTINGS_PREFIX = "INCIDENT_BOT_"
@@ -43,7 +44,8 @@ class Family:
         """Run `python -m command…` and return what its `ready {json}` line says. Raise `StartError`."""
         log = self.folder / f"{name}.log"
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own modules
-            [sys.executable, "-u", "-m", *command],
+            [sys.executable, "-m", "bot.sandbox.leash", sys.executable, "-u", "-m", *command],
+            stdin=leash(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -9,12 +9,14 @@ import contextlib
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from bot.domain.errors import BotError
+from bot.sandbox.leash import leash
 
 PROGRAMS = ("valkey-server", "redis-server")
 READY_WITHIN_SECONDS = 10.0
@@ -72,7 +74,11 @@ def _spawn(folder: Path, port: int) -> subprocess.Popen[bytes]:
     program = server_program()
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - the program is the one found above, the arguments are ours
-            [str(program), *arguments, *durable], stdout=log, stderr=log, start_new_session=True
+            [sys.executable, "-m", "bot.sandbox.leash", str(program), *arguments, *durable],
+            stdin=leash(),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(process.wait)

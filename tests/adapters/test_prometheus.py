@@ -18,7 +18,15 @@ from bot.adapters.prometheus import PrometheusHistory, raw_query
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.domain.change.world import World
 from bot.domain.errors import SourceError
-from bot.domain.playbook.language import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, ShareSignal, StallSignal
+from bot.domain.playbook.language import (
+    ComparedSignal,
+    MeanSignal,
+    MetricSignal,
+    QuantileSignal,
+    RatioSignal,
+    ShareSignal,
+    StallSignal,
+)
 from bot.domain.sampling import SampledSpec, metrics_of, read_window
 from bot.domain.scrape import Scrape
 from bot.domain.target import Target
@@ -331,3 +339,34 @@ async def test_both_histories_know_the_same_of_the_time_before_and_nothing_of_th
     assert (direct["long_ago"].is_known, stored["long_ago"].is_known) == (False, False)
     assert "no history reaches there" in direct["long_ago"].unknown
     assert stored["long_ago"].unknown == direct["long_ago"].unknown
+
+
+@pytest.mark.needs_server("prometheus")
+async def test_both_histories_compare_alike_with_the_past_at_similar_load(prometheus: str, captured: Path) -> None:
+    capture = Capture(captured)
+    healthy, thrash = capture.phase("healthy"), capture.phase("thrash")
+    running = MetricSignal(metric="num_requests_running", over="20s", take="avg", across="sum")
+    past = f"{int(thrash.end - 20 - healthy.start)}s"
+    specs = {
+        "alike": ComparedSignal(compared=running, past=past, load_within=0.5),
+        "never": ComparedSignal(compared=running, past=past, load_within=0.001),
+    }
+    store = FakeSampleStore()
+    await store.add(CONTEXT.target.key, capture.scrapes)
+
+    def now() -> float:
+        return thrash.end
+
+    own = SampledHistory(replicas=Replicas(), scraper=Nothing(), store=store, now=now)
+    async with httpx.AsyncClient() as client:
+        theirs = PrometheusHistory(client, prometheus, replicas=Replicas(REPLICA), engine=vllm_metrics, now=now)
+        histories: list[History] = [own, theirs]
+        direct, stored = [
+            await ReadSignals(history=one, probes={}, cluster=NoCluster(), now=now).read(specs, CONTEXT)
+            for one in histories
+        ]
+    assert stored["alike"].value == pytest.approx(direct["alike"].value, rel=1e-3)
+    assert stored["alike"].detail == direct["alike"].detail
+    assert (direct["alike"].source, stored["alike"].source) == ("direct scrapes", "Prometheus")
+    assert stored["never"].unknown == direct["never"].unknown
+    assert "no such load in the" in stored["never"].unknown

@@ -50,12 +50,16 @@ class Stored:
         return self.faults
 
 
+async def metrics() -> str:
+    return "bot_alerts_total 3\n"
+
+
 async def slack(request: Request) -> Response:
     return PlainTextResponse(f"slack read {len(await request.body())}")
 
 
 def client(stored: Stored, credentials: Credentials | None = None) -> httpx.AsyncClient:
-    inside = Inside(read_webhook, stored.accept, stored.not_ready, lambda: "bot_alerts_total 3\n", slack)
+    inside = Inside(read_webhook, stored.accept, stored.not_ready, metrics, slack)
     app = create_app(inside, credentials=credentials or Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot")
 
@@ -102,7 +106,7 @@ async def test_user_and_password_are_another_way() -> None:
 
 
 async def test_an_open_receiver_asks_nobody() -> None:
-    inside = Inside(read_webhook, Stored().accept, Stored().not_ready, str)
+    inside = Inside(read_webhook, Stored().accept, Stored().not_ready, metrics)
     app = create_app(inside, credentials=None, body_limit_bytes=LIMIT)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot") as anybody:
         assert (await anybody.post("/alertmanager", content=BODY)).status_code == 200
@@ -137,7 +141,9 @@ class Endless:
 async def test_an_endless_body_is_cut_off_at_the_limit(path: str) -> None:
     endless = Endless()
     app = create_app(
-        Inside(read_webhook, Stored().accept, Stored().not_ready, str, slack), credentials=None, body_limit_bytes=LIMIT
+        Inside(read_webhook, Stored().accept, Stored().not_ready, metrics, slack),
+        credentials=None,
+        body_limit_bytes=LIMIT,
     )
     sent: list[dict[str, object]] = []
     pieces = aiter(endless)

@@ -61,6 +61,53 @@ def test_the_small_playbook_is_sound() -> None:
     assert (checked.faults, checked.warnings) == ((), ())
 
 
+TRIED = SMALL.replace("change: set_flags", "change: run_job").replace(
+    "{edits: [{flag: --max-num-seqs, value: '${cap_from_pool(0.9, 4064, 608)}'}]}", "{template: eval}"
+)
+
+
+def test_what_a_change_comes_back_with_can_be_named_after_it() -> None:
+    used = TRIED.replace("calm: thrash < 0.01", "calm: results.cap.run_job.score > 0.7")
+    assert check_text(used, {}).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        pytest.param(
+            "calm: thrash < 0.01",
+            "calm: results.cap.run_job.scor > 0.7",
+            "unknown name 'results.cap.run_job.scor' Did you mean 'results.cap.run_job.score'?",
+            id="part",
+        ),
+        pytest.param(
+            "calm: thrash < 0.01",
+            "calm: results.cap.run_job.eval > 0.7",
+            "'>' does not work with a text, a number",
+            id="kind",
+        ),
+        pytest.param(
+            "{when: restarts.oom, to: people}",
+            "{when: results.calm.restarts.oom && results.cap.run_job.score > 1, to: people}",
+            "",
+            id="a-loop-may-have-been-there",
+        ),
+        pytest.param("  usage: {metric", "  run_job: {metric", "'run_job' means something else", id="reserved"),
+        pytest.param("template: eval", "template: eval, tmeplate: x", "run_job takes no 'tmeplate'", id="argument"),
+        pytest.param("{template: eval}", "{}", "run_job needs 'template' in 'with'", id="missing"),
+    ],
+)
+def test_what_a_change_comes_back_with_is_checked_like_a_signal(old: str, new: str, fault: str) -> None:
+    assert TRIED.count(old) == 1
+    said = [str(one) for one in check_text(TRIED.replace(old, new), {}).faults]
+    assert any(fault in one for one in said) if fault else not said, said
+
+
+def test_a_change_that_comes_back_with_nothing_has_no_results() -> None:
+    used = SMALL.replace("calm: thrash < 0.01", "calm: results.cap.set_flags.score > 0.7")
+    assert "unknown name 'results.cap.set_flags.score'" in str(check_text(used, {}).faults[0])
+
+
 def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> None:
     text = (
         SMALL.replace("take: p90}", "take: p95}")

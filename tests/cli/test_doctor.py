@@ -13,7 +13,7 @@ from starlette.routing import Route
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus_doctor import reachable
-from bot.cli.doctor import examine, of_settings, options_of, rendered
+from bot.cli.doctor import examine, of_reach, of_settings, options_of, rendered
 from bot.domain.finding import Finding, broken, fine, weak
 from bot.sandbox import valkey
 from bot.settings import Settings, load_settings
@@ -50,7 +50,12 @@ def test_a_finding_is_one_line_and_its_remedy_the_next() -> None:
 
 @pytest.mark.fast
 def test_settings_that_allow_more_than_usual_are_told() -> None:
-    usual = {"INCIDENT_BOT_CLUSTER": "prod", "INCIDENT_BOT_HTTP_HOST": "0.0.0.0"}
+    usual = {
+        "INCIDENT_BOT_CLUSTER": "prod",
+        "INCIDENT_BOT_HTTP_HOST": "0.0.0.0",
+        "INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP": "S0PLATFORM",
+        "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_USER_GROUP": "S0SERVING",
+    }
     open_to_all = {
         "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "",
         "INCIDENT_BOT_ALERTMANAGER_OPEN": "true",
@@ -62,7 +67,14 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
         "weak",
         "weak",
     ]
-    assert len(of_settings(load_settings(ENOUGH))) == 3
+    assert len(of_settings(load_settings(ENOUGH))) == 4
+
+
+@pytest.mark.fast
+def test_a_team_that_nobody_is_named_for_is_told() -> None:
+    (only,) = [each for each in of_settings(load_settings(ENOUGH)) if "stand in" in each.what]
+    assert only.what == "nobody is named for platform and serving: the approvers stand in for them"
+    assert only.remedy == "Set INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP."
 
 
 @pytest.mark.fast
@@ -76,6 +88,22 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
 )
 def test_a_way_into_pods_is_asked_for_only_where_a_setting_takes_it(chosen: dict[str, str], options: list[str]) -> None:
     assert options_of(load_settings(ENOUGH | chosen)) == options
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("through", "verbs", "grades"),
+    [
+        pytest.param("proxy", {"probe_request"}, ["weak"], id="out-of-reach"),
+        pytest.param("address", {"probe_request"}, [], id="in-reach"),
+        pytest.param("proxy", {"run_job"}, [], id="not-used"),
+    ],
+)
+def test_a_generation_that_cannot_reach_its_pod_is_told_beforehand(
+    through: str, verbs: set[str], grades: list[str]
+) -> None:
+    settings = load_settings(ENOUGH | {"INCIDENT_BOT_SAMPLING_THROUGH": through})
+    assert [finding.grade for finding in of_reach(settings, verbs)] == grades
 
 
 @pytest.mark.fast

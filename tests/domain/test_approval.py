@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
-from bot.domain.approval import Approved, JudgedPress, grant
+from bot.domain.approval import ApprovalRules, Approved, Demand, JudgedPress, Policy, grant, still_missing
 from bot.domain.errors import ApprovalError
 from tests import builders
 
@@ -46,6 +47,62 @@ def test_one_person_is_not_two() -> None:
     request = builders.request(policy=builders.policy(needed=2))
     with pytest.raises(ApprovalError, match="1 more approval"):
         grant(request, (builders.judged_press(), builders.judged_press(press_id="p2")))
+
+
+PLATFORM, SERVING = Demand(team="platform", users=("pia",)), Demand(team="serving", users=("ana",))
+
+
+def both(**fields: Any) -> Policy:
+    return builders.policy(demands=(PLATFORM, SERVING), **fields)
+
+
+def by(user: str, *teams: str) -> JudgedPress:
+    return builders.judged_press(press_id=user, user=user, teams=teams)
+
+
+@pytest.mark.parametrize(
+    ("presses", "missing"),
+    [
+        pytest.param((), ["platform", "serving"], id="nobody"),
+        pytest.param((by("ana", "serving"),), ["platform"], id="one team"),
+        pytest.param((by("ana", "serving"), by("ben", "serving")), ["platform"], id="two of the same team"),
+        pytest.param((by("pia", "platform", "serving"),), ["serving"], id="one person of both teams"),
+        pytest.param((by("pia", "platform", "serving"), by("kim", "platform")), [], id="moved to where it helps"),
+        pytest.param((by("ana", "serving"), by("pia", "platform")), [], id="one of each"),
+        pytest.param((by("ana"), by("pia", "platform")), ["serving"], id="whose team is not known"),
+    ],
+)
+def test_each_team_that_is_asked_for_approves_with_a_person_of_its_own(
+    presses: tuple[JudgedPress, ...], missing: list[str]
+) -> None:
+    assert [demand.team for demand in still_missing(both(), presses)] == missing
+    request = builders.request(policy=both())
+    if missing:
+        with pytest.raises(ApprovalError, match=f"needed from {missing[0]}"):
+            grant(request, presses)
+    else:
+        assert grant(request, presses).presses == presses
+
+
+def test_a_single_operator_of_both_teams_may_decide_alone() -> None:
+    request = builders.request(policy=both(single_operator=True, own_work_counts=True), own_work_of=("pia",))
+    assert grant(request, (by("pia", "platform", "serving"),))
+    with pytest.raises(ApprovalError, match="needed from serving"):
+        grant(request, (by("pia", "platform"),))
+
+
+def test_a_policy_without_demands_lets_nobody() -> None:
+    with pytest.raises(ApprovalError, match="nobody may approve"):
+        grant(builders.request(policy=builders.policy(demands=())), (builders.judged_press(),))
+
+
+def test_teams_never_lower_the_number_of_people_that_a_risk_needs() -> None:
+    level = builders.policy(needed=3)
+    rules = ApprovalRules(low=level, medium=level, high=level, teams={"platform": PLATFORM, "serving": SERVING})
+    assert rules.policy("high") == level
+    policy = rules.policy("high", ("platform", "serving"))
+    assert policy.needed == 3
+    assert policy.demands == (PLATFORM, SERVING, Demand(users=("ana", "ben")))
 
 
 def test_nothing_but_grant_makes_an_approval() -> None:

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.approval import Authority
+from bot.domain.approval import APPROVERS, Authority
 from bot.domain.change.plan import PlanResult
 from bot.domain.event import (
     AlertChanged,
@@ -81,7 +81,7 @@ states:
   over: {end: fixed, say: one replica more}
 """
 )
-ALLOWED = Authority(allowed=True, reason="in the serving group", read_at=START)
+ALLOWED = Authority(allowed=True, reason="in the serving group", teams=(APPROVERS,), read_at=START)
 
 
 @dataclass

@@ -52,8 +52,10 @@ class MemoryCluster:
         """How often each call id has won."""
         self.sent: list[tuple[str, str]] = []
         """Every attempt: the call's id and what it came to."""
-        self.troubles: list[Trouble] = []
-        """What becomes of the next calls, in order."""
+        self.troubles: list[Trouble | None] = []
+        """What becomes of the next calls, in order; None: nothing special."""
+        self.job_log = '{"score": 0.71, "baseline": 0.73, "eval": "gsm8k"}'
+        self.job_fails = False
         self.unreachable = ""
         """Why reads fail; empty while they work."""
         self._put("Service", worlds.service())
@@ -85,6 +87,8 @@ class MemoryCluster:
             nodes=self._all("Node"),
             all_pods=pods,
             canary=self._copy("Deployment", canary),
+            cron_jobs=self._all("CronJob"),
+            jobs=self._all("Job"),
         )
 
     async def lacking(self, calls: Sequence[Call]) -> str:
@@ -95,6 +99,11 @@ class MemoryCluster:
         if call.method == "patch":
             return misfit(call, self.objects.get(_key(call)))
         return ""
+
+    async def last_lines(self, namespace: str, pod: str, *, lines: int) -> str | None:
+        """`JobLogs`: what every Job here writes."""
+        self._reach()
+        return self.job_log
 
     # --- ClusterWriter --------------------------------------------------------------------------------------------
 
@@ -186,6 +195,19 @@ class MemoryCluster:
                 self._drop_replica_set(key, found)
         for deployment in deployments.values():
             self._roll_out(deployment)
+        for job in [obj for (kind, _), obj in self.objects.items() if kind == "Job" and "status" not in obj]:
+            self._complete(job)
+
+    def _complete(self, job: Obj) -> None:
+        ended = {"type": "Failed", "reason": "BackoffLimitExceeded"} if self.job_fails else {"type": "Complete"}
+        job["status"] = {"conditions": [ended | {"status": "True"}]}
+        made = worlds.pod(0)
+        made["metadata"] |= {
+            "name": f"{name_of(job)}-pod",
+            "labels": {},
+            "ownerReferences": worlds.owner("Job", name_of(job), uid_of(job)),
+        }
+        self._put("Pod", made | {"status": {"phase": "Failed" if self.job_fails else "Succeeded"}})
 
     def _drop_replica_set(self, key: Key, replica_set: Obj) -> None:
         for pod in self._pods_of(replica_set):

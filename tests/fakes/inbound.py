@@ -85,8 +85,9 @@ class KnownPeople:
         self.allowed = allowed
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        del policy
-        return await self.may_steer(user, at=at)
+        found = await self.may_steer(user, at=at)
+        teams = tuple(demand.team for demand in policy.demands) if found.allowed else ()
+        return found.model_copy(update={"teams": teams})
 
     async def may_steer(self, user: str, *, at: float) -> Authority:
         allowed = user in self.allowed

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,21 +29,22 @@ from bot.adapters.slack.shown import Shown
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.alert import Alert
 from bot.domain.approval import ApprovalRules, Press
+from bot.domain.errors import StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.library import Library
 from bot.domain.run import Run
-from bot.domain.scrape import Scrape
 from bot.domain.timeline import first_break
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
+from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
-from bot.flow.ports import Replica
 from bot.flow.read_for_run import ReadForRun
 from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
@@ -55,9 +56,19 @@ from bot.flow.watch_signals import WatchForRun
 from bot.sandbox.slack.team import Settings, Team
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
+from tests.fakes.engines import MemoryEngines
 from tests.fakes.inbound import KnownPeople
 from tests.fakes.signals import Script, ScriptedSignals
-from tests.flow.stage import Crash, Life, Stage, StagedCluster, StagedConnection, StagedPeople, StagedSlack
+from tests.flow.stage import (
+    Crash,
+    Life,
+    Stage,
+    StagedCluster,
+    StagedConnection,
+    StagedEngines,
+    StagedPeople,
+    StagedSlack,
+)
 from tests.redis_server import VirtualTime
 
 CHANNEL = "C0INC"
@@ -96,17 +107,6 @@ class NoAlarms:
     async def wake_at(self, incident_id: str, at: float) -> None: ...
 
 
-class IdleEngines:
-    """`Scraper` of replicas on which nothing runs and to which nothing comes."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-
-    async def scrape(self, replicas: Sequence[Replica]) -> Sequence[Scrape]:
-        idle = dict.fromkeys(("num_requests_running", "num_requests_waiting", "request_success"), 0.0)
-        return [Scrape(replica=r.name, uid=r.uid, at=self._now(), role=r.role, ranks={"0": idle}) for r in replicas]
-
-
 @dataclass
 class Scene:
     """Everything that a crash of the bot leaves as it was, and what the people and Alertmanager do."""
@@ -127,8 +127,10 @@ class Scene:
     pressed: set[tuple[str, str]] = field(default_factory=set)
     """What each person pressed and saw acknowledged."""
     attempts: int = 0
+    engines: MemoryEngines = field(init=False)
 
     def __post_init__(self) -> None:
+        self.engines = MemoryEngines(self.time.now)
         self.team = Team(Settings(bot_url="", signing_secret="", pace="off"), self.time.now)
         self.eyes = RedisStore(Connection(self.client, tag=self.tag, clock=self.time.prelude), owner="a test")
 
@@ -196,14 +198,19 @@ class Bot:
         read = ReadForRun(ScriptedSignals(scene.signals, time.now), playbook_of)
         scraped = SampledHistory(
             replicas=WorldReplicas(self._cluster),
-            scraper=IdleEngines(time.now),
+            scraper=scene.engines,
             store=RedisSamples(self._redis),
             now=time.now,
         )
         see = SeeWorld(self._cluster, scraped)
         plan = PlanForRun(read, see, self._cluster, playbook_of)
+        generate = GenerateOnReplica(
+            StagedEngines(scene.engines, stage, self.life), WorldReplicas(self._cluster), scene.engines, self.claims,
+            self.store, pause=self._pause,
+        )  # fmt: skip
         self.apply = ApplyCall(
             self._cluster, self.claims, self.store, plan, see, playbook_of,
+            job_result=JobResult(self._cluster, scene.cluster), generate=generate,
             grant_valid_seconds=GRANT_VALID_SECONDS, pause=self._pause,
         )  # fmt: skip
         messenger = self._messenger()
@@ -241,6 +248,9 @@ class Bot:
             await self.reconcile.once()
         except Crash:
             assert self.life.is_over
+        except StorageUnavailableError:
+            # Whoever sent it sees no answer and sends it again; the next round finds what is owed.
+            assert self._scene.stage.loses
         await self.wake.settled()
 
     async def _hear_alertmanager(self) -> None:

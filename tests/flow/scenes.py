@@ -10,6 +10,7 @@ import redis.asyncio as aioredis
 
 from bot.adapters.yaml_playbooks import load_playbook
 from tests import builders
+from tests.domain.change.test_run_job import cron_job
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.signals import Script
 from tests.flow.harness import Scene
@@ -17,11 +18,13 @@ from tests.flow.stage import Side, Stage
 from tests.redis_server import VirtualTime
 
 DRILL = Path(__file__).with_name("drill.yaml")
+TRIAL = DRILL.with_name("trial.yaml")
 SHIPPED = Path(__file__).parents[2] / "playbooks" / "kv-cache-oom.yaml"
 SHORT = dict.fromkeys(("calm_for", "spare_for", "settle_for", "quiet_for"), "2s")
 """What the shipped playbook waits for, shortened."""
 
 drill_playbook = functools.cache(lambda: load_playbook(DRILL))
+trial_playbook = functools.cache(lambda: load_playbook(TRIAL))
 shipped_playbook = functools.cache(lambda: load_playbook(SHIPPED, SHORT))
 
 
@@ -40,6 +43,18 @@ async def drill_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side
     return Scene(
         client, tag, time, Stage(dies_at), cluster, drill_playbook(), drill_signals(cluster),
         answers={"lever": "cap"}, alerts=[builders.alert()],
+    )  # fmt: skip
+
+
+async def trial_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
+    """One replica is taken aside, tried with one long generation, judged by a Job, and put back."""
+    time = VirtualTime(client, tag)
+    await time.start()
+    cluster = MemoryCluster(time.now)
+    cluster.objects["CronJob", "eval-gsm8k"] = cron_job()
+    return Scene(
+        client, tag, time, Stage(dies_at), cluster, trial_playbook(), lambda: {"thrash": 2.8},
+        answers={}, alerts=[builders.alert()],
     )  # fmt: skip
 
 

@@ -1,12 +1,14 @@
 """Where a bot meets the outside: each step is taken alone, in a fixed order, and numbered where it changes something.
 
-At a chosen step the bot dies, before the step happened or after it happened and before its answer was seen.
+At a chosen step the bot dies, before the step happened or after it happened and before its answer was seen; or only
+the answer is lost. Where several wait, the first to come goes on, unless a test says who.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
@@ -19,13 +21,15 @@ from bot.domain.alert import Alert
 from bot.domain.approval import Approved, Authority, Policy
 from bot.domain.change.plan import Call
 from bot.domain.change.world import World
+from bot.domain.errors import StorageUnavailableError
 from bot.domain.target import Target
-from bot.flow.ports import Sent
+from bot.flow.ports import Generated, Replica, Sent
 from bot.sandbox.slack.arguments import Arguments
 from bot.sandbox.slack.errors import ApiError
 from bot.sandbox.slack.team import Team
 from bot.sandbox.slack.web_api import METHODS
 from tests.fakes.cluster import MemoryCluster
+from tests.fakes.engines import MemoryEngines
 from tests.fakes.inbound import KnownPeople
 
 T = TypeVar("T")
@@ -52,11 +56,40 @@ class Stage:
     """Takes the steps of all bots one after the other, so that a run with the same beginning is the same run."""
 
     dies_at: tuple[int, Side] | None = None
+    loses: Collection[int] = ()
+    """The steps, by number, that happen and whose answer from Redis nobody sees."""
     points: list[str] = field(default_factory=list)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    whose_turn: Callable[[Sequence[str]], int] = lambda owners: 0
+    """Which of the waiting bots, given by their owners in the order of their coming, takes the next step."""
+    _is_taken: bool = False
+    _waiting: list[tuple[Life, asyncio.Future[None]]] = field(default_factory=list)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, life: Life) -> AsyncIterator[None]:
+        if self._is_taken:
+            called = asyncio.get_running_loop().create_future()
+            self._waiting.append((life, called))
+            try:
+                await called
+            except asyncio.CancelledError:
+                if not called.cancelled():
+                    self._pass_on()  # it was called in the moment in which it was cancelled
+                raise
+        self._is_taken = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._waiting = [(life, called) for life, called in self._waiting if not called.cancelled()]
+        self._is_taken = bool(self._waiting)
+        if self._waiting:
+            _, called = self._waiting.pop(self.whose_turn([life.owner for life, _ in self._waiting]))
+            called.set_result(None)
 
     async def step(self, life: Life, what: str, work: Callable[[], Awaitable[T]], *, counts: bool) -> T:
-        async with self._turn:
+        async with self._turn(life):
             self._live(life, None)
             if counts:
                 self.points.append(what)
@@ -66,6 +99,8 @@ class Stage:
                 await asyncio.sleep(0)
             if counts:
                 self._live(life, "after")
+                if len(self.points) in self.loses and what.startswith("redis"):
+                    raise StorageUnavailableError(f"the answer to '{what}' was lost")
             return result
 
     def _live(self, life: Life, side: Side | None) -> None:
@@ -229,6 +264,20 @@ class StagedCluster:
 
     async def _read(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._stage.step(self._life, f"cluster {what}", work, counts=False)
+
+
+class StagedEngines:
+    """`Generations`: that the request goes out is a step, and its end is not waited for on the stage."""
+
+    def __init__(self, engines: MemoryEngines, stage: Stage, life: Life) -> None:
+        self._engines, self._stage, self._life = engines, stage, life
+
+    async def generate(self, approved: Approved, call: Call, replica: Replica) -> Generated:
+        async def begin() -> None:
+            self._engines.begin(approved, call, replica)
+
+        await self._stage.step(self._life, f"engine generate on {replica.name}", begin, counts=True)
+        return await self._engines.end()
 
 
 class StagedPeople:

@@ -70,6 +70,22 @@ async def test_a_halt_stops_the_call_and_a_resume_sends_it(scene: Scene, bot: Bo
     assert (await play(scene)).calls["INC/R2/0"] == 1
 
 
+@pytest.mark.parametrize("first", ["its own halt", "the halt of all"])
+async def test_after_a_halt_of_all_is_lifted_the_run_names_who_halted_it_by_itself(
+    scene: Scene, bot: Bot, first: str
+) -> None:
+    await asked(scene, bot)
+    halts = ["its own halt", "the halt of all"]
+    for halt in halts if first == halts[0] else reversed(halts):
+        await (command(scene, bot, "halt") if halt == halts[0] else bot.hear.halt_all("U0BEN"))
+        await bot.turn()
+    await bot.hear.resume_all("U0BEN")
+    await bot.turn()
+    run = await scene.run()
+    assert run is not None
+    assert run.halted_by == "U0ANA"
+
+
 def is_halted(run: Run) -> bool:
     return run.change is not None and run.change.progress.startswith("halted")
 

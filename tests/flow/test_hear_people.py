@@ -98,10 +98,28 @@ async def test_resuming_all_leaves_an_incident_halted_that_was_halted_by_itself(
     await opened(store, "INC-1", "INC-2")
     await hear.command(command("halt"), "INC-1")
     await hear.resume_all("ben")
-    assert await commands(store, "INC-1") == ["halt"]
+    assert await commands(store, "INC-1") == ["halt", "halt"]
     assert await commands(store, "INC-2") == ["resume"]
     assert await call_is(claims, "INC-1") == "halted"
     assert await call_is(claims, "INC-2") == "claimed"
+
+
+async def test_a_reset_lets_the_breaker_of_its_workload_count_anew(
+    store: RedisStore, hear: HearPeople, claims: RedisClaims
+) -> None:
+    await opened(store, "INC-1")
+    run = await store.load("INC-1")
+    assert run is not None
+
+    async def change(number: int) -> str:
+        call = f"INC-1/R{number}/0"
+        return await claims.claim("INC-1", call, workload_key=run.target.key, lease_keys=[], counts=True)
+
+    assert [await change(number) for number in range(4)] == ["claimed"] * 3 + ["breaker_open"]
+    assert await hear.command(command("reset"), "INC-1")
+    assert await commands(store, "INC-1") == ["reset"]
+    assert await change(4) == "claimed"
+    assert not await hear.command(command("reset"), "INC-9")
 
 
 async def test_an_export_is_owed_only_by_an_incident_that_exists(store: RedisStore, hear: HearPeople) -> None:

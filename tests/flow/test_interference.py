@@ -66,7 +66,10 @@ def applier(writer: Writer, claims: Claims, replicas: int) -> ApplyCall:
     nothing: Any = None
     seen: Any = see
     claimed: Any = claims
-    return ApplyCall(writer, claimed, nothing, nothing, seen, playbook_of, grant_valid_seconds=600)
+    return ApplyCall(
+        writer, claimed, nothing, nothing, seen, playbook_of,
+        job_result=nothing, generate=nothing, grant_valid_seconds=600,
+    )  # fmt: skip
 
 
 async def applied(writer: Writer, claims: Claims, *, replicas: int) -> Done | Later:

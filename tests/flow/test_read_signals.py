@@ -8,6 +8,7 @@ import pytest
 from bot.domain.change.world import World
 from bot.domain.errors import ClusterError, SourceError, StorageUnavailableError
 from bot.domain.playbook.language import (
+    ComparedSignal,
     MeanSignal,
     MetricSignal,
     ProbeSignal,
@@ -23,7 +24,7 @@ from bot.domain.target import Target
 from bot.flow.ports import Probe, Question, ReadContext, Replica
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, replicas_in
-from tests.fakes.samples import FakeSampleStore
+from tests.fakes.samples import FakeLoadLog, FakeSampleStore
 
 pytestmark = pytest.mark.fast
 
@@ -44,6 +45,7 @@ class Scene:
     def __init__(self) -> None:
         self.now = 1000.0
         self.usage = {"llm-0": 0.2, "llm-1": 0.4}
+        self.values: dict[str, float] = {}
         self.scraped = 0
         self.worlds = 0
         self.fails: Exception | None = None
@@ -61,7 +63,7 @@ class Scene:
                 replica=replica.name,
                 uid=replica.uid,
                 at=self.now,
-                ranks={"0": {"kv_cache_usage_perc": self.usage[replica.name]}},
+                ranks={"0": {"kv_cache_usage_perc": self.usage[replica.name], **self.values}},
             )
             for replica in replicas
         ]
@@ -241,6 +243,22 @@ async def test_a_signal_that_nobody_can_read_is_unknown_beside_the_others(spec: 
     assert readings["good"].value == 0.4
 
 
+@pytest.mark.parametrize("error", [ClusterError("no answer"), StorageUnavailableError("away")])
+async def test_a_comparison_whose_source_fails_is_unknown(error: Exception) -> None:
+    scene = Scene()
+    scene.fails = error
+    spec = ComparedSignal(compared=USAGE)
+    reading = (await scene.signals().read({"then": spec}, CONTEXT))["then"]
+    assert reading.unknown == f"direct scrapes: {error}"
+    assert reading.query
+
+
+async def test_a_comparison_with_the_time_before_what_was_not_read_yet_is_unknown() -> None:
+    spec = ComparedSignal(compared=USAGE, ending="results.look.usage")
+    reading = (await Scene().signals().read({"then": spec}, CONTEXT))["then"]
+    assert "was not read yet" in reading.unknown
+
+
 async def test_sampling_all_the_time_gives_an_incident_a_history_from_before_it_opened() -> None:
     scene = Scene()
     signals = scene.signals()
@@ -253,6 +271,19 @@ async def test_sampling_all_the_time_gives_an_incident_a_history_from_before_it_
         await keep.sample_all()
         scene.now += 5
     assert (await signals.read({"kv": USAGE}, CONTEXT))["kv"].value == 0.4
+
+
+async def test_each_slot_of_five_minutes_leaves_one_point_of_load() -> None:
+    scene, loads = Scene(), FakeLoadLog()
+    scene.values = {"request_success": 0.0, "num_requests_running": 0.0, "num_requests_waiting": 0.0}
+    history = SampledHistory(replicas=scene, scraper=scene, store=scene.store, now=lambda: scene.now, loads=loads)
+    scene.now = 1200.0
+    while scene.now < 1830.0:
+        await history.sample(CONTEXT)
+        scene.now += 10
+        scene.values["request_success"] += 20
+    # Two replicas, each with two arrivals a second; of the slot before the first sample nothing is known.
+    assert {start: point.arrivals for start, point in loads.kept.items()} == {1200.0: 4.0, 1500.0: 4.0}
 
 
 async def test_a_round_of_sampling_that_cannot_know_its_workloads_is_skipped() -> None:

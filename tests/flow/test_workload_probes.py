@@ -1,17 +1,20 @@
 """Who owns a workload, which revision last served well, and today beside yesterday."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from bot.domain.change.world import Obj, World
+from bot.domain.load_log import SLOT_SECONDS, LoadPoint
 from bot.domain.playbook.language import ProbeSignal
 from bot.domain.scrape import Histogram, Scrape
 from bot.domain.signal import PROBES, Reading
 from bot.domain.target import Target
 from bot.flow.ports import Question, ReadContext
 from bot.flow.workload_probes import workload_probes
+from tests.fakes.samples import FakeLoadLog
 from tests.flow.test_world_probes import OPENED, revision, template, world
 
 pytestmark = pytest.mark.fast
@@ -37,12 +40,14 @@ class Pages:
         return [scrape for scrape in self._scrapes if start <= scrape.at <= end]
 
 
-async def ask(probe: str, seen: World | None = None, *scrapes: Scrape, **parameters: Any) -> Reading:
+async def ask(
+    probe: str, seen: World | None = None, *scrapes: Scrape, loads: FakeLoadLog | None = None, **parameters: Any
+) -> Reading:
     async def read_world() -> World:
         return seen or world()
 
     question = Question("it", ProbeSignal(probe=probe, parameters=parameters), CONTEXT, OPENED, read_world)
-    reading = await workload_probes(history=Pages(*scrapes), now=lambda: OPENED)[probe](question)
+    reading = await workload_probes(history=Pages(*scrapes), now=lambda: OPENED, loads=loads)[probe](question)
     assert set(reading.fields) | set(reading.unknown_parts) <= set(PROBES[probe])
     return reading
 
@@ -127,6 +132,23 @@ async def test_without_yesterday_only_today_is_known() -> None:
     assert reading.fields == {"arrivals": pytest.approx(3)}
     assert set(reading.unknown_parts) == {"arrivals_ratio", "prompt_ratio", "output_ratio"}
     assert reading.unknown_parts["arrivals_ratio"].startswith("yesterday: no replica was scraped")
+
+
+async def test_without_prometheus_yesterday_is_what_the_bot_kept_of_it() -> None:
+    slots = [OPENED - DAY - 1800 + SLOT_SECONDS * step for step in range(6)]
+    kept = [LoadPoint(start=start, arrivals=2.0, finished=600.0, prompt=100.0, output=500.0) for start in slots]
+    reading = await ask("traffic", None, *served(OPENED, 3, 400), loads=FakeLoadLog(*kept))
+    assert reading.fields["arrivals_ratio"] == pytest.approx(1.5)
+    assert reading.fields["prompt_ratio"] == pytest.approx(4)
+    assert reading.fields["output_ratio"] == pytest.approx(1)
+
+
+async def test_a_workload_that_is_sampled_for_an_hour_says_when_yesterday_will_be_known() -> None:
+    kept = [LoadPoint(start=OPENED - 3600 + SLOT_SECONDS * step, arrivals=2.0) for step in range(12)]
+    reading = await ask("traffic", None, *served(OPENED, 3, 400), loads=FakeLoadLog(*kept))
+    assert reading.fields == {"arrivals": pytest.approx(3)}
+    known = datetime.fromtimestamp(OPENED - 3600 + DAY + 1800, UTC)
+    assert f"known from {known:%Y-%m-%d %H:%M} UTC on" in reading.unknown_parts["arrivals_ratio"]
 
 
 async def test_more_than_nothing_has_no_ratio() -> None:

@@ -37,6 +37,8 @@ KINDS: dict[str, Resource] = {
     "ConfigMap": Resource("", "v1", "configmaps"),
     "Event": Resource("", "v1", "events"),
     "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),
+    "CronJob": Resource("batch", "v1", "cronjobs"),
+    "Job": Resource("batch", "v1", "jobs"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),
 }
 

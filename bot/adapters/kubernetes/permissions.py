@@ -71,6 +71,7 @@ def _on(verb: str, kind: str, subresource: str = "") -> Permission:
 _PATCH_POD, _EVICT = _on("patch", "Pod"), _on("create", "Pod", "eviction")
 _PATCH_CONFIG_MAP, _CORDON = _on("patch", "ConfigMap"), _on("patch", "Node")
 _FLOORS = (_on("patch", "HorizontalPodAutoscaler"), _on("patch", "ScaledObject"))
+_JOB = (_on("create", "Job"), _on("delete", "Job"))
 _PATCH, _CREATE, _DELETE = (_on(verb, "Deployment") for verb in ("patch", "create", "delete"))
 
 
@@ -102,13 +103,15 @@ CHANGING: dict[str, Mapping[str, tuple[Permission, ...]]] = {
     "cordon_node": _all(_CORDON),
     "uncordon_node": _all(_CORDON),
     "drain_node": dict.fromkeys(("Deployment", "StatefulSet"), (_CORDON, _PATCH_POD, _EVICT)),
+    "run_job": _all(*_reading("batch", "cronjobs", "jobs"), *_JOB),
+    "probe_request": _all(),
     "undo": {
         kind: (_on("patch", kind), _on("patch", kind, "scale"), _PATCH_CONFIG_MAP, _PATCH_POD, *_FLOORS)
         + ((_DELETE,) if kind == "Deployment" else ())
         for kind in WORKLOADS
     },
 }
-"""What each verb needs besides reading, by the kind of workload that it changes."""
+"""What each verb needs besides what all read, by the kind of workload that it changes."""
 
 OPTIONAL: dict[str, tuple[Permission, ...]] = {
     "proxy": (Permission("get", "", "pods", "proxy"),),

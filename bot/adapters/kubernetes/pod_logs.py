@@ -1,13 +1,17 @@
-"""The log of a pod's engine container, present or previous; bounded, as it came, for pure code to judge."""
+"""The logs of pods, bounded, as they came, for pure code to judge: an engine's, present or previous; a Job's end."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from bot.adapters.kubernetes.paths import path_of
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.change.flags_in_spec import engine_container
+from bot.domain.change.objects import annotations_of, dig
 from bot.domain.errors import ClusterError
 
 MOST_BYTES = 1024 * 1024
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 class KubernetesPodLogs:
@@ -22,11 +26,24 @@ class KubernetesPodLogs:
         engine = engine_container(found) if found else None
         if engine is None:
             return None
-        query = {"container": str(engine[1]["name"]), "limitBytes": str(MOST_BYTES)}
+        query = {"container": str(engine[1]["name"])}
         if previous:
             query["previous"] = "true"
         if tail_lines is not None:
             query["tailLines"] = str(tail_lines)
+        return await self._text(namespace, pod, query)
+
+    async def last_lines(self, namespace: str, pod: str, *, lines: int) -> str | None:
+        """Of the container that kubectl would take; None when there is no log. Raise `ClusterError` on no answer."""
+        found = await self._reader.find("Pod", namespace, pod)
+        names = [str(one["name"]) for one in dig(found, "spec", "containers") or []]
+        if found is None or not names:
+            return None
+        container = annotations_of(found).get(DEFAULT_CONTAINER, names[0])
+        return await self._text(namespace, pod, {"container": container, "tailLines": str(lines)})
+
+    async def _text(self, namespace: str, pod: str, asked: Mapping[str, str]) -> str | None:
+        query = {**asked, "limitBytes": str(MOST_BYTES)}
         answer = await self._reader.read_text(path_of("Pod", namespace, pod, "log"), query)
         # 400: no previous container, or it is still waiting to start. 404: the pod went away meanwhile.
         if answer.status in (400, 404):

@@ -14,7 +14,7 @@ from typing import Any
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.change.flags_in_spec import config_maps_named
-from bot.domain.change.objects import CANARY_LABEL, dig, name_of, uid_of
+from bot.domain.change.objects import CANARY_LABEL, JOB_LABEL, dig, name_of, uid_of
 from bot.domain.change.workload import KINDS, SET_NAME_LABEL, pod_templates
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
@@ -29,6 +29,7 @@ IN_NAMESPACE: Mapping[str, str] = {
     "pdbs": "PodDisruptionBudget",
     "autoscalers": "HorizontalPodAutoscaler",
     "scaled_objects": "ScaledObject",
+    "cron_jobs": "CronJob",
 }
 KEPT_AS: Mapping[str, tuple[str, str]] = {
     "Deployment": ("replica_sets", "ReplicaSet"),
@@ -78,6 +79,7 @@ class KubernetesReader:
             "pods": self._listed("Pod", namespace, of_workload),
             "canary": self._listed("Deployment", namespace, of_canary),
             "canary_pods": self._listed("Pod", namespace, of_canary),
+            "jobs": self._listed("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
         if kept := KEPT_AS.get(target.kind):
             reads[kept[0]] = self._listed(kept[1], namespace, of_workload)

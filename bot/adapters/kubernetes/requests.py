@@ -12,6 +12,7 @@ from bot.domain.change.json_patch import ABSENT, Broken, broken_tests, is_in_for
 from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, dig, is_going_away, uid_of
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj
+from bot.domain.errors import ApprovalError
 from bot.domain.redaction import redacted_data
 from bot.flow.ports import Sent
 
@@ -45,6 +46,8 @@ def http_request(call: Call, *, call_id: str, present: Obj | None) -> HttpReques
             return HttpRequest("DELETE", path_of_ref(target), options | _precondition(call), {})
         case "evict":
             return HttpRequest("POST", path_of_ref(target, "eviction"), eviction(call), {})
+        case "generate":
+            raise ApprovalError(f"not a call to the API server: {call.title}")
 
 
 def _precondition(call: Call) -> Obj:

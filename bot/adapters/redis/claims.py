@@ -1,21 +1,28 @@
-"""Claims, leases, the breaker and the kill switch: the last thing that happens before a call."""
+"""Claims, leases, the breakers and the kill switch: the last thing that happens before a call."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from bot.adapters.redis.connection import Connection
+from bot.domain.change.node_disruption import NodeDisruption
 from bot.flow.ports import ClaimVerdict
 
 EVERYTHING = "*"
+NODE_BREAKER = "node-breaker"
 
 
 @dataclass(frozen=True)
 class BreakerLimits:
     disruptive_changes: int = 3
     """On one workload within `seconds` (OPERATIONS section 5); more is a facility or a bot problem."""
+    node_disruptions: int = 2
+    """Different nodes cordoned or drained within `seconds`, over the whole deployment."""
+    cordoned_share: float = 0.1
+    """Of the fleet's accelerators; one node may always go, or a small fleet could cordon none."""
     seconds: int = 3600
     lease_seconds: int = 600
     replicas: int = 0
@@ -31,13 +38,21 @@ class RedisClaims:
         return bool(await self._redis.ask(self._redis.client.hexists(key, call_id)))
 
     async def claim(
-        self, incident_id: str, call_id: str, *, workload_key: str, lease_keys: Sequence[str], counts: bool
+        self,
+        incident_id: str,
+        call_id: str,
+        *,
+        workload_key: str,
+        lease_keys: Sequence[str],
+        counts: bool,
+        node: NodeDisruption | None = None,
     ) -> ClaimVerdict:
         keys = [
             self._redis.key("halt"),
             self._redis.key("claims", incident_id),
             self._redis.key("leases"),
             self._redis.key("breaker", workload_key),
+            self._redis.key(NODE_BREAKER),
         ]
         limits = self._limits
         arguments = [
@@ -47,12 +62,29 @@ class RedisClaims:
             limits.lease_seconds,
             limits.disruptive_changes,
             limits.seconds,
+            self._weighed(node) if node else "",
             *lease_keys,
         ]
         verdict = str(await self._redis.script("claim", keys, arguments))
         if verdict in ("claimed", "already_claimed"):
             await self._redis.wait_for_replicas(limits.replicas)
         return cast(ClaimVerdict, verdict)
+
+    def _weighed(self, node: NodeDisruption) -> str:
+        return json.dumps(
+            {
+                "name": node.node,
+                "gpus": node.gpus,
+                "fleet": node.fleet_gpus,
+                "cordoned": dict(node.cordoned),
+                "most": self._limits.node_disruptions,
+                "share": self._limits.cordoned_share,
+            }
+        )
+
+    async def reset_breakers(self, workload_key: str) -> None:
+        keys = self._redis.key("breaker", workload_key), self._redis.key(NODE_BREAKER)
+        await self._redis.ask(self._redis.client.delete(*keys))
 
     async def release(self, incident_id: str) -> None:
         await self._redis.script("release", [self._redis.key("leases")], [incident_id])

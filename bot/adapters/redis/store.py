@@ -54,6 +54,14 @@ class RedisStore:
         raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("intake"), 0, limit - 1))
         return [self._intake(item) for item in raw]
 
+    async def levels(self) -> Mapping[str, int]:
+        """How much there is of what should not pile up. Raise when Redis does not say, so that nobody reads a 0."""
+        client, key = self._redis.client, self._redis.key
+        return {
+            "intake_alerts": int(await self._redis.ask(client.llen(key("intake")))),
+            "open_incidents": int(await self._redis.ask(client.hlen(key("open")))),
+        }
+
     @staticmethod
     def _intake(raw: str) -> Intake:
         _number, at, truncated, body = raw.split("|", 3)

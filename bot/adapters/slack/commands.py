@@ -1,6 +1,6 @@
 """`/incident …`: reads one line from a person, does it or says what would have worked.
 
-Every answer is seen by that person alone. Only those who may steer halt, resume, undo and resolve.
+Every answer is seen by that person alone. Only those who may steer halt, resume, reset, undo and resolve.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bot.domain.timeline import Chained
 
 INCIDENT_ID = re.compile(r"[A-Za-z]+-\d+")
 ENTRIES_SHOWN = 20
-Verb = Literal["halt", "resume", "note", "undo", "resolve", "divert"]
+Verb = Literal["halt", "resume", "reset", "note", "undo", "resolve", "divert"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ USAGES = {
     "note": _Usage("[INC] TEXT", "put a note on the timeline"),
     "halt": _Usage("[INC|all]", "send no further call until it is resumed"),
     "resume": _Usage("[INC|all]", "lift a halt"),
+    "reset": _Usage("[INC]", "let the breakers of its workload and of nodes count anew"),
     "undo": _Usage("[INC]", "propose to take back the last change"),
     "resolve": _Usage("[INC] [WHY]", "close an incident by hand"),
     "divert": _Usage("[INC] PLAYBOOK", "go over to another playbook that an alert of the incident is for"),
@@ -84,6 +85,7 @@ class Commands:
             "note": self._note,
             "halt": self._halt,
             "resume": self._resume,
+            "reset": self._reset,
             "undo": self._undo,
             "resolve": self._resolve,
             "divert": self._divert,
@@ -169,6 +171,11 @@ class Commands:
             return _said("▶ *The halt of everything is lifted.*")
         run, _ = await self._pointed_at(command)
         return await self._store(command, run, "resume", "", "▶ Resuming")
+
+    async def _reset(self, command: Command) -> Message:
+        await self._must_steer(command)
+        run, _ = await self._pointed_at(command)
+        return await self._store(command, run, "reset", "", "The breakers count anew")
 
     async def _undo(self, command: Command) -> Message:
         await self._must_steer(command)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, context, divider, fields, header, section
-from bot.adapters.slack.escape import code, code_block, group_mention, line, mention, plain, prose
+from bot.adapters.slack.escape import code, code_block, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.press_value import CHOOSE, ButtonValue
-from bot.adapters.slack.request_message import people_of, request_blocks, request_text
+from bot.adapters.slack.request_message import mentions, missing_teams, people_of, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, reasons_of, rows_of, span, table, value
 from bot.domain.playbook import text_sizes
 from bot.domain.run import Post, Question, Run
@@ -102,7 +102,8 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
         return f"❓ waits for an answer{_until(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
         what = _linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
-        return f"⏳ waits for approval of {what}{_until(request.expires_at)}"
+        by = f" by {teams}" if (teams := missing_teams(request)) else ""
+        return f"⏳ waits for approval of {what}{by}{_until(request.expires_at)}"
     if run.change is not None:
         progress = f": {line(run.change.progress, 300)}" if run.change.progress else ""
         return f"🔧 {'applies' if run.change.begun else 'plans'} {code(run.change.verb)}{progress}"
@@ -281,9 +282,7 @@ def _note(run: Run, post: Post) -> Message:
     request = run.requests.get(post.ref)
     asked = ""
     if post.data.get("ping") and request is not None:
-        asked = ", ".join(
-            [*map(mention, request.policy.users[:10]), *filter(None, [group_mention(request.policy.user_group)])]
-        )
+        asked = ", ".join(dict.fromkeys(who for each in request.policy.demands for who in mentions(each)))
     said = prose(text, 2_000, people=people_of(run))
     shown = f"📝 {mention(user)}: {said}" if user else f"⏰ {asked}: {said}" if asked else f"ℹ️ {said}"
     return Message(f"Note: {line(text, 1_000)}", limits.fitted(section([shown])))

@@ -5,17 +5,18 @@ Bots, deactivated accounts and guests never decide, whatever a list says. Member
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
-from bot.domain.approval import Authority, Policy
+from bot.domain.approval import Authority, Demand, Policy
 from bot.flow.ports import Clock
 
 MEMBERS_VALID_SECONDS = 60.0
 NAMES_VALID_SECONDS = 3600.0
+STEERERS = "steerers"
 NEVER = {
     "is_bot": "bots never decide",
     "deleted": "this account is deactivated",
@@ -36,35 +37,47 @@ class SlackPeople:
         self._names: tuple[float, dict[str, str]] = (float("-inf"), {})
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        return await self._judge(user, policy.users, policy.user_group, at, "approve this")
+        return await self._judge(user, policy.demands, at, "approve this")
 
     async def may_steer(self, user: str, *, at: float) -> Authority:
-        return await self._judge(user, self._steer_users, self._steer_group, at, "steer incidents")
+        steerers = Demand(team=STEERERS, users=tuple(self._steer_users), user_group=self._steer_group)
+        return await self._judge(user, (steerers,), at, "steer incidents")
 
-    async def _judge(self, user: str, users: Collection[str], group: str, at: float, what: str) -> Authority:
+    async def _judge(self, user: str, demands: Sequence[Demand], at: float, what: str) -> Authority:
+        """Allowed is who is in at least one of the teams; which ones they are is kept."""
+
         def no(reason: str) -> Authority:
             return Authority(allowed=False, reason=reason, read_at=at)
 
-        if not users and not group:
+        named = [demand for demand in demands if demand.users or demand.user_group]
+        if not named:
             return no(f"the settings name nobody who may {what}")
         account = await ask(self._client.users_info(user=user))
         if isinstance(account, Refusal):
             return no(f"could not read your Slack account ({account.error}): try again, or ask somebody else who may")
         if reason := _never(account.get("user")):
             return no(reason)
-        if user in users:
-            return Authority(allowed=True, reason=f"is named as one who may {what}", read_at=at)
+        found = {demand.team: await self._belongs(user, demand, what) for demand in named}
+        teams = tuple(team for team, (is_in, _) in found.items() if is_in)
+        reasons = dict.fromkeys(why for is_in, why in found.values() if is_in or not teams)
+        return Authority(allowed=bool(teams), reason="; ".join(reasons), teams=teams, read_at=at)
+
+    async def _belongs(self, user: str, demand: Demand, what: str) -> tuple[bool, str]:
+        """Whether the person is in the team, and what says so or why not."""
+        group = demand.user_group
+        if user in demand.users:
+            return True, f"is named as one who may {what}"
         if not group:
-            return no(f"you are not among those who may {what}")
+            return False, f"you are not among those who may {what}"
         members = await self._members_of(group)
         name = await self._name_of(group)
         if isinstance(members, Refusal):
-            return no(
+            return False, (
                 f"could not read who is in {name} ({members.error}): try again, or ask somebody named in the settings"
             )
         if user not in members:
-            return no(f"you are not in {name}, whose members may {what}")
-        return Authority(allowed=True, reason=f"is in {name}", read_at=at)
+            return False, f"you are not in {name}, whose members may {what}"
+        return True, f"is in {name}"
 
     async def _members_of(self, group: str) -> frozenset[str] | Refusal:
         read_at, members = self._members.get(group, (float("-inf"), frozenset()))

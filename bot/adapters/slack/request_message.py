@@ -11,7 +11,7 @@ from bot.adapters.slack.escape import code, code_block, group_mention, line, men
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.press_value import APPROVE, REFUSE, ButtonValue
 from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, moment, span, value
-from bot.domain.approval import Policy, Request
+from bot.domain.approval import APPROVERS, Demand, Policy, Request, still_missing
 from bot.domain.change.plan import Call, Difference
 from bot.domain.playbook import text_sizes
 from bot.domain.run import Run
@@ -120,6 +120,9 @@ def _weigh(request: Request) -> list[Block]:
         lines.append(
             f"All alerts resolved at {at}: only a press after that counts. Approve again if it is still wanted."
         )
+    lines += [f"⚠️ Nobody is named for *{each}*: the approvers stand in for it." for each in stand_ins(request.policy)]
+    if request.status == "open" and (teams := missing_teams(request)):
+        lines.append(f"*Still missing* {teams}")
     if request.presses and request.status == "open":
         users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
         lines.append(f"{len(request.presses)} of {request.policy.needed} approvals: {users}")
@@ -127,9 +130,31 @@ def _weigh(request: Request) -> list[Block]:
 
 
 def approvers(policy: Policy) -> str:
-    """`1 of @serving-oncall`."""
-    who = [*map(mention, policy.users[:10]), *([group_mention(policy.user_group)] if policy.user_group else [])]
-    return f"{policy.needed} of {', '.join(who)}" if who else "nobody may approve this: no approvers are set"
+    """`1 of @serving-oncall`; `1 of platform (@platform) and 1 of serving (@serving-oncall)`."""
+    if not any(map(mentions, policy.demands)):
+        return "nobody may approve this: no approvers are set"
+    return " and ".join(map(_so_many, policy.demands))
+
+
+def _so_many(demand: Demand) -> str:
+    who = ", ".join(mentions(demand)) or "nobody: no such people are set"
+    return f"{demand.needed} of {who}" if demand.team == APPROVERS else f"{demand.needed} of {demand.team} ({who})"
+
+
+def mentions(demand: Demand) -> list[str]:
+    return [*map(mention, demand.users[:10]), *([group_mention(demand.user_group)] if demand.user_group else [])]
+
+
+def stand_ins(policy: Policy) -> list[str]:
+    return [demand.team for demand in policy.demands if demand.stands_in]
+
+
+def missing_teams(request: Request) -> str:
+    """`1 of platform, 1 of serving`, while a request that asks for certain teams waits; else empty."""
+    if all(demand.team == APPROVERS for demand in request.policy.demands):
+        return ""
+    missing = still_missing(request.policy, request.presses)
+    return ", ".join(f"{demand.needed} of {demand.team}" for demand in missing)
 
 
 def _time_left(request: Request) -> str:

@@ -9,6 +9,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bot.adapters.vllm.compression import Compression, Evidence, compression_of
+from bot.adapters.vllm.compression_since import compression_since
+from bot.adapters.vllm.crash_scene import CrashScene
+from bot.adapters.vllm.flag_hygiene import FlagHygiene
 from bot.adapters.vllm.log_lines import CUDA_OOM, LastWords, last_words
 from bot.adapters.vllm.probes import (
     BEFORE_SECONDS,
@@ -16,46 +19,47 @@ from bot.adapters.vllm.probes import (
     SOURCE,
     TAIL_LINES,
     Ended,
+    PodsProbe,
     ends_of,
     is_crash,
     one_of_each_template,
 )
+from bot.adapters.vllm.served_config import served_config
 from bot.domain.change.flags_in_spec import engine_container, flags_of_template
 from bot.domain.change.objects import name_of, namespace_of
-from bot.domain.change.world import Obj
+from bot.domain.change.world import Obj, World
 from bot.domain.errors import BotError, ClusterError
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import STALE_SECONDS
 from bot.flow.ports import History, PodLogs, Probe, Question
-from bot.flow.probes import Part, answer, pods_asked_for, unreadable
+from bot.flow.probes import Part, answer
 
 MOST_LINES = 50
 
 
 def log_probes(*, logs: PodLogs, history: History, now: Callable[[], float]) -> dict[str, Probe]:
-    return {"last_words": LastWordsOfEngines(logs), "compression_method": CompressionMethod(logs, history, now)}
+    return {
+        "last_words": LastWordsOfEngines(logs),
+        "compression_method": CompressionMethod(logs, history, now),
+        "compression_since": compression_since,
+        "crash_scene": CrashScene(logs),
+        "flag_hygiene": FlagHygiene(logs),
+        "served_config": served_config,
+    }
 
 
 # --- last words -------------------------------------------------------------------------------------------------------
 
 
-class LastWordsOfEngines:
+class LastWordsOfEngines(PodsProbe):
     """What the newest logs say of memory, devices and death; a container that ended is read where it ended."""
 
-    def __init__(self, logs: PodLogs) -> None:
-        self._logs = logs
-
-    async def __call__(self, question: Question) -> Reading:
-        world = await question.world()
-        if failed := unreadable(question, world, "pods"):
-            return failed
-        pods = one_of_each_template(pods_asked_for(question, world))
-        if not pods:
-            return unknown(question.name, "there is no such pod", at=question.at, source=SOURCE)
+    async def read(self, question: Question, world: World, pods: Sequence[Obj]) -> Reading:
+        shown = one_of_each_template(pods)[:MOST_LOGS]
         since = question.context.opened_at - BEFORE_SECONDS
-        ended = [end for pod in pods_asked_for(question, world) for end in ends_of(pod, since)]
+        ended = [end for pod in pods for end in ends_of(pod, since)]
         previous = [end for end in ended if end.is_previous]
-        asked = [*((end.pod, True) for end in previous[:MOST_LOGS]), *((pod, False) for pod in pods[:MOST_LOGS])]
+        asked = [*((end.pod, True) for end in previous[:MOST_LOGS]), *((pod, False) for pod in shown)]
         said = await asyncio.gather(*(self._read(pod, is_previous=is_previous) for pod, is_previous in asked))
         words = [found for found in said if found is not None]
         if not words:
@@ -86,8 +90,10 @@ def _told(question: Question, words: Sequence[LastWords], ended: Sequence[Ended]
         "host_oom": is_host,
         "died": True if any(is_crash(end) for end in ended) else _claim((word.why != "none" for word in words), unread),
         "lines": float(len(lines)),
+        "collective": _claim((word.collective for word in words), unread),
+        "fits_tokens": min((word.fits_tokens for word in words if word.fits_tokens is not None), default=None),
     }
-    missing = dict.fromkeys(parts, f"{unread} of the logs cannot be read")
+    missing = dict.fromkeys(parts, f"{unread} of the logs cannot be read") | {"fits_tokens": "no log says it"}
     return answer(question, parts, missing=missing, detail="\n".join(lines)[:4000], source=SOURCE)
 
 
@@ -101,19 +107,15 @@ def _claim(claims: Iterable[bool], unread: int) -> bool | None:
 # --- compression ------------------------------------------------------------------------------------------------------
 
 
-class CompressionMethod:
+class CompressionMethod(PodsProbe):
     """The class of KV compression that all replicas share, with its evidence."""
 
     def __init__(self, logs: PodLogs, history: History, now: Callable[[], float]) -> None:
-        self._logs, self._history, self._now = logs, history, now
+        super().__init__(logs)
+        self._history, self._now = history, now
 
-    async def __call__(self, question: Question) -> Reading:
-        world = await question.world()
-        if failed := unreadable(question, world, "pods"):
-            return failed
-        pods = one_of_each_template(pods_asked_for(question, world))[:MOST_LOGS]
-        if not pods:
-            return unknown(question.name, "there is no such pod", at=question.at, source=SOURCE)
+    async def read(self, question: Question, world: World, pods: Sequence[Obj]) -> Reading:
+        pods = one_of_each_template(pods)[:MOST_LOGS]
         dtypes = await self._cache_dtypes(question)
         logs = await asyncio.gather(*(self._start_of(pod) for pod in pods))
         found = [

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.adapters.vllm.engine_flags import EngineFlags, engine_flags
 from bot.adapters.vllm.log_lines import CUDA_OOM, LastWords, StartLines, last_words, start_lines
 from bot.domain.change.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
-from bot.domain.change.world import Obj
+from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
 from bot.domain.history import gather
 from bot.domain.metric import value_of
+from bot.domain.sampling import span_of
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import STALE_SECONDS, Window
 from bot.flow.ports import History, PodLogs, Probe, Question
@@ -38,6 +40,26 @@ def vllm_probes(*, logs: PodLogs, history: History, now: Callable[[], float]) ->
     }
 
 
+class PodsProbe(ABC):
+    """Begins as every probe over pods and their logs does: what cannot be read, or is not there, is unknown."""
+
+    def __init__(self, logs: PodLogs) -> None:
+        self._logs = logs
+
+    async def __call__(self, question: Question) -> Reading:
+        world = await question.world()
+        if failed := unreadable(question, world, "pods"):
+            return failed
+        pods = pods_asked_for(question, world)
+        if not pods:
+            return unknown(question.name, "there is no such pod", at=question.at, source=SOURCE)
+        return await self.read(question, world, pods)
+
+    @abstractmethod
+    async def read(self, question: Question, world: World, pods: Sequence[Obj]) -> Reading:
+        """At least one pod is there."""
+
+
 # --- restarts ---------------------------------------------------------------------------------------------------------
 
 
@@ -53,18 +75,17 @@ class Ended:
     """Whether another container has begun since, so that the log is the previous one's."""
 
 
-class Restarts:
-    """How often engines ended since the incident opened, and whether memory was the reason."""
+class Restarts(PodsProbe):
+    """How often engines ended since the incident opened, and whether memory was the reason.
 
-    def __init__(self, logs: PodLogs) -> None:
-        self._logs = logs
+    `over` counts only what ended so lately: an incident that opened with a crash must be able to see that it is over.
+    """
 
-    async def __call__(self, question: Question) -> Reading:
-        world = await question.world()
-        if failed := unreadable(question, world, "pods"):
-            return failed
+    async def read(self, question: Question, world: World, pods: Sequence[Obj]) -> Reading:
         since = question.context.opened_at - BEFORE_SECONDS
-        ended = [end for pod in pods_asked_for(question, world) for end in ends_of(pod, since)]
+        if over := question.spec.parameters.get("over"):
+            since = max(since, question.at - span_of(str(over), question.context.settings))
+        ended = [end for pod in pods for end in ends_of(pod, since)]
         crashed = [end for end in ended if is_crash(end)]
         words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MOST_LOGS]))
         parts: dict[str, Part | None] = {
@@ -127,23 +148,16 @@ def _last_reason(ended: Sequence[Ended], words: Sequence[LastWords | None]) -> s
 # --- start log --------------------------------------------------------------------------------------------------------
 
 
-class StartupLog:
+class StartupLog(PodsProbe):
     """What the engines said as they started, and why one did not."""
 
-    def __init__(self, logs: PodLogs) -> None:
-        self._logs = logs
-
-    async def __call__(self, question: Question) -> Reading:
-        world = await question.world()
-        if failed := unreadable(question, world, "pods"):
-            return failed
-        pods = one_of_each_template(pods_asked_for(question, world))[:MOST_LOGS]
+    async def read(self, question: Question, world: World, pods: Sequence[Obj]) -> Reading:
+        pods = one_of_each_template(pods)[:MOST_LOGS]
         since = question.context.opened_at - BEFORE_SECONDS
         of_pods = await asyncio.gather(*(logs_of(self._logs, pod, since) for pod in pods))
         found = [log for logs in of_pods for log in logs]
         if not found:
-            reason = "no log of any of its pods can be read" if pods else "there is no such pod"
-            return unknown(question.name, reason, at=question.at, source=SOURCE)
+            return unknown(question.name, "no log of any of its pods can be read", at=question.at, source=SOURCE)
         started = [start_lines(log) for log in found]
         ends = [last_words(log) for log in found]
         worst = next((end for end in ends if end.why != "none"), ends[0])
@@ -192,19 +206,11 @@ def _same(values: Iterable[str | None]) -> str | None:
 # --- flags ------------------------------------------------------------------------------------------------------------
 
 
-class EngineFlagsInEffect:
+class EngineFlagsInEffect(PodsProbe):
     """The flags that decide most, as they are in effect now. Replicas that differ make a part unknown."""
 
-    def __init__(self, logs: PodLogs) -> None:
-        self._logs = logs
-
-    async def __call__(self, question: Question) -> Reading:
-        world = await question.world()
-        if failed := unreadable(question, world, "pods"):
-            return failed
-        pods = one_of_each_template(pods_asked_for(question, world))[:MOST_LOGS]
-        if not pods:
-            return unknown(question.name, "there is no such pod", at=question.at, source=SOURCE)
+    async def read(self, question: Question, world: World, pods: Sequence[Obj]) -> Reading:
+        pods = one_of_each_template(pods)[:MOST_LOGS]
         nodes = {name_of(node): node for node in world.nodes}
         logs = await asyncio.gather(*(logs_of(self._logs, pod, since=math.inf) for pod in pods))
         found = [
@@ -224,7 +230,7 @@ class EngineFlagsInEffect:
         return answer(question, parts, missing=missing, detail=detail, source=SOURCE)
 
 
-PARTS = ("max_num_seqs", "version", "kv_cache_dtype", "shutdown_timeout")
+PARTS = ("max_num_seqs", "version", "kv_cache_dtype", "shutdown_timeout", "max_num_batched_tokens")
 
 
 def _agreed(found: Sequence[EngineFlags], part: str) -> Part | None:

@@ -1,7 +1,7 @@
 """How many more replicas would be scheduled now: accelerators that are free on nodes that would take such a pod.
 
-Pods that are terminating still hold theirs, and pods that wait for a node take theirs first. CPU and memory are not
-looked at: an accelerator is what runs out first.
+Pods that are terminating still hold theirs, and pods that wait for a node take theirs first. Pods that must not share a
+node are kept apart. CPU and memory are not looked at: an accelerator is what runs out first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bot.domain.change.apart import nodes_shunned, not_worked_out, shuns_its_like
 from bot.domain.change.objects import condition, dig, holds, is_finished, is_going_away, labels_of, name_of
 from bot.domain.change.workload import pod_templates
 from bot.domain.change.world import Obj, World
@@ -60,16 +61,19 @@ def _capacity(world: World, replica: Sequence[tuple[Obj, int]]) -> Capacity | st
     kinds = {kind for template, _ in replica for kind in accelerators_of(template)}
     if not kinds:
         return "the workload asks for no accelerator, so its room is not known"
+    if beyond := next(filter(None, (not_worked_out(template) for template, _ in replica)), ""):
+        return f"{beyond}, so its room is not known"
     room = _Room(world)
     waiting = sum(1 for pod in _waiting(world, kinds) if room.place(pod))
     first = replica[0][0]
+    shut = room.shut(first)
     free = {
         name_of(node): max(0, min(room.left(node, kind) for kind in accelerators_of(first) or kinds))
         for node in world.nodes
-        if not why_not(node, first)
+        if name_of(node) not in shut
     }
-    having = [node for node in world.nodes if any(allocatable(node, kind) for kind in kinds)]
-    kept_out = {name_of(node): why for node in having if (why := why_not(node, first))}
+    having = {name_of(node) for node in world.nodes if any(allocatable(node, kind) for kind in kinds)}
+    kept_out = {node: why for node, why in shut.items() if node in having}
     return Capacity(room.count(replica), free, kept_out, waiting)
 
 
@@ -77,35 +81,50 @@ class _Room:
     """Free accelerators by node, filled as pods are placed: on the node with the least that is still enough."""
 
     def __init__(self, world: World) -> None:
-        self._nodes = world.nodes
+        self._world, self._nodes = world, world.nodes
         self._taken = _taken(world)
 
     def left(self, node: Obj, kind: str) -> int:
         return allocatable(node, kind) - self._taken[name_of(node), kind]
 
     def place(self, pod: Obj) -> bool:
-        return self._place(accelerators_of(pod), self._nodes_for(pod))
+        """A pod that waits takes its room wherever the plain rules let it, so that none is claimed twice."""
+        return self._place(accelerators_of(pod), [node for node in self._nodes if not why_not(node, pod)])
 
-    def _nodes_for(self, pod: Obj) -> list[Obj]:
-        return [node for node in self._nodes if not why_not(node, pod)]
+    def shut(self, template: Obj) -> dict[str, str]:
+        """Node to why it would not take such a pod, be it for the node's own sake or for the pods that are there."""
+        shunned = nodes_shunned(self._world, template)
+        plain = {name_of(node): why for node in self._nodes if (why := why_not(node, template))}
+        return {node: f"its pods must be apart from {other}" for node, other in shunned.items()} | plain
 
-    def _place(self, wanted: Mapping[str, int], nodes: Sequence[Obj]) -> bool:
+    def _nodes_for(self, template: Obj) -> list[Obj]:
+        shut = self.shut(template)
+        return [node for node in self._nodes if name_of(node) not in shut]
+
+    def _place(self, wanted: Mapping[str, int], nodes: list[Obj], *, alone: bool = False) -> bool:
+        """`alone`: the node takes no other pod of this template, and is taken from `nodes`."""
         fitting = [node for node in nodes if all(self.left(node, kind) >= count for kind, count in wanted.items())]
         if not fitting:
             return False
         chosen = min(fitting, key=lambda node: (sum(self.left(node, kind) for kind in wanted), name_of(node)))
         self._taken.update({(name_of(chosen), kind): count for kind, count in wanted.items()})
+        if alone:
+            nodes.remove(chosen)
         return True
 
     def count(self, replica: Sequence[tuple[Obj, int]]) -> int:
         """How many replicas find a place for all of their pods; more than a hundred groups are counted as a hundred."""
-        asked = [(accelerators_of(template), self._nodes_for(template), count) for template, count in replica]
-        pods = [(wanted, nodes) for wanted, nodes, count in asked for _ in range(count)]
+        asked = [
+            (accelerators_of(template), self._nodes_for(template), shuns_its_like(template), count)
+            for template, count in replica
+        ]
+        pods = [(wanted, nodes, alone) for wanted, nodes, alone, count in asked for _ in range(count)]
         if len(pods) == 1:
-            ((wanted, nodes),) = pods
-            return sum(max(0, min(self.left(node, kind) // count for kind, count in wanted.items())) for node in nodes)
+            ((wanted, nodes, alone),) = pods
+            room = [max(0, min(self.left(node, kind) // count for kind, count in wanted.items())) for node in nodes]
+            return sum(min(each, 1) if alone else each for each in room)
         fit = 0
-        while fit < MOST_GROUPS and all(self._place(wanted, nodes) for wanted, nodes in pods):
+        while fit < MOST_GROUPS and all(self._place(wanted, nodes, alone=alone) for wanted, nodes, alone in pods):
             fit += 1
         return fit
 

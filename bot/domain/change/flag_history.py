@@ -45,7 +45,12 @@ class Life(BaseModel):
     first: str = ""
     lacking: str = ""
     last: str = ""
+    seen: str = ""
+    """A later release that has it, where the last one is not known."""
     removed: str = ""
+    """The first release read that lacks it."""
+    source: str = ""
+    """A key of the file's sources; empty for the notes."""
     replacement: str = ""
     note: str = ""
     ignored: Ignored | None = None
@@ -69,6 +74,7 @@ class History(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
+    sources: dict[str, str] = {}
     first_release: str
     newest_release: str
     flags: dict[str, Life]

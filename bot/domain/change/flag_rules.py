@@ -67,14 +67,14 @@ class Engine:
         return table_of(self.version) or newest_table()
 
     def spec(self, flag: str) -> FlagSpec | None:
-        """As this version reads it, where the history says how it differed from the newest."""
+        """As this version reads it. What it may be chosen from is unknown unless a table or the history says it."""
         spec, life = self.table.spec(flag), life_of_flag(flag)
         differed = life.values_in(self.version) if life else None
-        if spec is None or differed is None or self.is_sure:
+        if spec is None or self.is_sure:
             return spec
-        changes: dict[str, Any] = {"default": differed.default}
-        if differed.choices:
-            changes["choices"] = differed.choices
+        if differed is None:
+            return spec.model_copy(update={"choices": ()})
+        changes: dict[str, Any] = {"default": differed.default, "choices": differed.choices}
         if differed.only_on:
             changes["type"] = "true"
         return spec.model_copy(update=changes)

@@ -68,11 +68,15 @@ def _find(target: ObjectRef, world: World) -> Obj | None:
     if target.kind == "Node":
         return next((node for node in world.nodes if name_of(node) == target.name), None)
     known = [obj for obj in (world.workload, world.canary) if obj is not None]
+    if target.kind == "Job":
+        known = list(world.jobs)
     return next((obj for obj in known if name_of(obj) == target.name), None)
 
 
 def _is_expected(entry: LedgerEntry, ledger: Sequence[LedgerEntry]) -> bool:
-    """A pod ends by what the run did to its workload or to itself later; nothing else of ours just goes."""
+    """A pod ends by what the run did to its workload or to itself later, a Job's time is up; nothing else just goes."""
+    if entry.target.kind == "Job":
+        return True
     later = ledger[[one.call_id for one in ledger].index(entry.call_id) + 1 :]
     return entry.target.kind == "Pod" and any(one.target.kind == "Deployment" or not one.undo for one in later)
 

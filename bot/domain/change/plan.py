@@ -48,12 +48,13 @@ class Call(BaseModel):
 
     `patch`: JSON-patch in `body` with `test` on uid and on the old value of each field; the writer adds the stamp.
     `create`: `body` is the object with its fixed name. `delete` and `evict`: the uid is the precondition.
+    `generate`: one request to a pod's own engine; nothing shows afterwards whether it was sent.
     """
 
     model_config = ConfigDict(frozen=True)
 
     step: Literal["call"] = "call"
-    method: Literal["patch", "create", "delete", "evict"]
+    method: Literal["patch", "create", "delete", "evict", "generate"]
     target: ObjectRef
     subresource: Literal["", "scale"] = ""
     body: Any = None
@@ -66,8 +67,12 @@ class Call(BaseModel):
     """Whether the call id can be written on the object (not for `delete`, `evict` and the scale subresource)."""
     restores: bool = False
     """Undo, returning a replica and removing our own spare do not count for the breaker."""
+    harmless: bool = False
+    """It touches nothing that serves people, and does not count for the breaker either."""
     undoes: str = ""
     """The id of the applied call that this one takes back."""
+    holds: bool | None = None
+    """True: from here on a rollout stands still until a later call lets it go (False). None: neither."""
     ends: tuple[str, ...] = ()
     """UIDs of the pods that end by this call: whatever was done to them before is over with it."""
     node: str = ""
@@ -85,6 +90,10 @@ class Wait(BaseModel):
     parameters: dict[str, Any] = {}
     within_seconds: float
     title: str
+    gives: str = ""
+    """What is read once it is seen or has failed: a key of `signal.RESULTS`, kept as a result of the state."""
+    closes: bool = False
+    """What it is about is over once it is seen: nothing of that is left to take back."""
 
 
 Step = Annotated[Call | Wait, Field(discriminator="step")]
@@ -113,6 +122,8 @@ class Plan(BaseModel):
     steps: tuple[Step, ...]
     circumstances: tuple[Circumstance, ...] = ()
     risk: Risk
+    approved_by: tuple[str, ...] = ()
+    """Teams of which one person each must approve (`platform`); empty: whoever decides about the risk."""
     expected: str = ""
     undo_text: str = ""
 
@@ -165,6 +176,7 @@ class LedgerEntry(BaseModel):
     differences: tuple[Difference, ...] = ()
     undo: tuple[Call, ...] = ()
     no_undo: str = ""
+    holds: bool | None = None
     applied_at: float
     node: str = ""
     undone_by: str = ""

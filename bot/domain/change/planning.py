@@ -13,10 +13,12 @@ from bot.domain.change.plan import Plan, PlanResult
 from bot.domain.change.startup import with_own_start_time
 from bot.domain.change.verbs.canary import plan_canary, plan_remove_canary, plan_rotate_canary
 from bot.domain.change.verbs.nodes import plan_cordon, plan_drain_node, plan_uncordon
+from bot.domain.change.verbs.probe_request import plan_probe_request
 from bot.domain.change.verbs.promote import plan_promote
 from bot.domain.change.verbs.replicas import plan_isolate, plan_replace, plan_return
 from bot.domain.change.verbs.restart import plan_restart
 from bot.domain.change.verbs.rollback import plan_rollback
+from bot.domain.change.verbs.run_job import plan_run_job
 from bot.domain.change.verbs.scale import plan_scale
 from bot.domain.change.verbs.set_flags import plan_set_flags
 from bot.domain.change.verbs.undo import plan_undo
@@ -38,6 +40,8 @@ VERBS: dict[str, tuple[Callable[[Situation], Plan], frozenset[str]]] = {
     "cordon_node": (plan_cordon, frozenset({"node", "replica"})),
     "uncordon_node": (plan_uncordon, frozenset({"node", "replica"})),
     "drain_node": (plan_drain_node, frozenset({"node", "replica", "others"})),
+    "run_job": (plan_run_job, frozenset({"template", "replica", "env", "within_minutes"})),
+    "probe_request": (plan_probe_request, frozenset({"replica", "max_tokens", "within_minutes"})),
     "undo": (plan_undo, frozenset({"of"})),
 }
 """Each verb with the arguments that it takes."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bot.domain.change.capacity import Capacity, accelerators_of, capacity_for
+from bot.domain.change.job import pods_of_job
 from bot.domain.change.objects import condition, dig, is_going_away, is_ready, name_of, uid_of
 from bot.domain.change.plan import Wait
 from bot.domain.change.pod_state import first_broken, pod_state
@@ -263,6 +264,25 @@ def _pod_gone(wait: Wait, world: World) -> Progress:
     return Progress("pending", f"{wait.about.name} is {'ending' if is_going_away(pod) else 'still there'}")
 
 
+def _job_ended(wait: Wait, world: World) -> Progress:
+    """A Job counts its own attempts; here it is given up only where its pod never gets to run."""
+    job = next((job for job in world.jobs if name_of(job) == wait.about.name), None)
+    if job is None or is_going_away(job):
+        return Progress("failed", f"{wait.about} was deleted before its end was seen")
+    if condition(job, "Complete").get("status") == "True":
+        return Progress("done", f"{wait.about.name} is complete")
+    if (said := condition(job, "Failed")).get("status") == "True":
+        text = ": ".join(filter(None, (str(said.get("reason") or ""), str(said.get("message") or ""))))
+        return Progress("failed", f"{wait.about.name} failed{': ' + text if text else ''}")
+    waiting = [pod for pod in pods_of_job(world, job) if dig(pod, "status", "phase") == "Pending"]
+    if broken := first_broken(waiting, world.at):
+        return Progress("failed", broken)
+    failed = int(dig(job, "status", "failed") or 0)
+    attempts = f", {failed} failed attempt{'s' if failed > 1 else ''}" if failed else ""
+    at_work = "is running" if dig(job, "status", "active") else "has no pod yet"
+    return Progress("pending", f"{wait.about.name} {at_work}{attempts}")
+
+
 def _hopeless(pods: Sequence[Obj], world: World) -> str:
     """The first pod that waiting will not help. A pod without room waits for those that are ending."""
     is_room_coming = any(map(is_going_away, pods_of_workload(world)))
@@ -299,5 +319,6 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "gone": (_gone, ("canary", "pods")),
     "cordoned": (_cordoned, ("nodes",)),
     "pod_gone": (_pod_gone, ("all_pods",)),
+    "job_ended": (_job_ended, ("jobs", "all_pods")),
 }
 """Each condition with its check and what it reads of the world."""

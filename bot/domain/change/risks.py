@@ -22,8 +22,16 @@ FLOORS: dict[str, Risk] = {
     "cordon_node": "medium",
     "uncordon_node": "medium",  # it may put people on bad silicon
     "drain_node": "high",
+    "run_job": "low",  # no user sees it
+    "probe_request": "low",
     "undo": "medium",  # going back must be easier than going on
 }
+
+TEAMS: dict[str, tuple[str, ...]] = {
+    "uncordon_node": ("platform",),  # serving may want the GPU back; platform knows whether it is sound
+    "drain_others": ("platform", "serving"),  # other people's pods move
+}
+"""Whose approval a verb asks for besides its risk; one person of each."""
 
 
 def scale_floor(now: int, wanted: int) -> Risk:

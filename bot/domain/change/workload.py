@@ -23,6 +23,8 @@ REVISION_HASH_LABEL = "controller-revision-hash"
 STATEFUL_SET_LABELS = frozenset({POD_INDEX_LABEL, REVISION_HASH_LABEL, "statefulset.kubernetes.io/pod-name"})
 """Labels that the StatefulSet controller itself puts on its pods."""
 LEADER = "0"
+METRICS_PORT_NAMES = ("http", "metrics")
+DEFAULT_PORT = 8000
 _IN_LEADER_WORKER_SET = ("spec", "leaderWorkerTemplate")
 
 
@@ -85,3 +87,10 @@ def number_of(pod: Obj) -> int:
 def serves(pod: Obj) -> bool:
     """Whether the pod answers requests itself: any pod but the workers of a group."""
     return labels_of(pod).get(WORKER_LABEL, LEADER) == LEADER
+
+
+def metrics_port(pod: Obj) -> int:
+    """The engine's port: the one that is named for it, else vLLM's own."""
+    containers = dig(pod, "spec", "containers") or []
+    named = {port.get("name"): port["containerPort"] for c in containers for port in c.get("ports") or []}
+    return next((int(named[name]) for name in METRICS_PORT_NAMES if name in named), DEFAULT_PORT)

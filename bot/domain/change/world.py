@@ -44,5 +44,9 @@ class World:
     config_maps: dict[str, Obj] = field(default_factory=dict)
     """By name: those that the workload's pod templates take engine flags or variables from."""
     canary: Obj | None = None
+    cron_jobs: tuple[Obj, ...] = ()
+    """Of the workload's namespace: templates of Jobs."""
+    jobs: tuple[Obj, ...] = ()
+    """Jobs that this incident started."""
     load: dict[str, ReplicaLoad] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)

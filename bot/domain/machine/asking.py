@@ -14,6 +14,9 @@ from bot.domain.playbook.language import AskState, DivertState, EndState
 from bot.domain.run import Question
 from bot.domain.signal import in_words
 
+KEEP = "keep"
+"""The choice that only the question about leftovers has."""
+
 
 def ask(draft: Draft, question: Question, *, expires_seconds: float | None = None) -> None:
     """Put a question to people; the run waits for its answer."""
@@ -75,9 +78,13 @@ def ask_what_next(draft: Draft, why: str) -> None:
 
 
 def ask_about_leftovers(draft: Draft) -> None:
-    titles = ", ".join(entry.title for entry in entering.leftovers(draft.run))
-    choices = {"undo": "Take it back", "keep": "Keep it: I own it from here"}
-    _ask_built_in(draft, f"Before this incident ends: the bot still holds {titles}.", choices)
+    """What is left and its undo. A rollout that stands still is named by the call that holds it."""
+    left, still = entering.leftovers(draft.run), entering.still_rollouts(draft.run)
+    titles = [entry.title for entry in left if entry.verb in entering.LEFTOVER_VERBS]
+    titles += [f"a rollout of {entry.target} half-way (last: {entry.title})" for entry in still]
+    choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}
+    choices |= {KEEP: "Keep it: I own it from here"}
+    _ask_built_in(draft, f"Before this incident ends: the bot still holds {', '.join(titles)}.", choices)
 
 
 def _ask_built_in(draft: Draft, text: str, choices: dict[str, str]) -> None:
@@ -254,15 +261,16 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     from bot.domain.machine import steering  # the two ask each other: a question may be answered with an undo
 
     answer = press.value
-    if answer == "undo" and isinstance(draft.playbook.state(draft.run.state), EndState):
-        steering.take_back(draft, press.user, entering.leftovers(draft.run))
+    if answer == "undo" and KEEP in draft.run.questions[press.about].choices:
+        left = tuple(entry for entry in entering.leftovers(draft.run) if entry.undo)
+        steering.take_back(draft, press.user, left)
     elif answer == "undo":
         steering.start_undo(draft, press.user)
     elif answer.startswith("divert:"):
         diverting.take_offer(draft, answer.removeprefix("divert:"), press.user)
     elif answer == "close":
         entering.close(draft, "closed_by_hand", "a person closed it")
-    elif answer == "keep":
+    elif answer == KEEP:
         draft.set(lead=press.user)
         state = draft.playbook.state(draft.run.state)
         entering.close(draft, getattr(state, "end", "handed_over"), "what is still held was taken over by a person")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.approval import Request
 from bot.domain.change.flag_history import release_of
-from bot.domain.change.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, highest
+from bot.domain.change.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Wait, highest
 from bot.domain.change.risks import one_up
 from bot.domain.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.event import Planned, Progressed, StepSettled
@@ -13,6 +13,7 @@ from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import ChangeState, EndState
 from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.run import ActiveChange
+from bot.domain.signal import RESULTS, result_in_words
 
 SOMEBODY_ELSE = "somebody else"
 """In place of a call id: who undid what a call did."""
@@ -60,7 +61,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         note = Circumstance(name="rehearsed_on", grade="note", text=f"{strange}: the risk is one higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     plan = plan.model_copy(update={"risk": risk, "expected": (written.expected if written else "") or plan.expected})
-    policy = approvals.policy(risk)
+    policy = approvals.policy(risk, plan.approved_by)
     if written and written.expires:
         policy = policy.model_copy(update={"expires_seconds": draft.playbook.seconds(written.expires)})
     request = Request(
@@ -167,6 +168,8 @@ def settled_late(draft: Draft, event: StepSettled) -> None:
 def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
     if not isinstance(step, Call):
         draft.record("wait", f"seen: {getattr(step, 'title', '')} — {event.detail}", data=event.evidence)
+        if isinstance(step, Wait) and step.closes:
+            draft.set(ledger=tuple(_over(entry, step) for entry in draft.run.ledger))
         return
     request = draft.run.requests[event.request_id]
     entry = LedgerEntry(
@@ -178,6 +181,7 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         differences=step.differences,
         undo=step.undo,
         no_undo=step.no_undo,
+        holds=step.holds,
         applied_at=draft.at,
         node=step.node,
     )
@@ -187,6 +191,13 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,
         "differences": [d.model_dump(mode="json") for d in step.differences]},
     )  # fmt: skip
+
+
+def _over(entry: LedgerEntry, wait: Wait) -> LedgerEntry:
+    """An entry about what has ended by itself has nothing left to take back."""
+    if entry.target != wait.about:
+        return entry
+    return entry.model_copy(update={"undo": (), "no_undo": f"it has ended: {wait.title}"})
 
 
 def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:
@@ -231,9 +242,11 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome})
     draft.set(requests=draft.run.requests | {request_id: ended})
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
-    if outcome != "done":
-        # What went well is on the request itself; what did not deserves a message.
-        data = {"result": outcome, "text": text, "request": request_id}
+    came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
+    if outcome != "done" or came_back is not None:
+        # What went well is on the request itself; what did not, or what came back, deserves a message.
+        said = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
+        data = {"result": outcome, "text": "; ".join(filter(None, said)), "request": request_id}
         draft.post("outcome", f"outcome:{request_id}", request_id, data)
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:

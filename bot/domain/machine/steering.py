@@ -179,9 +179,12 @@ def commanded(draft: Draft, event: Commanded) -> None:
             draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
         case "halt":
             draft.set(halted_by=event.user)
-            draft.record("halt", "halted: nothing more will be changed until it is resumed", who=event.user)
+            said = event.text or "halted: nothing more will be changed until it is resumed"
+            draft.record("halt", said, who=event.user)
         case "resume":
             _resume(draft, event)
+        case "reset":
+            draft.record("note", "the breakers were reset: changes and nodes are counted anew", who=event.user)
         case "lead":
             draft.set(lead=event.text or event.user)
             draft.record("note", f"led by {event.text or event.user}", who=event.user)

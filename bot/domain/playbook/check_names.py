@@ -9,6 +9,7 @@ from typing import Any
 from bot.domain.change.flag_history import life_of_flag
 from bot.domain.change.flag_table import newest_table
 from bot.domain.change.levers import DIRECTIONS, effect_of, levers
+from bot.domain.comparison import comparison_fault
 from bot.domain.form import OPENING, Form
 from bot.domain.metric import SHAPES
 from bot.domain.playbook.durations import seconds
@@ -20,6 +21,7 @@ from bot.domain.playbook.language import (
     PEOPLE,
     AskState,
     ChangeState,
+    ComparedSignal,
     DivertState,
     EndState,
     MeanSignal,
@@ -127,6 +129,9 @@ def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, 
 
 
 def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    if isinstance(signal, ComparedSignal):
+        yield from _compared(path, signal, playbook, settings)
+        return
     if not isinstance(signal, ProbeSignal):
         yield from _duration((*path, "over"), signal.over, playbook, settings)
         yield from _ending((*path, "ending"), signal.ending, playbook)
@@ -151,6 +156,15 @@ def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mappin
             yield from _known((*path, "probe"), signal.probe, PROBES, "probe")
         case _:
             pass
+
+
+def _compared(path: Path, signal: ComparedSignal, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    yield from _duration((*path, "past"), signal.past, playbook, settings)
+    yield from _ending((*path, "ending"), signal.ending, playbook)
+    inner = list(_signal((*path, "compared"), signal.compared, playbook, settings))
+    yield from inner
+    if not inner and (fault := comparison_fault(signal)):
+        yield Mistake((*path, "compared"), fault, at_key=True)
 
 
 def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:

@@ -11,6 +11,7 @@ from bot.domain.playbook.language import (
     PEOPLE,
     AskState,
     ChangeState,
+    ComparedSignal,
     DivertState,
     EndState,
     Playbook,
@@ -23,6 +24,7 @@ from bot.domain.playbook.language import (
 from bot.domain.playbook.mistakes import Mistake, Path
 from bot.domain.playbook.scope import signals_of, written_expressions
 from bot.domain.playbook.vocabulary import VERBS
+from bot.domain.signal import RESULTS
 
 Graph = Mapping[str, frozenset[str]]
 Mistakes = Iterator[Mistake]
@@ -158,7 +160,7 @@ def _made_by(playbook: Playbook, names: Iterable[str]) -> frozenset[str]:
     made: set[str] = {f"forms.{OPENING}"}
     for name in names:
         state = playbook.states[name]
-        if not isinstance(state, ChangeState):
+        if not isinstance(state, ChangeState) or state.change in RESULTS:
             made.add(f"results.{name}")
         if isinstance(state, AskState):
             made.update({f"answers.{name}", f"forms.{name}"})
@@ -235,6 +237,7 @@ def _durations(playbook: Playbook) -> Iterator[str]:
             yield from (value for value in signal.parameters.values() if isinstance(value, str))
         else:
             yield signal.over
+            yield from (signal.past,) if isinstance(signal, ComparedSignal) else ()
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)

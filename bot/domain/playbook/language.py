@@ -101,24 +101,6 @@ class StallSignal(_Strict):
     of: str = "target"
 
 
-class ProbeSignal(_Strict):
-    probe: str
-    of: str = "target"
-    parameters: dict[str, Any] = {}
-
-
-SIGNAL_KINDS: dict[str, type[_Strict]] = {
-    "metric": MetricSignal,
-    "ratio": RatioSignal,
-    "mean": MeanSignal,
-    "share_above": ShareSignal,
-    "histogram": QuantileSignal,
-    "stall": StallSignal,
-    "probe": ProbeSignal,
-}
-"""The key that tells which signal it is. A share names its `histogram` too, so it comes before the quantile."""
-
-
 def signal_kind(value: Any) -> str:
     return _tag(value, SIGNAL_KINDS)
 
@@ -129,12 +111,74 @@ def _tag(value: Any, kinds: Iterable[str]) -> str:
     return next((f"({kind})" for kind in kinds if kind in keys), "()")
 
 
+def comparable_kind(value: Any) -> str:
+    return _tag(value, COMPARABLE)
+
+
+class ComparedSignal(_Strict):
+    """A reading now per the same reading in the past at similar load: 1 is unchanged, 0.5 is half.
+
+    The past is cut into windows as long as the reading's own (`over`). Those count in which as many requests arrived
+    per second as now, give or take `load_within`; compared is with their median. No such load in the past is unknown.
+    """
+
+    compared: Annotated[
+        Annotated[MetricSignal, Tag("(metric)")]
+        | Annotated[RatioSignal, Tag("(ratio)")]
+        | Annotated[MeanSignal, Tag("(mean)")]
+        | Annotated[QuantileSignal, Tag("(histogram)")],
+        Discriminator(comparable_kind),
+    ]
+    past: str = "24h"
+    """How far the past reaches back. Without Prometheus an hour is kept."""
+    ending: str = ""
+    """When the past ends: where the present window begins, else `incident.starts_at` or `results.<state>.<signal>`."""
+    load_within: float = Field(0.2, gt=0, lt=1)
+    """The share by which arrivals may differ; 0.2 is ±20 %."""
+    unit: str = ""
+
+    @property
+    def over(self) -> str:
+        return self.compared.over
+
+    @property
+    def of(self) -> str:
+        return self.compared.of
+
+
+class ProbeSignal(_Strict):
+    probe: str
+    of: str = "target"
+    parameters: dict[str, Any] = {}
+
+
+COMPARABLE: dict[str, type[_Strict]] = {
+    "metric": MetricSignal,
+    "ratio": RatioSignal,
+    "mean": MeanSignal,
+    "histogram": QuantileSignal,
+}
+"""What gives one number, which can be compared."""
+SIGNAL_KINDS: dict[str, type[_Strict]] = {
+    "metric": MetricSignal,
+    "ratio": RatioSignal,
+    "mean": MeanSignal,
+    "share_above": ShareSignal,
+    "histogram": QuantileSignal,
+    "compared": ComparedSignal,
+    "stall": StallSignal,
+    "probe": ProbeSignal,
+}
+"""The key that tells which signal it is. A share names its `histogram` too, so it comes before the quantile."""
+
+
 SignalSpec = Annotated[
     Annotated[MetricSignal, Tag("(metric)")]
     | Annotated[RatioSignal, Tag("(ratio)")]
     | Annotated[MeanSignal, Tag("(mean)")]
     | Annotated[ShareSignal, Tag("(share_above)")]
     | Annotated[QuantileSignal, Tag("(histogram)")]
+    | Annotated[ComparedSignal, Tag("(compared)")]
     | Annotated[StallSignal, Tag("(stall)")]
     | Annotated[ProbeSignal, Tag("(probe)")],
     Discriminator(signal_kind),
@@ -209,7 +253,10 @@ class AskState(_Passed):
 
 
 class ChangeState(_Passed):
-    """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then."""
+    """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then.
+
+    What `run_job` and `probe_request` come back with is read by later states: `results.<state>.run_job.score`.
+    """
 
     change: str
     with_: dict[str, Any] = Field(default={}, alias="with")

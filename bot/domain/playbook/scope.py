@@ -11,6 +11,7 @@ from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
     AskState,
     ChangeState,
+    ComparedSignal,
     MeanSignal,
     MetricSignal,
     Playbook,
@@ -27,10 +28,10 @@ from bot.domain.playbook.language import (
 from bot.domain.playbook.mistakes import Path
 from bot.domain.playbook.settings import kind_of_setting
 from bot.domain.playbook.template import split_template
-from bot.domain.signal import PROBES, Kind
+from bot.domain.signal import PROBES, RESULTS, Kind
 
-RESERVED = frozenset({"settings", "results", "answers", "picked", "baseline", "target", "forms"})
-"""First words of names that are not signals: no signal may be called so."""
+RESERVED = frozenset({"settings", "results", "answers", "picked", "baseline", "target", "forms", *RESULTS})
+"""First words of names that are not signals, and what changes come back with: no signal may be called so."""
 
 
 def names_of_signal(name: str, spec: SignalSpec) -> dict[str, Kind]:
@@ -40,7 +41,7 @@ def names_of_signal(name: str, spec: SignalSpec) -> dict[str, Kind]:
             return {f"{name}.{part}": kind for part, kind in PROBES.get(spec.probe, {}).items()}
         case StallSignal():
             return {name: "flag"}
-        case QuantileSignal() | ShareSignal():
+        case QuantileSignal() | ComparedSignal() | ShareSignal():
             return {name: "number"}
         case MetricSignal() | RatioSignal() | MeanSignal():
             return {name: "by_replica" if spec.across == "each" else "number"}
@@ -109,6 +110,9 @@ def scope_of(playbook: Playbook) -> dict[str, Kind]:
             scope[f"answers.{state_name}"] = "text"
             for choice in state.choices.values():
                 scope.update(_of_form(state_name, choice.form))
+        if isinstance(state, ChangeState):
+            parts = RESULTS.get(state.change, {})
+            scope.update({f"results.{state_name}.{state.change}.{part}": kind for part, kind in parts.items()})
         if isinstance(state, ReadState):
             scope.update({f"picked.{pick}": "text" for pick in state.pick})
         # A change reads for its reason only; what it read is not kept as a result.

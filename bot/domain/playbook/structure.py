@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from bot.domain.form import FormField
 from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.language import (
+    COMPARABLE,
     KINDS,
     SIGNAL_KINDS,
     Broke,
@@ -20,6 +21,7 @@ from bot.domain.playbook.language import (
     Go,
     Playbook,
     Setting,
+    comparable_kind,
     signal_kind,
     state_kind,
 )
@@ -166,6 +168,8 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
         if given is None and " " in str(path[-1]):  # {why: ten times, because …}: the comma ended the text
             hint = "Put a text with a comma in quotes."
         return Mistake(path, f"unknown key '{path[-1]}'", hint, at_key=True)
+    if kind.startswith("union_tag") and path[-1:] == ("compared",):
+        return Mistake(path, f"what is compared needs one of {', '.join(COMPARABLE)}", at_key=True)
     if given is None:
         return Mistake(path, f"'{path[-1]}' has no value" if path else "is empty", at_key=True)
     if kind == "literal_error":
@@ -191,6 +195,8 @@ def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
             return Playbook
         case ("settings", _):
             return Setting
+        case ("signals", _, "compared"):
+            return COMPARABLE.get(comparable_kind(data).strip("()"))
         case ("signals", _):
             return SIGNAL_KINDS.get(signal_kind(data).strip("()"))
         case ("states", _):

@@ -39,8 +39,11 @@ VERBS: dict[str, Verb] = {
     "cordon_node": Verb(one_of=_words("node replica")),
     "uncordon_node": Verb(one_of=_words("node replica"), restores=True),
     "drain_node": Verb(one_of=_words("node replica"), optional=_words("others")),
+    "run_job": Verb(required=_words("template"), optional=_words("replica env within_minutes")),
+    "probe_request": Verb(required=_words("replica max_tokens"), optional=_words("within_minutes")),
     "undo": Verb(optional=_words("of"), restores=True),
 }
+"""Every verb with its arguments. What `run_job` and `probe_request` come back with is in `domain.signal.RESULTS`."""
 
 TAKES: dict[str, frozenset[str]] = {
     "counter": _words("rate increase last"),

@@ -10,6 +10,7 @@ from typing import Any
 from bot.sandbox.fleet.serve_flags import is_vllm
 
 VLLM_IMAGE = "vllm/vllm-openai"
+LOG_ANNOTATION = "sandbox/log"
 SIMULATED_VERSION = "0.32.0"
 
 
@@ -29,6 +30,10 @@ class PodSpec:
     grace_seconds: float
     gpus: int
     all_containers: tuple[tuple[str, str], ...]
+    is_restarted: bool = True
+    """Whether it is meant to run for ever; a Job's pod runs once."""
+    log: str = ""
+    """What a pod that serves no engine writes, from the annotation `sandbox/log`."""
 
     @property
     def path(self) -> str:
@@ -70,6 +75,8 @@ def read_pod(pod: Mapping[str, Any]) -> PodSpec:
         grace_seconds=float(spec.get("terminationGracePeriodSeconds", 30)),
         gpus=int(main.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)),
         all_containers=tuple((one["name"], one["image"]) for one in containers),
+        is_restarted=spec.get("restartPolicy", "Always") == "Always",
+        log=(metadata.get("annotations") or {}).get(LOG_ANNOTATION, ""),
     )
 
 

@@ -63,7 +63,7 @@ class PodStatus:
             "PodScheduled": True,
         }
         status: dict[str, Any] = {
-            "phase": "Running" if running else "Pending",
+            "phase": self._phase(running=running),
             "hostIP": self.host_ip,
             "hostIPs": [{"ip": self.host_ip}],
             "startTime": stamp(self.started_at),
@@ -77,6 +77,11 @@ class PodStatus:
         if running or container.reason in ("CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff"):
             status |= {"podIP": self.pod_ip, "podIPs": [{"ip": self.pod_ip}]}
         return {"status": status}
+
+    def _phase(self, *, running: bool) -> str:
+        if self.container.state == "terminated" and not self.spec.is_restarted and self.container.last:
+            return "Failed" if self.container.last["exitCode"] else "Succeeded"
+        return "Running" if running else "Pending"
 
     def _condition(self, kind: str, value: bool, now: float) -> dict[str, Any]:
         before = self._since.get(kind)

@@ -115,7 +115,7 @@ class PodWorker:
             now = time.time()
             container = self.status.container
             container.ended(exit_code, now, self.spec)
-            if self.is_ending:
+            if self.is_ending or not self.spec.is_restarted:
                 container.state = "terminated"
                 await self._publish()
                 return
@@ -156,14 +156,21 @@ class PodWorker:
         self._logs = [*self._logs[-1:], ContainerLog()]
         if not self.spec.serves_vllm:
             container.ready = True
+            for line in self.spec.log.splitlines():
+                self._logs[-1].raw(line, now)
             await self._publish()
-            return await _never()
+            return await _never() if self.spec.is_restarted else await self._work()
         await self._publish()
         await self._event("Normal", "Started", f"Started container {self.spec.container}")
         plan = plan_start(list(self.spec.argv), self.spec.version, self.spec.port)
         if isinstance(plan, Failed):
             return await self._fail(plan)
         return await self._serve(plan, now)
+
+    async def _work(self) -> int:
+        """A Job's pod takes its time, has written its log, and is done."""
+        await asyncio.sleep(self._timing.startup_seconds)
+        return 0
 
     async def _fail(self, plan: Failed) -> int:
         await asyncio.sleep(plan.share * self._timing.startup_seconds)

@@ -12,6 +12,7 @@ from bot.sandbox.kubernetes.controllers.cleaning import EventCleaner, GarbageCol
 from bot.sandbox.kubernetes.controllers.deployment import DeploymentController
 from bot.sandbox.kubernetes.controllers.disruption import DisruptionController
 from bot.sandbox.kubernetes.controllers.endpoint_slice import EndpointSliceController
+from bot.sandbox.kubernetes.controllers.job import JobController
 from bot.sandbox.kubernetes.controllers.leader_worker_set import LeaderWorkerSetController
 from bot.sandbox.kubernetes.controllers.loop import Controller, ControllerLoop
 from bot.sandbox.kubernetes.controllers.replica_set import ReplicaSetController
@@ -54,7 +55,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     if arguments.with_kubelet:
         controllers.add(Kubelet(registry, port))
     worlds.seed(registry, arguments.seed_world)
-    extra = [log_route()] if arguments.with_kubelet else []
+    extra = [log_route(registry)] if arguments.with_kubelet else []
     app = application([*routes(server, controllers), *extra, *server.routes()])
     tasks: list[Callable[[], Awaitable[None]]] = [controllers.run]
     url = f"http://127.0.0.1:{port}"
@@ -68,6 +69,7 @@ def _controllers(registry: Registry) -> list[Controller]:
         ReplicaSetController(registry),
         StatefulSetController(registry),
         LeaderWorkerSetController(registry),
+        JobController(registry),
         Autoscaler(registry),
         Keda(registry),
         Scheduler(registry),

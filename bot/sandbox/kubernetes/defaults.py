@@ -8,8 +8,10 @@ from typing import Any
 
 from bot.sandbox.kubernetes.resources import (
     AUTOSCALERS,
+    CRON_JOBS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    JOBS,
     LEADER_WORKER_SETS,
     NAMESPACES,
     NODES,
@@ -176,6 +178,37 @@ def _autoscaler(obj: Obj) -> None:
     obj.setdefault("spec", {}).setdefault("minReplicas", 1)
 
 
+def _job(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    _job_spec(spec)
+    # Each Job's pods are its own by a label that the server makes up.
+    uid, name = obj["metadata"].get("uid", ""), obj["metadata"].get("name", "")
+    if uid and "selector" not in spec:
+        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+        own = {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name}
+        labels = spec["template"]["metadata"].get("labels") or {}
+        spec["template"]["metadata"]["labels"] = {**labels, **own, "controller-uid": uid, "job-name": name}
+    obj.setdefault("status", {})
+
+
+def _job_spec(spec: Obj) -> None:
+    for key, value in (("parallelism", 1), ("completions", 1), ("backoffLimit", 6), ("suspend", False)):
+        spec.setdefault(key, value)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+    _template(spec)
+
+
+def _cron_job(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    _template(spec.setdefault("jobTemplate", {}).setdefault("spec", {}))
+    obj.setdefault("status", {})
+
+
 def _service(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
@@ -207,4 +240,6 @@ _FILLERS: dict[Resource, Callable[[Obj], None]] = {
     LEADER_WORKER_SETS: _leader_worker_set,
     AUTOSCALERS: _autoscaler,
     DISRUPTION_BUDGETS: _disruption_budget,
+    JOBS: _job,
+    CRON_JOBS: _cron_job,
 }

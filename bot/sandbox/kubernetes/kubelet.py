@@ -1,6 +1,7 @@
 """A kubelet for all nodes, for tests without the simulated fleet: pods start, become ready and end, and run nothing.
 
-`sandbox/ready: "false"` keeps a pod unready; an image called `bad` cannot be pulled.
+`sandbox/ready: "false"` keeps a pod unready; an image called `bad` cannot be pulled. A pod that is not always restarted
+runs for one step and ends with `sandbox/exit-code`. `sandbox/log` is what a pod writes.
 """
 
 import time
@@ -22,6 +23,8 @@ from bot.sandbox.kubernetes.store import Change, is_terminating, name_of, namesp
 Obj = dict[str, Any]
 
 READY_ANNOTATION = "sandbox/ready"
+EXIT_ANNOTATION = "sandbox/exit-code"
+LOG_ANNOTATION = "sandbox/log"
 END_NOW = DeleteOptions(grace_seconds=0)
 
 
@@ -36,6 +39,7 @@ class Kubelet:
         # When the step that a pod is in will be over; by uid, and apart for starting and for ending.
         self._started_at: dict[str, float] = {}
         self._ended_at: dict[str, float] = {}
+        self._finished_at: dict[str, float] = {}
         self._addresses = 0
         self._events = Recorder(registry, "kubelet")
 
@@ -80,6 +84,13 @@ class Kubelet:
             self._addresses += 1
         address = f"10.244.{self._addresses // 250}.{self._addresses % 250 + 1}"
         self._registry.edit(PODS, pod, lambda new: _run(new, address, is_ready=is_ready), "status")
+        return None if pod["spec"]["restartPolicy"] == "Always" else self._finish(pod)
+
+    def _finish(self, pod: Obj) -> float | None:
+        if (left := self._seconds_left(self._finished_at, pod)) > 0:
+            return left
+        code = int((pod["metadata"].get("annotations") or {}).get(EXIT_ANNOTATION, "0"))
+        self._registry.edit(PODS, pod, lambda new: _exit(new, code), "status")
         return None
 
     def _seconds_left(self, steps: dict[str, float], pod: Obj) -> float:
@@ -112,11 +123,14 @@ class Kubelet:
         return None
 
 
-def log_route() -> Route:
+def log_route(registry: Registry) -> Route:
     """What the API server asks its kubelets for."""
 
     async def container_logs(request: Request) -> Response:
-        lines = [f"{request.path_params['container']} started", "listening"]
+        asked = request.path_params
+        pod = registry.store.find(PODS, asked["namespace"], asked["pod"]) or {"metadata": {}}
+        written = (pod["metadata"].get("annotations") or {}).get(LOG_ANNOTATION)
+        lines = [f"{asked['container']} started", "listening"] if written is None else written.splitlines()
         tail = request.query_params.get("tailLines")
         kept = lines[-int(tail) :] if tail and int(tail) else lines
         return PlainTextResponse("".join(f"{line}\n" for line in kept))
@@ -186,3 +200,15 @@ def _run(pod: Obj, address: str, *, is_ready: bool) -> None:
         _container_status(pod, one, running, is_ready=is_ready) for one in pod["spec"]["containers"]
     ]
     status["conditions"] = _conditions(pod, {"ContainersReady": is_ready, "Ready": is_ready})
+
+
+def _exit(pod: Obj, code: int) -> None:
+    status = pod["status"]
+    status["phase"] = "Failed" if code else "Succeeded"
+    started = status["startTime"]
+    reason = "Error" if code else "Completed"
+    ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": clock.stamp()}
+    status["containerStatuses"] = [
+        _container_status(pod, one, {"terminated": ended}, is_ready=False) for one in pod["spec"]["containers"]
+    ]
+    status["conditions"] = _conditions(pod, {"ContainersReady": False, "Ready": False})

@@ -124,6 +124,18 @@ AUTOSCALERS = Resource(
     has_status=True,
     short_names=("hpa",),
 )
+JOBS = Resource("batch", "v1", "jobs", "Job", has_status=True, counts_generation=True, subresources=("status",))
+# Kept as a template of Jobs: its own schedule is never due.
+CRON_JOBS = Resource(
+    "batch",
+    "v1",
+    "cronjobs",
+    "CronJob",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status",),
+    short_names=("cj",),
+)
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io",
     "v1",
@@ -149,6 +161,8 @@ RESOURCES: tuple[Resource, ...] = (
     DISRUPTION_BUDGETS,
     AUTOSCALERS,
     SCALED_OBJECTS,
+    JOBS,
+    CRON_JOBS,
     ACCESS_REVIEWS,
 )
 

@@ -10,8 +10,10 @@ from typing import Any
 from bot.sandbox.kubernetes.errors import Cause
 from bot.sandbox.kubernetes.quantities import parse_quantity, resolve_int_or_percent
 from bot.sandbox.kubernetes.resources import (
+    CRON_JOBS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    JOBS,
     LEADER_WORKER_SETS,
     PODS,
     REPLICA_SETS,
@@ -225,6 +227,26 @@ def _stateful_set(obj: Obj) -> Causes:
         yield Cause.invalid("spec.updateStrategy", kind, "must be 'RollingUpdate' or 'OnDelete'")
 
 
+def _job(obj: Obj) -> Causes:
+    yield from _job_template(obj["spec"], "spec")
+
+
+def _cron_job(obj: Obj) -> Causes:
+    if not obj["spec"].get("schedule"):
+        yield Cause.required("spec.schedule")
+    # Names of its Jobs get a time of 11 characters.
+    if len(obj["metadata"].get("name", "")) > 52:
+        yield Cause.invalid("metadata.name", obj["metadata"]["name"], "must be no more than 52 characters")
+    yield from _job_template(obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+
+
+def _job_template(spec: Obj, path: str) -> Causes:
+    pod = spec["template"]["spec"]
+    if pod.get("restartPolicy") not in ("OnFailure", "Never"):
+        yield Cause.required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    yield from _pod_spec(pod, f"{path}.template.spec")
+
+
 def _leader_worker_set(obj: Obj) -> Causes:
     spec = obj["spec"]
     if spec["replicas"] < 0:
@@ -329,6 +351,8 @@ _RULES: dict[Resource, Callable[[Obj], Causes]] = {
     LEADER_WORKER_SETS: _leader_worker_set,
     SERVICES: _service,
     DISRUPTION_BUDGETS: _disruption_budget,
+    JOBS: _job,
+    CRON_JOBS: _cron_job,
 }
 _UPDATE_RULES: dict[Resource, Callable[[Obj, Obj], Causes]] = {
     PODS: _pod_update,

@@ -1,4 +1,9 @@
-"""What the contract tests of reader and writer work with: grant, send, arrange faults, wait for a condition."""
+"""What the tests of reader and writer work with: grant, send, arrange faults, wait for a condition.
+
+What any cluster must do is asked of `Hands` in `tests/sandbox/kubernetes/test_verbs*.py`, which a real cluster can run
+too. Only what needs the stand-in is asked of `Lab`: dropped requests and lost replies on demand, paused controllers,
+the journal of mutations, and the simulated fleet.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +19,9 @@ from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.domain.approval import Approved, Authority, JudgedPress, Policy, Press, Request, grant
+from bot.domain.approval import APPROVERS, Approved, Authority, Demand, JudgedPress, Policy, Press, Request, grant
 from bot.domain.change.context import PlanContext
-from bot.domain.change.plan import Call, Plan, Wait
+from bot.domain.change.plan import Call, LedgerEntry, Plan, Wait
 from bot.domain.change.planning import plan_change
 from bot.domain.change.progress import Progress, progress
 from bot.domain.change.rotation import rotation_of
@@ -34,25 +39,60 @@ IDLE = ReplicaLoad(0.0, 0.0, arrivals_in_window=0.0, window_seconds=60.0)
 
 
 def granted(plan: Plan) -> Approved:
-    policy = Policy(users=("ana",), expires_seconds=900.0, own_work_counts=True)
+    policy = Policy(demands=(Demand(users=("ana",)),), expires_seconds=900.0, own_work_counts=True)
     request = Request(
         request_id="R1", state="s", visit=1, plan=plan, digest=plan.digest, policy=policy, why="test", asked_at=0.0
     )
     press = Press(press_id="p", action="approve", about="R1", digest=plan.digest, user="ana", channel="C")
-    judged = JudgedPress(press=press, authority=Authority(allowed=True, reason="listed", read_at=0.0), at=1.0)
+    judged = JudgedPress(
+        press=press, authority=Authority(allowed=True, reason="listed", teams=(APPROVERS,), read_at=0.0), at=1.0
+    )
     return grant(request, (judged,))
 
 
-@dataclass(frozen=True)
-class Lab:
-    url: str
+CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
+
+
+def with_ledger(plan: Plan) -> PlanContext:
+    """As if the plan had been carried out in this incident."""
+    entries = tuple(
+        LedgerEntry(
+            call_id=f"INC-42/R1/{number}",
+            state="s",
+            verb=plan.verb,
+            title=call.title,
+            target=call.target,
+            differences=call.differences,
+            undo=call.undo,
+            no_undo=call.no_undo,
+            applied_at=0.0,
+        )
+        for number, call in enumerate(plan.calls)
+    )
+    return replace(CONTEXT, ledger=entries)
+
+
+def names(world: World) -> set[str]:
+    return {pod["metadata"]["name"] for pod in world.pods}
+
+
+async def spec(hands: Hands) -> Obj:
+    workload = (await hands.world()).workload
+    assert workload is not None
+    found: Obj = workload["spec"]
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hands:
+    """The bot's own planner, reader and writer on one workload of whichever cluster."""
+
     client: KubernetesClient
     reader: KubernetesReader
     cluster: KubernetesCluster
     writer: KubernetesWriter
-    door: httpx.AsyncClient
-    """Another user agent, for what somebody else does."""
     target: Target = TARGET
+    longest_seconds: float = LONGEST_SECONDS
 
     async def world(self) -> World:
         """As the flow sees it: with the load of each replica, which is idle here."""
@@ -83,23 +123,32 @@ class Lab:
 
     async def until_done(self, wait: Wait) -> Progress:
         said = Progress("pending", "never looked")
-        ends = time.monotonic() + LONGEST_SECONDS
+        ends = time.monotonic() + self.longest_seconds
         while time.monotonic() < ends:
             said = progress(wait, await self.world())
             assert said.state != "failed", f"{wait.title}: {said.text}"
             if said.state == "done":
                 return said
             await asyncio.sleep(LOOK_SECONDS)  # between two looks; what ends the wait is the condition
-        raise AssertionError(f"not within {LONGEST_SECONDS} s: {wait.title}; last: {said.text}")
+        raise AssertionError(f"not within {self.longest_seconds} s: {wait.title}; last: {said.text}")
 
     async def until_seen(self, description: str, condition: Callable[[World], bool]) -> World:
-        ends = time.monotonic() + LONGEST_SECONDS
+        ends = time.monotonic() + self.longest_seconds
         while time.monotonic() < ends:
             world = await self.world()
             if condition(world):
                 return world
             await asyncio.sleep(LOOK_SECONDS)  # between two looks; what ends the wait is the condition
-        raise AssertionError(f"not within {LONGEST_SECONDS} s: {description}")
+        raise AssertionError(f"not within {self.longest_seconds} s: {description}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab(Hands):
+    """The same in the demo world of the stand-in, which can be told to fail and tells what was changed."""
+
+    url: str
+    door: httpx.AsyncClient
+    """Another user agent, for what somebody else does."""
 
     async def get(self, path: str) -> Obj:
         answer = await self.door.get(path)

@@ -16,8 +16,7 @@ from bot.domain.change.plan import Plan, Wait
 from bot.domain.change.rollout import rollout_state
 from bot.domain.change.rotation import OUT_VALUE
 from bot.domain.change.world import Obj, World
-from tests.adapters.kubernetes.lab import LLM, LOOK_SECONDS, Lab, granted
-from tests.adapters.kubernetes.test_changes_end_to_end import CAP, names, spec, with_ledger
+from tests.adapters.kubernetes.lab import CAP, LLM, LOOK_SECONDS, Lab, granted, names, spec, with_ledger
 
 
 @dataclass

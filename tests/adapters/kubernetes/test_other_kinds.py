@@ -12,8 +12,7 @@ from bot.domain.change.progress import progress
 from bot.domain.change.rotation import replicas_present
 from bot.domain.change.world import Obj
 from bot.domain.target import Target
-from tests.adapters.kubernetes.lab import LLM, Lab
-from tests.adapters.kubernetes.test_changes_end_to_end import CAP, names, with_ledger
+from tests.adapters.kubernetes.lab import CAP, LLM, Lab, names, with_ledger
 from tests.builders import alert
 
 GROUPS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/serving/leaderworkersets"

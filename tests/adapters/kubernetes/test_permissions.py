@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,11 @@ from bot.domain.change.plan import Plan
 from bot.domain.change.workload import KINDS
 from bot.domain.change.world import World
 from bot.domain.errors import ClusterError
-from tests.domain.change import test_kinds, worlds
+from tests.domain.change import test_canary, test_kinds, worlds
+from tests.domain.change.test_held_rollout import spare
+from tests.domain.change.test_probe_request import ASK
+from tests.domain.change.test_replicas import isolated_world
+from tests.domain.change.test_run_job import cron_job
 from tests.processes import start
 
 CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6.0}]}
@@ -38,7 +43,9 @@ def plans(kind: str) -> list[Plan]:
         asked.append(("rollback", {}))
     if kind == "Deployment":
         asked.append(("canary", CAP))
-    return [worlds.planned(verb, arguments, seen) for verb, arguments in asked]
+    with_template = replace(seen, cron_jobs=(cron_job(),))
+    made = [worlds.planned(verb, arguments, seen) for verb, arguments in asked]
+    return [*made, worlds.planned("run_job", {"template": "eval-gsm8k"}, with_template)]
 
 
 @pytest.mark.fast
@@ -48,7 +55,30 @@ def test_what_a_verb_needs_covers_every_call_that_it_plans_and_takes_back(kind: 
         wanted = {permission_of(each) for call in plan.calls for each in (call, *call.undo)}
         assert wanted <= set(CHANGING[plan.verb][kind]), plan.verb
         taken_back = {permission_of(undo) for call in plan.calls for undo in call.undo}
-        assert taken_back <= set(CHANGING["undo"][kind]), plan.verb
+        assert taken_back <= {*CHANGING["undo"][kind], *CHANGING[plan.verb][kind]}, plan.verb
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("verb", "arguments", "seen"),
+    [
+        pytest.param("promote", {}, spare(rotation="out"), id="promote"),
+        pytest.param("rotate_canary", {"rotation": "in"}, spare(rotation="out"), id="in"),
+        pytest.param("rotate_canary", {"rotation": "out"}, test_canary.with_canary(), id="out"),
+        pytest.param("remove_canary", {}, test_canary.with_canary(), id="remove"),
+    ],
+)
+def test_what_is_done_with_the_spare_is_covered_too(verb: str, arguments: dict[str, Any], seen: World) -> None:
+    plan = worlds.planned(verb, arguments, seen)
+    wanted = {permission_of(each) for call in plan.calls for each in (call, *call.undo)}
+    assert wanted <= set(CHANGING[verb]["Deployment"])
+
+
+@pytest.mark.fast
+def test_a_generation_needs_no_permission_of_the_api_server() -> None:
+    plan = worlds.planned("probe_request", ASK, isolated_world())
+    assert [call.method for call in plan.calls] == ["generate"]
+    assert set(CHANGING["probe_request"]["Deployment"]) == set()
 
 
 @pytest.mark.fast

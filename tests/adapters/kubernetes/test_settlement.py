@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from bot.domain.change.plan import Call, Plan, Wait
-from tests.adapters.kubernetes.lab import LLM, Lab, granted
-from tests.adapters.kubernetes.test_changes_end_to_end import CAP, names, with_ledger
+from tests.adapters.kubernetes.lab import CAP, LLM, Lab, granted, names, with_ledger
 from tests.adapters.kubernetes.test_held_rollout import with_short_grace
+from tests.adapters.kubernetes.test_jobs import CRON_JOBS, template
 
 METHODS = {"patch": "PATCH", "create": "POST", "delete": "DELETE", "evict": "POST"}
-RESOURCES = {"Deployment": "deployments", "Pod": "pods", "Node": "nodes"}
+RESOURCES = {"Deployment": "deployments", "Pod": "pods", "Node": "nodes", "Job": "jobs"}
 
 
 def fault_match(call: Call) -> str:
@@ -73,6 +73,8 @@ async def planned(lab: Lab, name: str) -> Plan:
         case "undo":
             done = await after(lab, "scale", by=1)
             return await lab.plan("undo", with_ledger(done), of="last")
+        case "run_job":
+            await lab.somebody_creates(CRON_JOBS, template())
         case "held rollout":
             await with_short_grace(lab)
     replica, node = {"replica": await first(lab)}, {"node": await busy_node(lab)}
@@ -88,6 +90,7 @@ async def planned(lab: Lab, name: str) -> Plan:
         "cordon_node": node,
         "uncordon_node": {"node": "gpu-node-1"},
         "drain_node": node,
+        "run_job": {"template": "eval"},
     }
     return await lab.plan("set_flags" if name == "held rollout" else name, **arguments.get(name, {}))
 
@@ -110,6 +113,7 @@ async def planned(lab: Lab, name: str) -> Plan:
         "cordon_node",
         "uncordon_node",
         "drain_node",
+        "run_job",
         "undo",
     ],
 )

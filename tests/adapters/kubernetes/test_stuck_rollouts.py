@@ -19,8 +19,7 @@ from bot.domain.change.progress import Progress, progress
 from bot.domain.change.rollout import template_digest
 from bot.domain.change.startup import recorded_start_seconds, with_own_start_time
 from bot.domain.change.world import World
-from tests.adapters.kubernetes.lab import LLM, PODS, Lab
-from tests.adapters.kubernetes.test_changes_end_to_end import CAP, names, with_ledger
+from tests.adapters.kubernetes.lab import CAP, LLM, PODS, Lab, names, with_ledger
 from tests.processes import Running, start
 
 A_MINUTE = 60.0

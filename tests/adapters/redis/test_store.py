@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import redis.asyncio as aioredis
@@ -11,6 +12,7 @@ from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore, StoreLimits
+from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.effect import ReadSignals, ShowInSlack
 from bot.domain.errors import StaleRunError, StorageUnavailableError
 from bot.domain.event import Due, Progressed
@@ -285,6 +287,67 @@ async def test_a_halt_stops_every_call_until_it_is_lifted(claims: RedisClaims, h
     assert await claims.halted_by("INC-1") == "ana"
     await claims.set_halt(halted, by="")
     assert await claim(claims, "INC-1", "INC-1/R1/0") == "claimed"
+
+
+async def takes(claims: RedisClaims, number: int, node: NodeDisruption, *, step: int = 0, counts: bool = True) -> str:
+    """The claim of a node, each by an incident and on a workload of its own."""
+    call = f"INC-{number}/R1/{step}"
+    return await claims.claim(
+        f"INC-{number}", call, workload_key=f"w{number}", lease_keys=[], counts=counts, node=node if counts else None
+    )
+
+
+def large(name: str, **fields: Any) -> NodeDisruption:
+    """One of a hundred nodes."""
+    return NodeDisruption(name, **({"gpus": 8, "fleet_gpus": 800} | fields))
+
+
+async def test_two_nodes_an_hour_and_no_third_whoever_asks(claims: RedisClaims, time: VirtualTime) -> None:
+    assert await takes(claims, 1, large("a")) == "claimed"
+    assert await takes(claims, 1, large("a"), step=1) == "claimed"
+    assert await takes(claims, 2, large("b")) == "claimed"
+    assert await takes(claims, 3, large("c")) == "node_breaker_open"
+    assert await takes(claims, 3, large("c"), counts=False) == "claimed"
+    assert await takes(claims, 4, large("a")) == "claimed"
+    await time.advance(3601)
+    assert await takes(claims, 5, large("c")) == "claimed"
+
+
+async def test_a_call_that_the_node_breaker_refused_has_taken_nothing(claims: RedisClaims, time: VirtualTime) -> None:
+    for number, name in enumerate("ab", start=1):
+        await takes(claims, number, large(name))
+    assert await takes(claims, 3, large("c")) == "node_breaker_open"
+    assert not await claims.was_claimed("INC-3", "INC-3/R1/0")
+    await claims.claim("INC-3", "INC-3/R2/0", workload_key="w3", lease_keys=[], counts=True)
+    assert await claims.claim("INC-3", "INC-3/R3/0", workload_key="w3", lease_keys=[], counts=True) == "claimed"
+
+
+async def test_a_reset_forgets_nodes_and_what_is_cordoned_still_weighs(claims: RedisClaims) -> None:
+    for number, name in enumerate("ab", start=1):
+        await takes(claims, number, large(name))
+    await claims.reset_breakers("w3")
+    assert await takes(claims, 3, large("c", fleet_gpus=160, cordoned={"a": 8, "b": 8})) == "too_many_gpus"
+    assert await takes(claims, 3, large("c", cordoned={"a": 8, "b": 8})) == "claimed"
+
+
+async def test_a_node_too_many_for_the_fleet_is_refused(claims: RedisClaims) -> None:
+    cordoned = {"x": 8, "y": 8}
+    assert await takes(claims, 1, large("a", fleet_gpus=240, cordoned=cordoned)) == "claimed"
+    assert await takes(claims, 2, large("b", fleet_gpus=239, cordoned=cordoned)) == "too_many_gpus"
+
+
+async def test_the_first_node_of_a_small_fleet_may_go(claims: RedisClaims) -> None:
+    assert await takes(claims, 1, large("a", fleet_gpus=16)) == "claimed"
+    assert await takes(claims, 2, large("b", fleet_gpus=16, cordoned={"a": 8})) == "too_many_gpus"
+
+
+async def test_a_node_claimed_a_moment_ago_weighs_before_the_cluster_shows_it(claims: RedisClaims) -> None:
+    assert await takes(claims, 1, large("a", fleet_gpus=80)) == "claimed"
+    assert await takes(claims, 2, large("b", fleet_gpus=80)) == "too_many_gpus"
+
+
+async def test_a_node_that_is_cordoned_already_may_be_emptied(claims: RedisClaims) -> None:
+    assert await takes(claims, 1, large("a", gpus=0, fleet_gpus=16, cordoned={"b": 8})) == "claimed"
 
 
 async def test_a_claim_that_no_replica_confirms_is_no_claim(redis: Connection) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bot.domain.alert import Alert
-from bot.domain.approval import Authority, JudgedPress, Policy, Press, Request
+from bot.domain.approval import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
 from bot.domain.change.plan import Call, Circumstance, Difference, LedgerEntry, ObjectRef, Plan, Risk, Wait
 from bot.domain.run import ActiveChange, Post, PostKind, Question, Run
 from bot.domain.signal import Reading
@@ -18,7 +18,12 @@ CAP = Difference(path="/spec/template/spec/containers/0/args/4", text="--max-num
 
 
 def policy(**changes: Any) -> Policy:
-    return Policy(user_group="S0SERVING", expires_seconds=900, own_work_counts=False).model_copy(update=changes)
+    """One of the on-call group; `needed`, `users` and `user_group` are of that one demand."""
+    of_demand: dict[str, Any] = {
+        name: changes.pop(name) for name in ("needed", "users", "user_group") if name in changes
+    }
+    demand = Demand(user_group="S0SERVING").model_copy(update=of_demand)
+    return Policy(demands=(demand,), expires_seconds=900, own_work_counts=False).model_copy(update=changes)
 
 
 def plan(*, risk: Risk = "high", **changes: Any) -> Plan:
@@ -57,9 +62,11 @@ def request(*, risk: Risk = "high", **changes: Any) -> Request:
     ).model_copy(update=changes)
 
 
-def approval(user: str = "U0ANA") -> JudgedPress:
+def approval(user: str = "U0ANA", *, teams: tuple[str, ...] = (APPROVERS,)) -> JudgedPress:
     press = Press(press_id=f"p-{user}", action="approve", about="R3", user=user, channel="C0INC")
-    return JudgedPress(press=press, authority=Authority(allowed=True, reason="", read_at=BEGAN), at=BEGAN + 260)
+    return JudgedPress(
+        press=press, authority=Authority(allowed=True, reason="", teams=teams, read_at=BEGAN), at=BEGAN + 260
+    )
 
 
 def question(**changes: Any) -> Question:

@@ -261,13 +261,13 @@ async def test_a_note_is_stored_as_it_was_typed(counter: Counter) -> None:
     assert note.text == "a <b> & c"
 
 
-@pytest.mark.parametrize("word", ["halt", "resume", "undo", "resolve"])
+@pytest.mark.parametrize("word", ["halt", "resume", "reset", "undo", "resolve"])
 async def test_steering_is_stored_for_those_who_may(counter: Counter, word: str) -> None:
     assert "INC-7" in await counter.say(f"{word} INC-7")
     assert [(command.command, command.user) for _, command in counter.inbound.commands.values()] == [(word, "U0ANA")]
 
 
-@pytest.mark.parametrize("text", ["halt", "resume", "undo", "resolve", "halt all", "resume all"])
+@pytest.mark.parametrize("text", ["halt", "resume", "reset", "undo", "resolve", "halt all", "resume all"])
 async def test_steering_is_refused_with_the_reason_to_those_who_may_not(counter: Counter, text: str) -> None:
     counter.inbound.halted_by = "before"
     assert "Not done: you are not in @serving-oncall" in await counter.say(text, user="U0MO")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from bot.adapters.slack.messages import Message, card, thread
 from bot.adapters.slack.press_value import ButtonValue
+from bot.domain.approval import Demand
 from bot.domain.run import ActiveChange, ActiveWatch, Note, Run
 from bot.sandbox.slack.block_kit import problems_of_blocks
 from tests.adapters.slack.runs import (
@@ -55,7 +57,15 @@ def questioned(**changes: object) -> Run:
     )
 
 
+def teams(**changes: Any) -> Run:
+    """A request that asks for two teams, of which one has nobody named."""
+    platform = Demand(team="platform", user_group="S0SERVING", stands_in=True)
+    serving = Demand(team="serving", users=("U0ANA",))
+    return waiting(policy=policy(demands=(platform, serving)), **changes)
+
+
 CARDS = {
+    "card-waits-for-teams": teams(presses=(approval(teams=("serving",)),)),
     "card-waits-for-approval": waiting(),
     "card-asks": questioned(),
     "card-applies": applying(),
@@ -69,6 +79,7 @@ THREADS = {
     "request-open-high-risk": waiting(),
     "request-open-not-yet-posted": waiting(risk="low", posted_at=None, expires_at=None),
     "request-half-approved": waiting(policy=policy(needed=2, single_operator=True), presses=(approval(),)),
+    "request-of-teams-half-approved": teams(presses=(approval(teams=("serving",)),)),
     "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),
     "request-refused": waiting(status="refused", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="not now"),

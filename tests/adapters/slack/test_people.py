@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.adapters.slack.people import MEMBERS_VALID_SECONDS, SlackPeople
+from bot.domain.approval import Demand
 from tests.adapters.slack.conftest import Bench
 from tests.adapters.slack.runs import policy
 
@@ -49,6 +50,17 @@ async def test_a_person_named_in_the_policy_needs_no_group(people: SlackPeople) 
 @pytest.mark.parametrize("user", ["U0GUE", "U0OLD", "U0BOT"])
 async def test_being_named_does_not_help_a_bot_a_guest_or_who_has_left(people: SlackPeople, user: str) -> None:
     assert await reason(people, user, users=(user,))
+
+
+async def test_who_is_in_one_of_the_teams_is_allowed_and_which_ones_is_kept(people: SlackPeople) -> None:
+    platform, serving = Demand(team="platform", users=("U0MO",)), Demand(team="serving", user_group="S0SERVING")
+    asked = policy(demands=(platform, serving))
+    assert (await people.authority("U0ANA", asked, at=1.0)).teams == ("serving",)
+    assert (await people.authority("U0MO", asked, at=1.0)).teams == ("platform",)
+    both = policy(demands=(platform.model_copy(update={"users": ("U0ANA",)}), serving))
+    assert (await people.authority("U0ANA", both, at=1.0)).teams == ("platform", "serving")
+    stranger = await people.authority("U0MO", policy(demands=(serving,)), at=1.0)
+    assert (stranger.allowed, stranger.teams) == (False, ())
 
 
 async def test_a_policy_that_names_nobody_lets_nobody(people: SlackPeople) -> None:

@@ -18,6 +18,12 @@ def test_the_history_agrees_with_the_table_of_the_newest_parser() -> None:
         assert not life.is_yet_to_come(newest), flag
 
 
+def test_every_flag_of_the_newest_parser_has_a_life_with_a_source_that_is_told() -> None:
+    flags = history().flags
+    assert newest_table().flags.keys() <= flags.keys()
+    assert {life.source for life in flags.values()} == {"", *history().sources}
+
+
 def test_a_replacement_is_a_flag_that_exists() -> None:
     lives = [*history().flags.values(), *history().variables.values()]
     assert {life.replacement for life in lives} - {""} <= newest_table().flags.keys()
@@ -41,6 +47,8 @@ def test_a_release_is_compared_by_number() -> None:
         pytest.param("--watermark", "0.23", "", id="between-two-that-were-read-nobody-knows"),
         pytest.param("--watermark", "", "", id="an-unknown-version-says-nothing"),
         pytest.param("--max-num-on-the-fly-batches", "0.6", "no release ever had it", id="never"),
+        pytest.param("--num-scheduler-steps", "0.33", "no --num-scheduler-steps", id="gone-by-a-release-that-was-read"),
+        pytest.param("--num-scheduler-steps", "0.20", "", id="gone-some-day-in-between"),
         pytest.param("--max-num-seqs", "0.5", "", id="nothing-known-against-it"),
     ],
 )

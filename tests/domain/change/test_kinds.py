@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -216,6 +217,70 @@ def test_flags_of_a_group_are_edited_where_the_engine_is_told_them() -> None:
     (call,) = planned("set_flags", {"edits": CAP}, group_world()).calls
     edited = [op["path"] for op in call.body if op["op"] == "replace"]
     assert edited == ["/spec/leaderWorkerTemplate/leaderTemplate/spec/containers/0/args"]
+
+
+RAY_LEADER = "bash /examples/multi-node-serving.sh leader --ray_cluster_size=$(LWS_GROUP_SIZE)"
+RAY_WORKER = "bash /examples/multi-node-serving.sh worker --ray_address=$(LWS_LEADER_ADDRESS)"
+WAITS = "until [ $(ray status | grep -c node_) -eq $(LWS_GROUP_SIZE) ]; do sleep 1; done"
+HEADLESS = "vllm serve m --nnodes 2 --node-rank $LWS_WORKER_INDEX --master-addr $LWS_LEADER_ADDRESS"
+
+
+def scripted(leader: str, worker: str) -> Obj:
+    """As the guides write it: both pods start by a script, the worker's without a word of the engine's flags."""
+    made = group_set(workerTemplate=template())
+    for key, script in (("leaderTemplate", leader), ("workerTemplate", worker)):
+        started = made["spec"]["leaderWorkerTemplate"][key]["spec"]["containers"][0]
+        del started["args"]
+        started["command"] = ["sh", "-c", script]
+    made["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"] = {"role": "worker"}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("leader", "worker", "edited"),
+    [
+        pytest.param(
+            f"{RAY_LEADER}; python3 -m vllm.entrypoints.openai.api_server --model m --max-num-seqs 64 -tp 8",
+            RAY_WORKER, ["leaderTemplate"], id="ray-script-then-server",
+        ),
+        pytest.param(
+            f"{RAY_LEADER} && exec vllm serve m \\\n  --max-num-seqs=64 \\\n  --pipeline_parallel_size 2",
+            RAY_WORKER, ["leaderTemplate"], id="ray-script-and-serve",
+        ),
+        pytest.param(
+            f"ray start --head --port=6379\n{WAITS}\nvllm serve m --max-num-seqs 64",
+            "ray start --block --address=$(LWS_LEADER_ADDRESS):6379", ["leaderTemplate"], id="ray-by-hand",
+        ),
+        pytest.param(
+            f"{HEADLESS} --max-num-seqs 64", f"{HEADLESS} --headless --max-num-seqs 64",
+            ["leaderTemplate", "workerTemplate"], id="without-ray",
+        ),
+    ],
+)  # fmt: skip
+def test_flags_in_the_script_of_a_leader_are_edited_in_it(leader: str, worker: str, edited: list[str]) -> None:
+    workload = scripted(leader, worker)
+    (call,) = planned("set_flags", {"edits": CAP}, group_world(workload)).calls
+    written = {op["path"].split("/")[3]: op["value"][2] for op in call.body if op["op"] == "replace"}
+    before = {"leaderTemplate": leader, "workerTemplate": worker}
+    assert list(written) == edited
+    for key, script in written.items():
+        assert script == re.sub(r"(--max-num-seqs[ =])64", r"\g<1>6", before[key])
+
+
+@pytest.mark.parametrize(
+    ("leader", "said"),
+    [
+        pytest.param(
+            'if [ "$LWS_WORKER_INDEX" = 0 ]; then vllm serve m; else vllm serve m --headless; fi',
+            "more than one engine command", id="one-script-for-both",
+        ),
+        pytest.param(RAY_LEADER, "no command of its shell script is recognised as the engine", id="hidden-in-a-file"),
+        pytest.param(f"{RAY_LEADER}; vllm serve m $(cat /flags)", "may stand for flags", id="flags-from-elsewhere"),
+    ],
+)  # fmt: skip
+def test_a_leader_whose_flags_are_not_sure_is_not_edited(leader: str, said: str) -> None:
+    found = declined("set_flags", {"edits": CAP}, group_world(scripted(leader, RAY_WORKER)))
+    assert said in found.reason
 
 
 def test_flags_that_both_leader_and_workers_write_out_stay_equal() -> None:

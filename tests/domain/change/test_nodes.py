@@ -74,6 +74,19 @@ def test_uncordoning_what_somebody_else_cordoned_is_a_warning(annotations: dict[
     assert grade(planned("uncordon_node", NODE, cordoned(**annotations)), "cordon") == expected
 
 
+@pytest.mark.parametrize("verb", ["cordon_node", "drain_node"])
+def test_what_a_cordon_takes_from_the_fleet_is_weighed(verb: str) -> None:
+    seen = world(nodes=(node(1), node(2, unschedulable=True), node(3)))
+    said = "1 of 3 nodes still take pods; 1 cordoned already; 8 of 12 GPUs would be cordoned"
+    assert weighed(planned(verb, NODE, seen), "nodes") == said
+
+
+def test_the_platform_team_decides_what_puts_a_node_back_and_nobody_special_what_is_only_ours() -> None:
+    assert planned("uncordon_node", NODE, cordoned()).approved_by == ("platform",)
+    assert planned("drain_node", {**NODE, "others": "evict"}, world()).approved_by == ()
+    assert planned("cordon_node", NODE, world()).approved_by == ()
+
+
 def test_a_cordon_and_its_undo_leave_the_node_as_it_was() -> None:
     before = cordoned()
     plan = planned("uncordon_node", NODE, before)
@@ -130,6 +143,7 @@ def test_asked_for_pods_of_others_are_evicted_last_and_that_is_a_warning() -> No
     plan = planned("drain_node", {**NODE, "others": "evict"}, with_others(other("train-1"), other("bare", "")))
     assert (plan.calls[-1].target.name, plan.calls[-1].method) == ("train-1", "evict")
     assert (grade(plan, "others_pods"), plan.risk) == ("warning", "high")
+    assert plan.approved_by == ("platform", "serving")
     assert "without a controller" in weighed(plan, "staying")
 
 

@@ -346,3 +346,10 @@ def test_an_edit_and_its_undo_give_the_identical_template(
         k: v for k, v in flags_of_template(workload["spec"]["template"]).values.items() if k != "--max-num-seqs"
     }
     assert applied(call.undo[0].body, patched) == workload
+
+
+def test_a_choice_of_a_version_without_a_table_is_warned_of_and_not_judged() -> None:
+    pod_template = template(*ARGS)
+    pod_template["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.40.0"
+    plan = planned("set_flags", edits(kv_cache_dtype="fp7"), world(workload=deployment(pod_template)))
+    assert grade(plan, "flag_table") == "warning"

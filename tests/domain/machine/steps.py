@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.approval import Authority, Press
+from bot.domain.approval import APPROVERS, Authority, Press
 from bot.domain.change.plan import PlanResult
 from bot.domain.effect import Effect
 from bot.domain.event import (
@@ -142,9 +142,21 @@ class Story:
         )
         return self.judged(press.model_copy(update={"fields": fields}), allowed=allowed)
 
-    def judged(self, press: Press, *, allowed: bool = True, at: float | None = None) -> Story:
+    def judged(
+        self,
+        press: Press,
+        *,
+        allowed: bool = True,
+        at: float | None = None,
+        teams: tuple[str, ...] = (APPROVERS,),
+    ) -> Story:
         self.happens(Pressed(event_id=self.id(), press=press))
-        authority = Authority(allowed=allowed, reason="on the list" if allowed else "not on the list", read_at=self.at)
+        authority = Authority(
+            allowed=allowed,
+            reason="on the list" if allowed else "not on the list",
+            teams=teams if allowed else (),
+            read_at=self.at,
+        )
         pressed_at = self.at if at is None else at
         self.happens(Judged(event_id=self.id(), press=press, pressed_at=pressed_at, authority=authority))
         return self

@@ -164,6 +164,19 @@ def test_two_people_are_needed_where_the_policy_says_so() -> None:
     assert story.run.at_state == "grow/applying"
 
 
+def test_a_plan_that_asks_for_teams_waits_for_each_of_them() -> None:
+    plan = builders.plan(approved_by=("platform", "serving"))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
+    assert [demand.stands_in for demand in story.run.requests[story.request].policy.demands] == [True, True]
+    story.presses("approve", user="ana", teams=("serving",))
+    assert story.run.requests[story.request].status == "open"
+    assert "approval 1 of 2: 1 more approval needed from platform" in story.texts("press")
+    story.presses("approve", user="ben", teams=("serving",))
+    assert story.run.requests[story.request].status == "open"
+    story.presses("approve", user="pia", teams=("platform",))
+    assert story.run.requests[story.request].status == "granted"
+
+
 def test_a_request_is_decided_once() -> None:
     story = Story().asked().presses("refuse", user="ben")
     assert story.run.state == "choose"

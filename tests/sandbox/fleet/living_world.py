@@ -50,6 +50,9 @@ class World:
     def merge(self, path: str, body: Json) -> None:
         self._http.patch(self.cluster_url + path, json=body, headers=MERGE).raise_for_status()
 
+    def create(self, path: str, body: Json) -> None:
+        self._http.post(self.cluster_url + path, json=body).raise_for_status()
+
     def delete_pod(self, name: str, **options: int) -> None:
         self._http.request("DELETE", f"{self.cluster_url}{SERVING}/{name}", json=options).raise_for_status()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.sandbox.fleet.living_world import DEPLOYMENT, World, demo_world, eventually
+from tests.sandbox.fleet.living_world import DEPLOYMENT, Json, World, demo_world, eventually
 
 pytestmark = pytest.mark.end_to_end
 
@@ -230,3 +230,24 @@ def test_the_exporters_are_found_through_the_api_and_show_trouble(calm: World) -
     assert re.search(r'DCGM_FI_DEV_XID_ERRORS\{gpu="0",.*err_code="79".*\} 79$', text, re.MULTILINE)
     assert "DCGM_EXP_CLOCK_EVENTS_COUNT" not in text
     calm.post("/__sandbox__/nodes/gpu-node-2/gpu", {"clear": True}).raise_for_status()
+
+
+# Jobs
+
+
+def test_a_jobs_pod_writes_its_log_once_and_ends(world: World) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "eval", "image": "eval:1"}]}
+    template = {"metadata": {"annotations": {"sandbox/log": 'loading\n{"score": 0.7}'}}, "spec": pod}
+    world.create(
+        "/apis/batch/v1/namespaces/serving/jobs", {"metadata": {"name": "eval"}, "spec": {"template": template}}
+    )
+
+    def ended() -> Json | None:
+        job = world.get("/apis/batch/v1/namespaces/serving/jobs/eval")
+        return job if job["status"].get("completionTime") else None
+
+    job = eventually("the Job is complete", ended)
+    assert job["status"]["succeeded"] == 1
+    (made,) = [one for one in world.pods() if one["metadata"]["name"].startswith("eval-")]
+    assert made["status"]["phase"] == "Succeeded"
+    assert world.log(made["metadata"]["name"], tailLines="1") == '{"score": 0.7}\n'

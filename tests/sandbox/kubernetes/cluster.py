@@ -212,14 +212,14 @@ class Cluster:
         return status, raw
 
     async def raw(
-        self, method: str, path: str, body: Any = None, query: dict[str, str] | None = None
+        self, method: str, path: str, body: Any = None, query: dict[str, str] | None = None, *, kind: str = ""
     ) -> tuple[dict[str, str], int, Obj]:
         """Headers, code and body of a request, through the client's own connection; raises when refused."""
         serialized = await self.api.param_serialize(
             method,
             path,
             query_params=list((query or {}).items()),
-            header_params={"Accept": "application/json"},
+            header_params={"Accept": "application/json"} | ({"Content-Type": kind} if kind else {}),
             body=body,
             auth_settings=["BearerToken"],
         )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from tests.processes import Running, start
+from tests.sandbox.kubernetes.bench import Bench, bench_on
 from tests.sandbox.kubernetes.cluster import Cluster, connect
 
 STAND_IN = "bot.sandbox.kubernetes"
@@ -30,6 +31,14 @@ async def cluster(request: pytest.FixtureRequest, stand_in: Running | None) -> A
     image = request.config.getoption("--kubernetes-image")
     async with connect(stand_in.url if stand_in else None, kubeconfig=kubeconfig, image=image) as connected:
         yield connected
+
+
+@pytest.fixture
+async def bench(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[Bench]:
+    """Three replicas in rotation, and the bot's hands on them."""
+    kubeconfig, wanted = request.config.getoption("--kubeconfig"), request.config.getoption("--gpu-resource")
+    async with bench_on(cluster, kubeconfig=kubeconfig, wanted=wanted) as made:
+        yield made
 
 
 @pytest.fixture

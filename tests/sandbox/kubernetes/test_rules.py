@@ -144,7 +144,7 @@ def test_a_path_names_one_target(path: str, expected: tuple[str, str, str, str])
     [
         "/api/v1/pods/p",
         "/api/v1/namespaces/n/nodes/x",
-        "/api/v1/namespaces/n/pods/p/exec",
+        "/api/v1/namespaces/n/pods/p/attach",
         "/api/v1/namespaces/n/pods/p/log/x",
         "/apis/apps/v2/deployments",
         "/elsewhere",

@@ -1,16 +1,40 @@
--- Right before a call: not halted, the leases are ours, the breaker has room, the claim is written. One step.
--- KEYS: halt, claims, leases, breaker. ARGV: incident, call id, counts|free, lease seconds, breaker limit, breaker seconds, lease keys...
+-- Right before a call: not halted, the leases are ours, the breakers have room, the claim is written. One step.
+-- KEYS: halt, claims, leases, breaker, node breaker.
+-- ARGV: incident, call id, counts|free, lease seconds, breaker limit, breaker seconds, node as JSON or '', lease keys...
+local FIRST_LEASE = 8
 local halted = redis.call('HGET', KEYS[1], '*') or redis.call('HGET', KEYS[1], ARGV[1])
 if halted then return 'halted' end
 local now = TIME()
 local seconds = tonumber(now[1])
-for i = 7, #ARGV do
+for i = FIRST_LEASE, #ARGV do
   local held = redis.call('HGET', KEYS[3], ARGV[i])
   if held then
     local owner, till = string.match(held, '^(.-)|(%d+)$')
     if owner ~= ARGV[1] and tonumber(till) > seconds then return 'lease_held' end
   end
 end
+
+-- What the node breaker says against this node; nil when it has room. Its hash holds node -> 'taken at|accelerators'.
+local function against(node)
+  local taken, elsewhere = 0, 0
+  for _, gpus in pairs(node.cordoned) do elsewhere = elsewhere + gpus end
+  local all = redis.call('HGETALL', KEYS[5])
+  for i = 1, #all, 2 do
+    local at, gpus = string.match(all[i + 1], '^(%d+)|(%d+)$')
+    if tonumber(at) <= seconds - tonumber(ARGV[6]) then
+      redis.call('HDEL', KEYS[5], all[i])
+    elseif all[i] ~= node.name then
+      taken = taken + 1
+      -- Claimed a moment ago by somebody else, and not to be seen in the cluster yet.
+      local is_fresh = tonumber(at) > seconds - tonumber(ARGV[4])
+      if is_fresh and node.cordoned[all[i]] == nil then elsewhere = elsewhere + tonumber(gpus) end
+    end
+  end
+  if taken >= node.most then return 'node_breaker_open' end
+  -- One node may always go, or a small fleet could cordon none.
+  if node.gpus > 0 and elsewhere > 0 and elsewhere + node.gpus > node.share * node.fleet then return 'too_many_gpus' end
+end
+
 local again = redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1
 if not again and ARGV[3] == 'counts' then
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', seconds - tonumber(ARGV[6]))
@@ -18,9 +42,17 @@ if not again and ARGV[3] == 'counts' then
   if not redis.call('ZSCORE', KEYS[4], change) and redis.call('ZCARD', KEYS[4]) >= tonumber(ARGV[5]) then
     return 'breaker_open'
   end
+  if ARGV[7] ~= '' then
+    local node = cjson.decode(ARGV[7])
+    local refused = against(node)
+    if refused then return refused end
+    local known = redis.call('HGET', KEYS[5], node.name)
+    if not known then redis.call('HSET', KEYS[5], node.name, now[1] .. '|' .. node.gpus) end
+    redis.call('EXPIRE', KEYS[5], tonumber(ARGV[6]))
+  end
   redis.call('ZADD', KEYS[4], 'NX', seconds, change)
   redis.call('EXPIRE', KEYS[4], tonumber(ARGV[6]))
 end
-for i = 7, #ARGV do redis.call('HSET', KEYS[3], ARGV[i], ARGV[1] .. '|' .. (seconds + tonumber(ARGV[4]))) end
+for i = FIRST_LEASE, #ARGV do redis.call('HSET', KEYS[3], ARGV[i], ARGV[1] .. '|' .. (seconds + tonumber(ARGV[4]))) end
 redis.call('HSET', KEYS[2], ARGV[2], now[1])
 return again and 'already_claimed' or 'claimed'

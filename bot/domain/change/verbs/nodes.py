@@ -17,6 +17,7 @@ from bot.domain.change.differences import changed
 from bot.domain.change.disruption import budget_for
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of
+from bot.domain.change.node_disruption import NodeDisruption, node_disruption
 from bot.domain.change.objects import (
     INCIDENT_ANNOTATION,
     annotations_of,
@@ -30,7 +31,7 @@ from bot.domain.change.objects import (
     uid_of,
 )
 from bot.domain.change.plan import Call, Circumstance, Plan, Step, Wait
-from bot.domain.change.risks import FLOORS
+from bot.domain.change.risks import FLOORS, TEAMS
 from bot.domain.change.rotation import is_in_rotation, pod_named, pods_of_canary, pods_of_workload
 from bot.domain.change.verbs.replicas import (
     annotation_edit,
@@ -79,6 +80,7 @@ def plan_uncordon(situation: Situation) -> Plan:
         steps=(_uncordon_call(node), _seen(node, cordoned=False)),
         circumstances=(owner,),
         risk=FLOORS["uncordon_node"],
+        approved_by=TEAMS["uncordon_node"],
         expected="none: nothing moves by itself",
         undo_text="the node is cordoned again",
     )
@@ -151,6 +153,10 @@ def _schedulable_without(world: World, node: Obj) -> Circumstance:
     already = len(others) - left
     if already:
         text += f"; {already} cordoned already"
+    stake = node_disruption(world, name_of(node))
+    if isinstance(stake, NodeDisruption) and stake.fleet_gpus:
+        out = stake.gpus + sum(stake.cordoned.values())
+        text += f"; {out} of {stake.fleet_gpus} GPUs would be cordoned"
     return Circumstance(name="nodes", grade="warning" if already > 1 or left == 0 else "note", text=text)
 
 
@@ -180,11 +186,13 @@ def plan_drain_node(situation: Situation) -> Plan:
         choices={"node": name_of(node), "uid": uid_of(node), "pods": [uid_of(pod) for pod in (*ours, *moved)]},
         steps=tuple(steps),
         circumstances=(
+            *([] if cordoned else [_schedulable_without(world, node)]),
             *_ours_weighed(world, node, ours),
             _others_weighed(others, evicts=evicts_others),
             *([Circumstance(name="staying", grade="note", text=staying)] if staying else []),
         ),
         risk=FLOORS["drain_node"],
+        approved_by=TEAMS["drain_others"] if moved else (),
         expected="one replica fewer at a time, until its replacement elsewhere is Ready" if ours else "none for ours",
         undo_text="the node takes new pods again; evicted pods do not come back to it by themselves",
     )

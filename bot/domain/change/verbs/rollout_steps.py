@@ -106,7 +106,8 @@ class _Held:
         settings = [edit_of(self._workload, path, value) for path, value in held.items()]
         line = Difference(path=MIN_READY, text="rollout held: no old replica ends before it is empty")
         wording = replace(self._change.wording, differences=(*self._change.wording.differences, line))
-        return self._call([*templates, *settings], wording, guards=self._change.guards)
+        begun = self._call([*templates, *settings], wording, guards=self._change.guards)
+        return begun.model_copy(update={"holds": True})
 
     def _release(self, number: int, pod: Obj) -> Call:
         wanted = self._kept + number
@@ -116,7 +117,7 @@ class _Held:
             differences=(Difference(path=MAX_UNAVAILABLE, text=f"{name_of(pod)} ends, its successor is made"),),
         )
         return self._call([edit_of(self._so_far, MAX_UNAVAILABLE, wanted)], wording).model_copy(
-            update={"ends": (uid_of(pod),)}
+            update={"ends": (uid_of(pod),), "holds": True}
         )
 
     def _finish(self, pod: Obj) -> Call:
@@ -128,7 +129,7 @@ class _Held:
             undo_title="Hold the rollout again",
             differences=(Difference(path=MIN_READY, text="rollout settings as they were before"),),
         )
-        return self._call(edits, wording).model_copy(update={"ends": (uid_of(pod),)})
+        return self._call(edits, wording).model_copy(update={"ends": (uid_of(pod),), "holds": False})
 
     def _ordinary(self, wanted: Obj, path: str) -> Any:
         """A setting as it is to stay, unless it is one of a held rollout that somebody has abandoned."""

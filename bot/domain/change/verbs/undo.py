@@ -43,6 +43,8 @@ def plan_undo(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     entries = _wanted_entries(context.ledger, situation.arguments)
     require_readable(world, "pods", "replica_sets", "canary")
+    if any(call.target.kind == "Job" for entry in entries for call in entry.undo):
+        require_readable(world, "jobs")
     replay = _Replay(world, context)
     found = [replay.take(entry, call) for entry in entries for call in entry.undo]
     inverses = [inverse for inverse in found if inverse is not None]
@@ -132,6 +134,7 @@ class _Replay:
                 "HorizontalPodAutoscaler": list(world.autoscalers),
                 "ScaledObject": list(world.scaled_objects),
                 "ConfigMap": list(world.config_maps.values()),
+                "Job": list(world.jobs),
             }
             workloads = [obj for obj in (world.workload, world.canary) if obj is not None]
             known = others.get(target.kind, workloads)
@@ -207,6 +210,9 @@ Around = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
 def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
     """What has to be done before an inverse call and seen after it."""
     call = inverse.call
+    if call.target.kind == "Job":
+        # Its pods serve nobody: they end as their own grace says.
+        return [], [], ()
     if call.method == "delete":
         drain = drain_mode(world, dig(inverse.before, "spec", "template"))
         return [], [gone(call.target, context)], (drain_circumstance(world, drain, pods_of_canary(world)),)

@@ -59,6 +59,11 @@ class StatefulSetController:
         """Find or make the revision of the present template, numbered above all others."""
         name = f"{name_of(workload)}-{template_hash(workload['spec']['template'])}"
         kept = controlled(self._store, CONTROLLER_REVISIONS, workload)
+        # An earlier set of this name may have left its revision to the garbage collector: ours then needs another name.
+        other = f"{name}-{workload['metadata']['uid'][:5]}"
+        held = self._store.find(CONTROLLER_REVISIONS, namespace_of(workload), name)
+        is_taken = held is not None and name not in map(name_of, kept)
+        name = other if is_taken or other in map(name_of, kept) else name
         number = max((one["revision"] for one in kept if name_of(one) != name), default=0) + 1
         found = next((one for one in kept if name_of(one) == name), None)
         if found is None:

@@ -1,0 +1,83 @@
+"""What an incident came to, for a terminal of 100 columns: its way, who decided, what changed, what was checked.
+
+The whole report is a Markdown page (`incident-bot export`). Text from outside is shown as it is, without markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from bot.domain.report import Report
+from bot.domain.report.escaping import lasting, moment, reading
+
+LONGEST_CELL = 160
+
+
+def short_report(report: Report) -> Group:
+    return Group(*(Padding(part, (1, 0, 0, 0)) for part in _parts(report)))
+
+
+def _parts(report: Report) -> Iterator[Text | Table]:
+    yield _head(report)
+    yield _table(
+        "The way it went",
+        ("at", "state", "took", "because"),
+        [(_time(it.entered_at), it.state, lasting(it.took_seconds), it.because) for it in report.way],
+    )
+    yield _table(
+        "What people decided",
+        ("at", "who", "what"),
+        [(_time(it.at), report.people.get(it.who, it.who) or "nobody", it.what) for it in report.decisions],
+    )
+    yield _table(
+        "What was changed",
+        ("at", "call", "before → after"),
+        [(_time(it.at), it.text, "\n".join(it.differences)) for it in report.calls],
+    )
+    yield _table(
+        "Readings",
+        ("signal", "before", "last"),
+        [(it.name, reading(it.baseline), reading(it.last)) for it in report.readings],
+    )
+    yield _table(
+        "What was checked",
+        ("at", "state", "verdict", "detail"),
+        [(_time(it.at), it.state, it.verdict.replace("_", " "), it.text) for it in report.verdicts],
+    )
+
+
+def _head(report: Report) -> Text:
+    chain = "consistent" if report.broken_at is None else f"broken at entry {report.broken_at}"
+    acted, closed = lasting(report.act_seconds), lasting(report.close_seconds)
+    return Text.assemble(
+        (f"{report.incident} {report.title}", "bold"),
+        f" on {report.target}, playbook {report.playbook}\n",
+        f"opened {moment(report.opened_at)} UTC; a person acted after {acted}; closed after {closed}\n",
+        f"timeline: {report.entries} entries, {chain}",
+    )
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, heading in enumerate(headings):
+        is_last = number == len(headings) - 1
+        # Times and states are what one looks for: they stay whole, and the last column takes what is left.
+        table.add_column(heading, no_wrap=heading in ("at", "took", "state"), ratio=1 if is_last else None)
+    for row in rows:
+        table.add_row(*(Text(_short(cell)) for cell in row))
+    return table
+
+
+def _time(at: float) -> str:
+    return moment(at).rsplit(" ", 1)[-1]
+
+
+def _short(cell: str) -> str:
+    if not cell:
+        return "–"
+    return cell if len(cell) <= LONGEST_CELL else cell[: LONGEST_CELL - 1] + "…"

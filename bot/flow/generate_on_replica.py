@@ -1,0 +1,129 @@
+"""Send one long generation to a replica that serves nobody, and watch its blocks until it ends.
+
+Nothing outside shows that it was sent, so it is begun once. It ends early when the lease is lost or somebody halts:
+then the connection closes, and the engine drops the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+
+from bot.domain.approval import Approved
+from bot.domain.change.generation import Blocks, Generation, blocks_in, generation_reading
+from bot.domain.change.plan import Call
+from bot.domain.errors import ClusterError
+from bot.domain.signal import Reading
+from bot.flow.perform_effect import Job
+from bot.flow.ports import CallClaims, Generated, Generations, Replica, Replicas, RunStore, Scraper
+
+log = structlog.get_logger()
+LOOK_EVERY_SECONDS = 0.5
+"""The pool is full for only a moment at the end: looks further apart would miss what was taken last."""
+TELL_EVERY_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Made:
+    """How the call ended, and what was seen; no reading where nothing ran."""
+
+    result: Literal["done", "failed", "unclear"]
+    detail: str
+    reading: Reading | None = None
+
+
+@dataclass
+class _Watched:
+    """What was seen while it ran, and why it was ended before its time; empty when it was not."""
+
+    during: list[Blocks]
+    ended_because: str = ""
+    is_halted: bool = False
+
+
+class GenerateOnReplica:
+    def __init__(
+        self,
+        generations: Generations,
+        replicas: Replicas,
+        scraper: Scraper,
+        claims: CallClaims,
+        runs: RunStore,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._generations, self._replicas, self._scraper = generations, replicas, scraper
+        self._claims, self._runs, self._pause = claims, runs, pause
+
+    async def __call__(self, job: Job, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]) -> Made:
+        try:
+            found = await self._replicas.replicas(job.run.target, incident_id=job.incident_id)
+        except ClusterError as error:
+            return Made("failed", f"nothing was sent: {error}")
+        replica = next((one for one in found if one.uid == call.target.uid), None)
+        if replica is None or replica.in_rotation is not False:
+            return Made("failed", f"nothing was sent: {call.target.name} is gone, or not known to be out of rotation")
+        before = await self._look(replica)
+        if before.requests is None or before.requests > 0:
+            seen = "how many requests run on it is not known" if before.requests is None else "it is not empty"
+            return Made("failed", f"nothing was sent to {replica.name}: {seen}")
+        sending = asyncio.create_task(self._generations.generate(approved, call, replica))
+        try:
+            watched = await self._watch(job, call, replica, sending, tell)
+            generated = await sending if not watched.ended_because else None
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+        return await self._told(call, generated, before, watched)
+
+    async def _watch(
+        self,
+        job: Job,
+        call: Call,
+        replica: Replica,
+        sending: asyncio.Task[Generated],
+        tell: Callable[[str], Awaitable[None]],
+    ) -> _Watched:
+        watched, began, told_at = _Watched([]), job.now, job.now
+        while not sending.done():
+            now = await self._runs.now()
+            if job.lost.is_set():
+                watched.ended_because = "another process took over"
+            elif now - began > float(call.body["within_seconds"]):
+                watched.ended_because = f"it did not finish within {call.body['within_seconds'] / 60:.0f} minutes"
+            elif by := await self._claims.halted_by(job.incident_id):
+                watched.ended_because, watched.is_halted = f"halted by {by}", True
+            if watched.ended_because:
+                return watched
+            watched.during.append(await self._look(replica))
+            if now - told_at >= TELL_EVERY_SECONDS:
+                told_at = now
+                await tell(_progress(watched.during[-1], now - began))
+            await self._pause(LOOK_EVERY_SECONDS)
+        return watched
+
+    async def _look(self, replica: Replica) -> Blocks:
+        return blocks_in((await self._scraper.scrape([replica]))[0])
+
+    async def _told(self, call: Call, generated: Generated | None, before: Blocks, watched: _Watched) -> Made:
+        if generated is not None and generated.result == "refused":
+            return Made("failed", f"nothing was generated: {generated.detail}")
+        tokens = generated.tokens if generated else None
+        is_finished = generated is not None and generated.result == "ended"
+        error = watched.ended_because or (generated.detail if generated and not is_finished else "")
+        done = Generation(tokens, is_finished, error)
+        reading = generation_reading(done, before, watched.during, at=await self._runs.now())
+        log.info("generation.ended", target=str(call.target), finished=is_finished, error=error)
+        if watched.is_halted:
+            return Made("failed", watched.ended_because, reading)
+        # That it broke is what a probe is there to find out.
+        return Made("done", reading.detail, reading)
+
+
+def _progress(seen: Blocks, seconds: float) -> str:
+    used = "unknown" if seen.used is None else f"{seen.used:.0f}"
+    return f"generating for {seconds:.0f} s, {used} blocks in use"

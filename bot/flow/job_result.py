@@ -1,0 +1,29 @@
+"""Read what a Job of ours came to from the end of its pod's log; what cannot be read is unknown, with the reason."""
+
+from __future__ import annotations
+
+from bot.domain.change.job import LOG_LINES, RESULT, SOURCE, job_reading, pods_of_job
+from bot.domain.change.objects import name_of, namespace_of
+from bot.domain.change.plan import ObjectRef
+from bot.domain.errors import ClusterError
+from bot.domain.run import Run
+from bot.domain.signal import Reading, unknown
+from bot.flow.ports import JobLogs, Worlds
+
+
+class JobResult:
+    def __init__(self, cluster: Worlds, logs: JobLogs) -> None:
+        self._cluster, self._logs = cluster, logs
+
+    async def __call__(self, run: Run, about: ObjectRef, *, at: float) -> Reading:
+        try:
+            world = await self._cluster.world(run.target, incident_id=run.incident_id)
+            job = next((job for job in world.jobs if name_of(job) == about.name), None)
+            pods = pods_of_job(world, job) if job else ()
+            if not pods:
+                return unknown(RESULT, f"{about} has no pod whose log could be read", at=at, source=SOURCE)
+            # The last attempt is the one that decided.
+            log = await self._logs.last_lines(namespace_of(pods[-1]), name_of(pods[-1]), lines=LOG_LINES)
+        except ClusterError as error:
+            return unknown(RESULT, f"the Job's log cannot be read: {error}", at=at, source=SOURCE)
+        return job_reading(log, at=at)

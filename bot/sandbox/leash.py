@@ -1,0 +1,45 @@
+"""Runs a program that ends when the demo's launcher is gone, however it went: `python -m bot.sandbox.leash program …`.
+
+The program need not know. The launcher alone holds the other end of a pipe; when the launcher is gone the pipe ends,
+and a watcher beside the program sends it SIGTERM. It works wherever there are pipes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import cache
+from typing import NoReturn
+
+
+@cache
+def leash() -> int:
+    """The end to give to programs as their standard input. The other end stays open until this process ends."""
+    ours, _held = os.pipe()
+    return ours
+
+
+def main(command: list[str]) -> NoReturn:
+    program = os.getpid()
+    if os.fork() == 0:
+        _watch(program)
+    # The same process becomes the program: whoever started it has its id, signals and exit code.
+    os.execv(command[0], command)  # noqa: S606 - no shell is wanted; the command is the launcher's own
+
+
+def _watch(program: int) -> NoReturn:
+    """A child of the program: while that is its parent, the id cannot be another process's."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    # Whoever reads the program's output must see its end when the program ends, not when this does.
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    while os.read(0, 1):
+        pass
+    if os.getppid() == program:
+        os.kill(program, signal.SIGTERM)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,121 @@
+"""run_job over a real socket: made once, judged by its own end, read by its log, deleted by its undo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
+from bot.domain.change.context import PlanContext
+from bot.domain.change.plan import LedgerEntry, Plan, Wait
+from bot.domain.change.planning import plan_change
+from bot.domain.change.progress import progress
+from bot.domain.change.world import Obj
+from bot.domain.signal import Reading
+from bot.flow.job_result import JobResult
+from tests import builders
+from tests.adapters.kubernetes.lab import CONTEXT, TARGET, Lab
+
+CRON_JOBS = "/apis/batch/v1/namespaces/serving/cronjobs"
+JOBS = "/apis/batch/v1/namespaces/serving/jobs"
+JOB = f"{JOBS}/eval-inc-42-1"
+LINE = '{"score": 0.71, "baseline": 0.73, "eval": "gsm8k"}'
+
+
+def template(log: str = f"loading\n{LINE}", **fields: Any) -> Obj:
+    notes = {"sandbox/log": log, **{f"sandbox/{name}": value for name, value in fields.pop("sandbox", {}).items()}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "eval", "image": "eval:1"}]}
+    job = {"template": {"metadata": {"annotations": notes}, "spec": pod}, **fields}
+    return {
+        "metadata": {"name": "eval"},
+        "spec": {"schedule": "0 0 31 2 *", "suspend": True, "jobTemplate": {"spec": job}},
+    }
+
+
+async def planned(lab: Lab, **fields: Any) -> Plan:
+    await lab.somebody_creates(CRON_JOBS, template(**fields))
+    return await lab.plan("run_job", template="eval", env={"LIMIT": 200.0})
+
+
+async def result(lab: Lab, plan: Plan) -> Reading:
+    run = builders.run(target=TARGET, incident_id=CONTEXT.incident_id)
+    return await JobResult(lab.cluster, KubernetesPodLogs(lab.reader))(run, plan.calls[0].target, at=1.0)
+
+
+def ended(plan: Plan) -> Wait:
+    wait = plan.steps[1]
+    assert isinstance(wait, Wait)
+    return wait
+
+
+async def test_a_job_runs_to_its_end_and_its_last_line_is_the_result(lab: Lab) -> None:
+    plan = await planned(lab)
+    await lab.carry_out(plan)
+    reading = await result(lab, plan)
+    assert reading.fields == {"score": 0.71, "baseline": 0.73, "eval": "gsm8k", "line": LINE}
+    found = await lab.get(JOB)
+    assert found["metadata"]["annotations"]["incident-bot/call"] == "INC-42/R1/0"
+    assert found["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "LIMIT", "value": "200"}]
+    assert [one["verb"] for one in await lab.mutations()] == ["create"]
+
+
+async def test_a_rehearsal_makes_no_job_and_tells_what_the_server_has_against_it(lab: Lab) -> None:
+    plan = await planned(lab)
+    assert await lab.cluster.rehearse(plan.calls[0]) == ""
+    assert (await lab.get(JOBS))["items"] == []
+    call = plan.calls[0]
+    body = call.body | {"spec": call.body["spec"] | {"activeDeadlineSeconds": "soon"}}
+    assert await lab.cluster.rehearse(call.model_copy(update={"body": body})) != ""
+
+
+async def test_the_same_job_is_made_once_also_when_the_first_answer_was_lost(lab: Lab) -> None:
+    plan = await planned(lab)
+    await lab.fault("POST jobs", "lost_reply")
+    first = await lab.send(plan)
+    assert first.result == "unclear"
+    assert await lab.writer.look(plan.calls[0], call_id="INC-42/R1/0") == "done"
+    assert (await lab.send(plan)).detail == "was created by an earlier attempt of this call"
+    assert (await lab.send(plan, call_id="INC-42/R9/0")).result == "failed"
+    assert len((await lab.get(JOBS))["items"]) == 1
+
+
+async def test_a_job_whose_attempts_all_fail_says_so_with_its_last_line(lab: Lab) -> None:
+    plan = await planned(lab, log="Traceback", backoffLimit=1, sandbox={"exit-code": "1"})
+    await lab.send(plan)
+    world = await lab.until_seen("the Job has failed", lambda seen: bool(seen.jobs) and has_failed(seen.jobs[0]))
+    said = progress(ended(plan), world)
+    assert (said.state, "BackoffLimitExceeded" in said.text) == ("failed", True)
+    reading = await result(lab, plan)
+    assert (reading.fields, "score" in reading.unknown_parts) == ({"line": "Traceback"}, True)
+
+
+def has_failed(job: Obj) -> bool:
+    return any(one["type"] == "Failed" for one in job["status"].get("conditions") or [])
+
+
+async def test_the_undo_deletes_the_job_and_its_pods(lab: Lab) -> None:
+    plan = await planned(lab)
+    await lab.carry_out(plan)
+    call = plan.calls[0]
+    entry = LedgerEntry(
+        call_id="INC-42/R1/0", state="s", verb="run_job", title=call.title, target=call.target, undo=call.undo,
+        applied_at=1.0,
+    )  # fmt: skip
+    undo = await lab.plan("undo", replace_ledger(entry), of="last")
+    assert (await lab.send(undo)).result == "done"
+    await lab.until_seen("the Job's pods are gone", lambda seen: not any("eval" in name(pod) for pod in seen.all_pods))
+    assert (await lab.get(JOBS))["items"] == []
+
+
+def replace_ledger(entry: LedgerEntry) -> PlanContext:
+    return replace(CONTEXT, ledger=(entry,))
+
+
+def name(pod: Obj) -> str:
+    return str(pod["metadata"]["name"])
+
+
+async def test_without_permission_to_read_templates_it_is_not_known_whether_there_is_one(lab: Lab) -> None:
+    await lab.fault("list cronjobs", "403")
+    found = plan_change("run_job", {"template": "eval"}, await lab.world(), CONTEXT)
+    assert (found.outcome, "cron jobs" in found.reason) == ("unknown", True)

@@ -1,0 +1,40 @@
+"""The levels on /metrics are what Redis says at the scrape; what it does not say is not on the page."""
+
+from __future__ import annotations
+
+from bot.adapters import logs
+from bot.adapters.redis.claims import BreakerLimits, RedisClaims
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.store import RedisStore
+from bot.wiring import Storage, metrics_page
+from tests import builders
+
+
+def storage(connection: Connection) -> Storage:
+    return Storage(connection, RedisStore(connection, owner="one"), RedisClaims(connection, BreakerLimits()))
+
+
+async def lines(connection: Connection) -> list[str]:
+    page = await metrics_page(storage(connection), logs.Facts())
+    return [line for line in page.splitlines() if not line.startswith("#")]
+
+
+async def test_alerts_that_wait_and_incidents_that_are_open_are_counted(connection: Connection) -> None:
+    store = storage(connection).store
+    assert await lines(connection) == ["incident_bot_intake_alerts 0.0", "incident_bot_open_incidents 0.0"]
+    await store.accept([builders.alert(), builders.alert(fingerprint="f2")], truncated=0)
+    assert await lines(connection) == ["incident_bot_intake_alerts 2.0", "incident_bot_open_incidents 0.0"]
+    first, _second = await store.intake(10)
+    assert await store.route(first, builders.run(), "opens", bundle={"p.yaml": "text"})
+    assert await lines(connection) == ["incident_bot_intake_alerts 1.0", "incident_bot_open_incidents 1.0"]
+
+
+async def test_a_storage_that_is_away_leaves_its_levels_out_and_the_counters_in(unused_tcp_port: int) -> None:
+    facts = logs.Facts()
+    facts.count(None, "", {"event": "alert.routed"})
+    away = Connection.open(f"redis://127.0.0.1:{unused_tcp_port}/0")
+    page = await metrics_page(storage(away), facts)
+    assert 'incident_bot_facts_total{fact="alert.routed"} 1.0' in page
+    assert "incident_bot_intake_alerts" not in page
+    assert "incident_bot_open_incidents" not in page
+    await away.close()

@@ -1,0 +1,42 @@
+"""The report of the unattended demo fits a terminal, and what one looks for in it stays whole."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from bot.cli.short_report import short_report
+from bot.domain.report import Report
+from tests.domain.test_report import fixed
+
+pytestmark = pytest.mark.fast
+
+LONG = "calm: thrash 0.02 (limit 0.1) held for 10 s over four replicas; latency: ttft p95 1.9 s, was 0.4 s; " * 3
+
+
+def shown(report: Report) -> list[str]:
+    page = io.StringIO()
+    Console(file=page, width=100, color_system=None).print(short_report(report))
+    return page.getvalue().splitlines()
+
+
+def with_long_texts(report: Report) -> Report:
+    verdicts = tuple(it.model_copy(update={"text": LONG, "state": "verify_whole_fleet"}) for it in report.verdicts)
+    calls = tuple(it.model_copy(update={"text": LONG}) for it in report.calls)
+    way = tuple(it.model_copy(update={"state": "verify_whole_fleet", "because": LONG}) for it in report.way)
+    return report.model_copy(update={"verdicts": verdicts, "calls": calls, "way": way})
+
+
+def test_it_fits_a_hundred_columns_and_keeps_times_and_states_whole() -> None:
+    lines = shown(with_long_texts(Report.of(fixed().timeline)))
+    assert max(map(len, lines)) <= 100
+    assert sum("verify_whole_fleet" in line for line in lines) == 6
+    assert any(line.startswith("08:08:20") and "held" in line for line in lines)
+    assert any("replicas 4 → 5" in line for line in lines)
+
+
+def test_text_from_outside_is_shown_as_it_is() -> None:
+    report = Report.of(fixed().timeline).model_copy(update={"title": "[red]not markup[/red]"})
+    assert any("[red]not markup[/red]" in line for line in shown(report))

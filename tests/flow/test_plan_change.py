@@ -1,0 +1,165 @@
+"""What planning answers: a plan that the bot may and can carry out, or why there is none; never a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from bot.domain.change.plan import Call, PlanResult
+from bot.domain.change.world import World
+from bot.domain.effect import PlanChange
+from bot.domain.errors import ClusterError
+from bot.domain.event import Planned
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.run import Run
+from bot.domain.scrape import Scrape
+from bot.domain.target import Target
+from bot.flow.perform_effect import Job
+from bot.flow.plan_change import GRANT_IT, PlanForRun
+from bot.flow.ports import Owed, ReadContext
+from bot.flow.read_for_run import ReadForRun
+from bot.flow.see_world import SeeWorld
+from tests import builders
+from tests.domain.machine.steps import PLAYBOOK, Story
+from tests.fakes.cluster import MemoryCluster
+from tests.fakes.signals import Script, ScriptedSignals
+
+pytestmark = pytest.mark.fast
+
+AT = builders.START
+LACKING = "may not patch deployments.apps in namespace serving"
+SECRET = "api_key=sk-abcdefghijklmnopqrstuvwxyz123456"
+
+
+class Asked(MemoryCluster):
+    """Answers about permissions and rehearsals as told; `asked` is what was asked, in order."""
+
+    def __init__(self, *, lacking: str = "", refusal: str = "", down: str = "") -> None:
+        super().__init__(lambda: AT)
+        self._lacking, self._refusal, self._down = lacking, refusal, down
+        self.asked: list[tuple[str, int]] = []
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        self._must_answer("world")
+        return await super().world(target, incident_id=incident_id)
+
+    async def lacking(self, calls: Sequence[Call]) -> str:
+        self._must_answer("permissions")
+        self.asked.append(("permissions", len(calls)))
+        return self._lacking
+
+    async def rehearse(self, call: Call) -> str:
+        self._must_answer("rehearsal")
+        self.asked.append(("rehearsal", 1))
+        return self._refusal
+
+    def _must_answer(self, what: str) -> None:
+        if what == self._down:
+            raise ClusterError("nobody answers")
+
+
+class NoHistory:
+    """`History` of a fleet that was never sampled."""
+
+    source = "nothing"
+
+    async def sample(self, context: ReadContext) -> None: ...
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        return ()
+
+
+def planner(cluster: MemoryCluster, script: Script) -> PlanForRun:
+    async def playbook_of(run: Run) -> CompiledPlaybook:
+        del run
+        return PLAYBOOK
+
+    read = ReadForRun(ScriptedSignals(script, lambda: AT), playbook_of)
+    return PlanForRun(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of)
+
+
+def growing() -> Run:
+    """A run that is to scale by one, while usage is above its ceiling."""
+    return Story().opened().reads(0.95).chooses("grow").run
+
+
+async def result(cluster: MemoryCluster, script: Script = lambda: {"usage": 0.95}) -> PlanResult:
+    found, _ = await planner(cluster, script).plan(growing(), at=AT)
+    return found
+
+
+async def test_every_call_is_allowed_before_the_first_one_is_rehearsed() -> None:
+    cluster = Asked()
+    found = await result(cluster)
+    assert found.plan is not None
+    assert (found.outcome, found.plan.verb) == ("planned", "scale")
+    assert cluster.asked == [("permissions", len(found.plan.calls)), ("rehearsal", 1)]
+
+
+async def test_a_permission_that_is_lacking_makes_it_impossible_and_says_what_to_grant() -> None:
+    cluster = Asked(lacking=LACKING)
+    found = await result(cluster)
+    assert (found.outcome, found.plan, found.reason, found.hint) == ("impossible", None, LACKING, GRANT_IT)
+    assert [what for what, _ in cluster.asked] == ["permissions"]
+
+
+async def test_what_the_api_server_refuses_is_impossible_and_its_words_carry_no_secret() -> None:
+    found = await result(Asked(refusal=f"denied: {SECRET}"))
+    assert (found.outcome, found.plan) == ("impossible", None)
+    assert found.reason.startswith("the API server refuses it: denied")
+    assert "sk-abcdef" not in found.reason
+
+
+@pytest.mark.parametrize(
+    ("down", "reason"),
+    [
+        pytest.param("world", "the cluster cannot be read: nobody answers", id="reading"),
+        pytest.param("permissions", "did not rehearse the change: nobody answers", id="permissions"),
+        pytest.param("rehearsal", "did not rehearse the change: nobody answers", id="rehearsal"),
+    ],
+)
+async def test_no_answer_is_neither_a_plan_nor_a_refusal(down: str, reason: str) -> None:
+    found = await result(Asked(down=down))
+    assert (found.outcome, found.plan) == ("failed", None)
+    assert found.reason.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "reason"),
+    [
+        pytest.param(lambda: {"usage": 0.2}, "not_needed", "is no longer true", id="the reason is gone"),
+        pytest.param(dict, "unknown", "usage", id="the reason cannot be read"),
+    ],
+)
+async def test_a_change_whose_reason_does_not_hold_is_not_planned(script: Script, outcome: str, reason: str) -> None:
+    cluster = Asked()
+    found = await result(cluster, script)
+    assert (found.outcome, found.plan) == (outcome, None)
+    assert reason in found.reason
+    assert cluster.asked == []
+
+
+async def test_a_change_that_declines_needs_no_permission() -> None:
+    cluster = Asked(lacking=LACKING)
+    del cluster.objects["Deployment", "llm"]
+    assert (await result(cluster)).outcome == "impossible"
+    assert cluster.asked == []
+
+
+async def test_without_a_change_under_way_there_is_nothing_to_plan() -> None:
+    found, readings = await planner(Asked(), dict).plan(builders.run(), at=AT)
+    assert (found.outcome, found.reason, dict(readings)) == ("failed", "no change is under way", {})
+
+
+@pytest.mark.parametrize("lacking", ["", LACKING], ids=["planned", "lacking"])
+async def test_the_answer_goes_to_the_run_with_what_it_rests_on(lacking: str) -> None:
+    effect = PlanChange(effect_id="v3/plan/0", visit=3, state="grow")
+    asked = planner(Asked(lacking=lacking), lambda: {"usage": 0.95})
+    done = await asked(Job(growing(), Owed("INC-1", effect, 0, ""), AT), effect)
+    (event,) = done.events
+    assert isinstance(event, Planned)
+    assert (event.effect_id, event.readings["usage"].value) == ("v3/plan/0", 0.95)
+    assert event.result.reason == lacking

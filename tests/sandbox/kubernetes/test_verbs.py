@@ -1,0 +1,227 @@
+"""Every verb of the bot from plan to seen and back again, through its own planner, reader and writer.
+
+They run on the stand-in, or on a real cluster: `pytest tests/sandbox/kubernetes --kubeconfig FILE`. That cluster should
+be a scratch one (kind with two workers is enough, Kubernetes 1.30 or later for `preStop.sleep`), run by its
+administrator and without `-n`: nodes are patched, cordoned and drained of the tests' own pods. `--kubernetes-image`
+names an image that runs for ever whatever its arguments; `--gpu-resource` is told by `pytest --help`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.domain.change.world import World
+from tests.adapters.kubernetes.lab import CAP, names, spec, with_ledger
+from tests.sandbox.kubernetes.bench import ARGS, NAME, REPLICAS, Bench
+from tests.sandbox.kubernetes.cluster import STRATEGIC
+
+CAPPED = "--max-num-seqs=6"
+
+
+def args_of(pod: dict[str, Any]) -> list[str]:
+    found: list[str] = pod["spec"]["containers"][0]["args"]
+    return found
+
+
+async def first(bench: Bench) -> str:
+    return sorted(names(await bench.world()))[0]
+
+
+async def whole(bench: Bench) -> World:
+    return await bench.until_seen("all replicas are in rotation again", bench.is_whole)
+
+
+# --- flags ------------------------------------------------------------------------------------------------------------
+
+
+async def test_flags_roll_out_to_every_replica_and_back_by_undo(bench: Bench) -> None:
+    before = await spec(bench)
+    plan = await bench.plan("set_flags", edits=CAP)
+    await bench.carry_out(plan)
+    assert all(CAPPED in args_of(pod) for pod in (await whole(bench)).pods)
+    await bench.carry_out(await bench.plan("undo", with_ledger(plan), of="last"))
+    assert await spec(bench) == before
+
+
+async def test_a_rollback_goes_back_to_the_earlier_revision(bench: Bench) -> None:
+    before = await spec(bench)
+    await bench.carry_out(await bench.plan("set_flags", edits=CAP))
+    plan = await bench.plan("rollback")
+    assert [d.text for d in plan.calls[0].differences] == ["--max-num-seqs 6 → 64"]
+    await bench.carry_out(plan)
+    assert await spec(bench) == before
+
+
+async def test_flags_in_a_config_map_roll_out_and_back(bench: Bench) -> None:
+    text = "max-num-seqs: 64  # cap\nseed: 1\n"
+    body: Any = {"metadata": {"name": "flags"}, "data": {"config.yaml": text}}
+    namespace = bench.target.namespace
+    await bench.somebody.core.create_namespaced_config_map(namespace, body)
+    mount = {"name": "flags", "mountPath": "/etc/vllm"}
+    container = {"name": "vllm", "args": ["tiny-llama", "--config=/etc/vllm/config.yaml"], "volumeMounts": [mount]}
+    pods = {"containers": [container], "volumes": [{"name": "flags", "configMap": {"name": "flags"}}]}
+    await bench.somebody.patch_deployment({"spec": {"template": {"spec": pods}}}, STRATEGIC, NAME)
+    await whole(bench)
+    before = await spec(bench)
+
+    async def written() -> str:
+        found = await bench.somebody.core.read_namespaced_config_map("flags", namespace)
+        return str((found.data or {})["config.yaml"])
+
+    plan = await bench.plan("set_flags", edits=CAP)
+    await bench.carry_out(plan)
+    assert await written() == text.replace("64", "6")
+    assert (await spec(bench))["template"]["metadata"]["annotations"]["incident-bot/config"]
+    await bench.carry_out(await bench.plan("undo", with_ledger(plan), of="all"))
+    assert await written() == text
+    assert (await spec(bench))["template"]["spec"] == before["template"]["spec"]
+
+
+async def test_a_restart_replaces_every_replica_under_the_same_flags(bench: Bench) -> None:
+    before = await bench.world()
+    await bench.carry_out(await bench.plan("restart"))
+    after = await whole(bench)
+    assert names(after) & names(before) == set()
+    assert {tuple(args_of(pod)) for pod in after.pods} == {ARGS}
+
+
+async def test_planning_again_while_nothing_relevant_changes_gives_the_same_digest(bench: Bench) -> None:
+    plan = await bench.plan("set_flags", edits=CAP)
+    await bench.somebody_patches({"metadata": {"annotations": {"somebody": "was here"}}})
+    assert (await bench.plan("set_flags", edits=CAP)).digest == plan.digest
+
+
+# --- a spare beside the workload --------------------------------------------------------------------------------------
+
+
+async def listed(bench: Bench) -> set[str]:
+    world = await bench.world()
+    return {e["targetRef"]["name"] for piece in world.endpoint_slices for e in piece.get("endpoints") or []}
+
+
+async def test_a_spare_out_of_rotation_is_let_in_promoted_and_goes_without_a_trace(bench: Bench) -> None:
+    before = names(await bench.world())
+    await bench.carry_out(await bench.plan("canary", edits=CAP, rotation="out"))
+    (spare,) = names(await bench.world()) - before
+    assert spare not in await listed(bench)
+    await bench.carry_out(await bench.plan("rotate_canary", rotation="in"))
+    assert spare in await listed(bench)
+    await bench.carry_out(await bench.plan("promote"))
+    assert CAPPED in (await spec(bench))["template"]["spec"]["containers"][0]["args"]
+    await bench.carry_out(await bench.plan("remove_canary"))
+    assert (await bench.world()).canary is None
+
+
+# --- single replicas --------------------------------------------------------------------------------------------------
+
+
+async def test_scaling_out_and_its_undo_end_a_chosen_replica(bench: Bench) -> None:
+    plan = await bench.plan("scale", by=1)
+    await bench.carry_out(plan)
+    assert len((await bench.world()).pods) == REPLICAS + 1
+    back = await bench.plan("undo", with_ledger(plan), of="last")
+    victim = back.calls[0].target.name
+    await bench.carry_out(back)
+    left = names(await whole(bench))
+    assert (len(left), victim in left) == (REPLICAS, False)
+
+
+async def test_scaling_in_ends_the_replica_that_was_chosen(bench: Bench) -> None:
+    plan = await bench.plan("scale", by=-1)
+    victim = plan.calls[0].target.name
+    await bench.carry_out(plan)
+    world = await bench.until_seen("one replica less", lambda seen: len(seen.pods) == REPLICAS - 1)
+    assert victim not in names(world)
+
+
+async def test_a_relabelled_replica_leaves_rotation_and_is_returned(bench: Bench) -> None:
+    name = await first(bench)
+    await bench.carry_out(await bench.plan("isolate_replica", replica=name))
+    world = await bench.world()
+    assert (name in bench.serving(world), len(world.pods)) == (False, REPLICAS)
+    await bench.carry_out(await bench.plan("return_replica", replica=name))
+    assert name in bench.serving(await bench.world())
+
+
+async def test_an_isolated_replica_is_replaced_and_another_one_serves(bench: Bench) -> None:
+    name = await first(bench)
+    await bench.carry_out(await bench.plan("isolate_replica", replica=name))
+    await bench.carry_out(await bench.plan("replace_replica", replica=name))
+    assert name not in names(await whole(bench))
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+async def is_cordoned(bench: Bench, node: str) -> bool:
+    found = bench.somebody.plain(await bench.somebody.core.read_node(node))
+    return bool(found["spec"].get("unschedulable"))
+
+
+async def test_a_node_is_cordoned_and_takes_pods_again(bench: Bench) -> None:
+    node = bench.nodes[0]
+    await bench.carry_out(await bench.plan("cordon_node", node=node))
+    assert await is_cordoned(bench, node)
+    await bench.carry_out(await bench.plan("uncordon_node", node=node))
+    assert not await is_cordoned(bench, node)
+
+
+async def test_a_drained_node_is_empty_of_ours_and_stays_cordoned(bench: Bench) -> None:
+    if len(bench.nodes) < 2:
+        pytest.skip("there is no other node that takes pods")
+    node = (await bench.world()).pods[0]["spec"]["nodeName"]
+    await bench.carry_out(await bench.plan("drain_node", node=node))
+    world = await whole(bench)
+    assert node not in {pod["spec"]["nodeName"] for pod in world.pods}
+    assert await is_cordoned(bench, node)
+
+
+# --- other kinds of workload ------------------------------------------------------------------------------------------
+
+
+async def test_flags_roll_through_a_stateful_set_and_back(bench: Bench) -> None:
+    chat = bench.of("StatefulSet", "chat")
+    labels = {"app": "chat", "serving": "active"}
+    spec_of = {"replicas": 2, "serviceName": "chat", "selector": {"matchLabels": {"app": "chat"}}}
+    body: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "chat"}}
+    body |= {"spec": spec_of | {"template": bench.template(labels)}}
+    await bench.create_service("chat", **labels)
+    await bench.somebody.raw("POST", bench.path("statefulsets", "apps/v1"), body)
+    await chat.until_seen("two numbered replicas serve", lambda world: len(chat.serving(world)) == 2)
+    plan = await chat.plan("set_flags", edits=CAP)
+    await chat.carry_out(plan)
+    assert [CAPPED in args_of(pod) for pod in (await chat.world()).pods] == [True, True]
+    await chat.carry_out(await chat.plan("undo", with_ledger(plan), of="last"))
+    assert [tuple(args_of(pod)) for pod in (await chat.world()).pods] == [ARGS, ARGS]
+
+
+LWS = "leaderworkerset.x-k8s.io"
+
+
+async def test_flags_roll_through_groups_of_pods(bench: Bench) -> None:
+    _, _, groups = await bench.somebody.raw("GET", "/apis")
+    if LWS not in {group["name"] for group in groups["groups"]}:
+        pytest.skip("this cluster has no LeaderWorkerSet: install its CRD and controller to run it")
+    big = bench.of("LeaderWorkerSet", "big")
+    template = {
+        "size": 2,
+        "leaderTemplate": bench.template({"role": "leader"}),
+        "workerTemplate": bench.template({"role": "worker"}, "worker"),
+    }
+    body = {"apiVersion": f"{LWS}/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "big"}}
+    await bench.create_service("big", **{f"{LWS.replace('x-k8s', 'sigs.k8s')}/name": "big", "role": "leader"})
+    await bench.somebody.raw(
+        "POST",
+        bench.path("leaderworkersets", f"{LWS}/v1"),
+        body | {"spec": {"replicas": 2, "leaderWorkerTemplate": template}},
+    )
+    await big.until_seen("two whole groups serve", lambda world: len(big.serving(world)) == 2 == ready_groups(world))
+    await big.carry_out(await big.plan("set_flags", edits=CAP))
+    leaders = [pod for pod in (await big.world()).pods if pod["metadata"]["labels"]["role"] == "leader"]
+    assert [CAPPED in args_of(pod) for pod in leaders] == [True, True]
+
+
+def ready_groups(world: World) -> int:
+    return int(((world.workload or {}).get("status") or {}).get("readyReplicas", 0))
