@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -16,11 +17,19 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from bot.domain.errors import Fault, PlaybookError
-from bot.domain.playbook.check import Checked, Position, Source, check, recompile
+from bot.domain.playbook.bundle import Bundle
+from bot.domain.playbook.check import Checked, check, recompile
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.library import Library
+from bot.domain.playbook.link import Known, link_faults
 from bot.domain.playbook.mistakes import Path
+from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
+from bot.domain.playbook.source import Position, Source
 
+PIECES = "pieces"
+"""The folder of pieces, beside the playbooks."""
+NO_PIECES: Pieces = MappingProxyType({})
+NOTHING: Mapping[str, str] = MappingProxyType({})
 BIGGEST_BYTES = 256 * 1024
 DEEPEST = 30
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
@@ -31,26 +40,38 @@ def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) ->
     return _sound(check_file(path, overrides or {}))
 
 
-def load_text(text: str, overrides: Mapping[str, str] | None = None, *, file: str = "playbook") -> CompiledPlaybook:
-    return _sound(check_text(text, overrides or {}, file=file))
+def load_text(
+    text: str,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    file: str = "playbook",
+    pieces: Mapping[str, str] = NOTHING,
+) -> CompiledPlaybook:
+    return _sound(check_text(text, overrides or {}, file=file, pieces=pieces_of(pieces)))
 
 
-def from_bundle(bundle: Mapping[str, str]) -> CompiledPlaybook:
-    """The playbook that a run began with, with the settings of that time; newer rules of the check do not stop it."""
-    source = _read_source(bundle["source"], bundle["file"])
-    return recompile(source, json.loads(bundle["settings"]))
+def from_bundle(stored: Mapping[str, str]) -> Bundle:
+    """The playbooks that a run began with, with the settings of that time; newer rules of the check do not stop it."""
+    playbooks = {name: _from_stored(kept) for name, kept in json.loads(stored["playbooks"]).items()}
+    return Bundle(stored["entry"], playbooks)
+
+
+def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
+    pieces = {name: _read_piece(name, piece["source"], piece["file"]) for name, piece in kept["pieces"].items()}
+    return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"])
 
 
 def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) -> Library:
     """Every `*.yaml` of the folder but `*.test.yaml`; an override counts for each playbook that has such a setting."""
     overrides = overrides or {}
+    pieces = read_pieces(folder / PIECES)
     playbooks: dict[str, CompiledPlaybook] = {}
-    faults: dict[str, tuple[Fault, ...]] = {}
+    faults = {str(folder / PIECES / f"{name}.yaml"): read.faults for name, read in pieces.items() if read.faults}
     warnings: dict[str, tuple[Fault, ...]] = {}
     for path in sorted(folder.glob("*.yaml")):
         if path.name.endswith(".test.yaml"):
             continue
-        checked = check_file(path, overrides, only_known_overrides=True)
+        checked = check_file(path, overrides, pieces=pieces, only_known_overrides=True)
         found = checked.compiled
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
@@ -60,37 +81,85 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
             faults[str(path)] = checked.faults
         if checked.warnings:
             warnings[str(path)] = checked.warnings
-    known = {name for playbook in playbooks.values() for name in playbook.settings}
+    for name, compiled in list(playbooks.items()):
+        known: Known = {**{FilePath(file).stem: None for file in faults}, **playbooks}
+        if unlinked := tuple(link_faults(compiled, known)):
+            faults[compiled.file] = unlinked
+            del playbooks[name]
+    settings = {name for playbook in playbooks.values() for name in playbook.settings}
     unknown = tuple(
-        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in known
+        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in settings
     )
     if unknown:
         faults[str(folder)] = unknown
     return Library(playbooks, faults, warnings)
 
 
-def check_file(path: FilePath, overrides: Mapping[str, str], *, only_known_overrides: bool = False) -> Checked:
+def read_pieces(folder: FilePath) -> Pieces:
+    """Every piece of a folder, by the name of its file; those of a playbook stand in `pieces/` beside it."""
+    return {path.stem: _read_piece(path.stem, _text_of(path), str(path)) for path in sorted(folder.glob("*.yaml"))}
+
+
+def pieces_of(texts: Mapping[str, str]) -> Pieces:
+    """Pieces from texts, by name."""
+    return {name: _read_piece(name, text, f"{PIECES}/{name}.yaml") for name, text in texts.items()}
+
+
+def _read_piece(name: str, text: str | Fault, file: str) -> ReadPiece:
+    if isinstance(text, Fault):
+        return ReadPiece(None, None, (text,))
+    try:
+        return read_piece(name, _read_source(text, file))
+    except PlaybookError as error:
+        return ReadPiece(None, None, error.faults)
+
+
+def check_file(
+    path: FilePath,
+    overrides: Mapping[str, str],
+    *,
+    pieces: Pieces | None = None,
+    only_known_overrides: bool = False,
+) -> Checked:
+    """`pieces`: None for a file that is checked alone, with the pieces and the playbooks beside it."""
+    text = _text_of(path)
+    if isinstance(text, Fault):
+        return Checked(None, (text,))
+    beside = read_pieces(path.parent / PIECES) if pieces is None else pieces
+    checked = check_text(text, overrides, file=str(path), pieces=beside, only_known_overrides=only_known_overrides)
+    if checked.compiled is None or pieces is not None:
+        return checked
+    neighbours = {other.stem: None for other in path.parent.glob("*.yaml")}
+    unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
+    return Checked(None, unlinked) if unlinked else checked
+
+
+def _text_of(path: FilePath) -> str | Fault:
     try:
         with path.open("rb") as file:
             content = file.read(BIGGEST_BYTES + 1)
         if len(content) > BIGGEST_BYTES:
-            return Checked(None, (Fault(str(path), f"the file is bigger than {BIGGEST_BYTES // 1024} KiB"),))
-        text = content.decode("utf-8")
+            return Fault(str(path), f"the file is bigger than {BIGGEST_BYTES // 1024} KiB")
+        return content.decode("utf-8")
     except OSError as error:
-        return Checked(None, (Fault(str(path), f"cannot be read: {error.strerror}"),))
+        return Fault(str(path), f"cannot be read: {error.strerror}")
     except UnicodeDecodeError as error:
-        return Checked(None, (Fault(str(path), f"is not UTF-8 at byte {error.start}"),))
-    return check_text(text, overrides, file=str(path), only_known_overrides=only_known_overrides)
+        return Fault(str(path), f"is not UTF-8 at byte {error.start}")
 
 
 def check_text(
-    text: str, overrides: Mapping[str, str], *, file: str = "playbook", only_known_overrides: bool = False
+    text: str,
+    overrides: Mapping[str, str],
+    *,
+    file: str = "playbook",
+    pieces: Pieces = NO_PIECES,
+    only_known_overrides: bool = False,
 ) -> Checked:
     try:
         source = _read_source(text, file)
     except PlaybookError as error:
         return Checked(None, error.faults)
-    return check(source, overrides, only_known_overrides=only_known_overrides)
+    return check(source, pieces, overrides, only_known_overrides=only_known_overrides)
 
 
 def _sound(checked: Checked) -> CompiledPlaybook:

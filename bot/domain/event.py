@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from bot.domain.alert import Alert
 from bot.domain.approval import Authority, Press
 from bot.domain.change.plan import PlanResult, Result
+from bot.domain.run import Offer
 from bot.domain.signal import Reading
 
 
@@ -25,6 +26,8 @@ class AlertChanged(_Event):
     alert: Alert
     truncated: int = 0
     """How many more alerts of the same webhook Alertmanager left out."""
+    offer: Offer | None = None
+    """The playbook that such an alert opens, where it is another than the run's."""
 
 
 class SignalsRead(_Event):
@@ -102,7 +105,7 @@ class Commanded(_Event):
     """A slash command that concerns one run, already judged as permitted."""
 
     kind: Literal["commanded"] = "commanded"
-    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export", "reset"]
+    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert"]
     user: str
     user_name: str = ""
     text: str = ""

@@ -92,6 +92,29 @@ class Post(_Frozen):
     data: dict[str, Any] = {}
 
 
+class Frame(_Frozen):
+    """Where a run comes back to: what its playbook knew when it was diverted to another one."""
+
+    playbook: str
+    state: str
+    """The divert."""
+    results: dict[str, dict[str, Reading]] = {}
+    answers: dict[str, str] = {}
+    picked: dict[str, str] = {}
+    baseline: dict[str, Reading] = {}
+    way: tuple[str, ...] = ()
+
+
+class Offer(_Frozen):
+    """Another playbook that a further alert wants; a person may take the run over to it."""
+
+    playbook: str
+    title: str
+    priority: int
+    digest: str
+    """Of the bundle that it was offered with."""
+
+
 class Note(_Frozen):
     note_id: str
     at: float
@@ -119,8 +142,15 @@ class Run(_Frozen):
     alerts_resolved_at: float | None = None
 
     playbook: str
+    """The playbook that it is in now."""
     digest: str
-    """Of the resolved playbook and its effective settings: a run keeps what it started with."""
+    """Of the bundle, with its effective settings: a run keeps what it started with."""
+    frames: tuple[Frame, ...] = ()
+    """The diverts that it will come back from, the innermost last."""
+    diverts: int = 0
+    """How often it was diverted to another playbook."""
+    offers: dict[str, Offer] = {}
+    """By playbook."""
     at_state: str
     """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
     state: str
@@ -129,7 +159,7 @@ class Run(_Frozen):
     """Counts entries into states; effects carry it."""
     entered_at: float
     way: tuple[str, ...] = ()
-    """Written states entered so far, in order."""
+    """Written states of the present playbook entered so far, in order."""
 
     readings: dict[str, Reading] = {}
     """Signals read in this visit."""

@@ -18,9 +18,10 @@ from bot.domain.effect import Effect
 from bot.domain.event import Event
 from bot.domain.gpu_query import GpuQuery
 from bot.domain.load_log import LoadPoint
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ProbeSignal, SignalSpec
-from bot.domain.run import Run
+from bot.domain.run import Offer, Run
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
 from bot.domain.target import Target
@@ -67,8 +68,12 @@ class AlertStore(Protocol):
         """The oldest accepted alerts that no route has finished, in order. Reading takes nothing away."""
         ...
 
-    async def route(self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str]) -> bool:
+    async def route(
+        self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
+    ) -> bool:
         """In one step: create, extend or reopen the incident, append the alert event, end the intake entry.
+
+        The bundle is kept for a run that opens; with an offer, which the event then carries, it is that offer's.
 
         False, and nothing changed, when the open incident of the target is not what the caller saw. An entry that
         another process has routed meanwhile counts as routed.
@@ -185,6 +190,10 @@ class WatchLog(Protocol):
 class Playbooks(Protocol):
     def match(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
         """Playbooks whose matchers want an alert with these labels, highest priority first."""
+        ...
+
+    def bundle(self, name: str, target: Target) -> Bundle | None:
+        """This playbook and all that it may divert to, with the settings for that target; None when there is none."""
         ...
 
 

@@ -12,7 +12,7 @@ from bot.domain.alert import Alert
 from bot.domain.effect import EFFECT, Effect
 from bot.domain.errors import StaleRunError
 from bot.domain.event import EVENT, AlertChanged, Event
-from bot.domain.run import Run
+from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
 from bot.flow.ports import Intake, Owed, RouteKind
 
@@ -65,14 +65,18 @@ class RedisStore:
         alert = Alert.model_validate_json(body).model_copy(update={"received_at": float(at)})
         return Intake(entry_id=raw, alert=alert, truncated=int(truncated))
 
-    async def route(self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str]) -> bool:
+    async def route(
+        self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
+    ) -> bool:
         incident = run.incident_id
-        event = AlertChanged(event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert, truncated=entry.truncated)
+        event = AlertChanged(
+            event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert, truncated=entry.truncated, offer=offer
+        )
         keys = [
             *self._keys("intake", "open", "last"),
             *self._of(incident, "run", "inbox", "known"),
             *self._keys("incidents", "pending"),
-            self._redis.key("bundle", run.digest),
+            self._redis.key("bundle", offer.digest if offer else run.digest),
         ]
         arguments = [
             entry.entry_id,
@@ -82,7 +86,7 @@ class RedisStore:
             run.model_dump_json(),
             event.event_id,
             event.model_dump_json(),
-            json.dumps(dict(bundle)),
+            json.dumps(dict(bundle)) if how == "opens" or offer else "",
         ]
         return str(await self._redis.script("route", keys, arguments)) != "changed"
 

@@ -26,18 +26,18 @@ from bot.domain.event import (
 from bot.domain.machine import asking, changing, reading, steering
 from bot.domain.machine.draft import Decision, Draft, Rules
 from bot.domain.machine.entering import enter
-from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.run import Run
 
 __all__ = ["Decision", "Rules", "advance", "set_aside"]
 
 
-def advance(run: Run, event: Event, playbook: CompiledPlaybook, rules: Rules) -> Decision:
+def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
     """Move `run` by one event; a late or strange event changes nothing but is still recorded."""
-    draft = Draft(run, playbook, rules, event.at)
+    draft = Draft(run, bundle, rules, event.at)
     if run.visit == 0 and isinstance(event, AlertChanged):
         steering.open_incident(draft, event)
-        enter(draft, playbook.start)
+        enter(draft, draft.playbook.start)
     elif not run.is_open:
         _after_the_end(draft, event)
     else:
@@ -45,9 +45,9 @@ def advance(run: Run, event: Event, playbook: CompiledPlaybook, rules: Rules) ->
     return draft.decision()
 
 
-def set_aside(run: Run, event: Event, reason: str, playbook: CompiledPlaybook, rules: Rules) -> Decision:
+def set_aside(run: Run, event: Event, reason: str, bundle: Bundle, rules: Rules) -> Decision:
     """An event that failed three times: kept on the timeline, and a person is asked: nothing is stuck in silence."""
-    draft = Draft(run, playbook, rules, event.at)
+    draft = Draft(run, bundle, rules, event.at)
     draft.record(
         "failed", f"set aside after three failures: {event.kind}: {reason}", data=event.model_dump(mode="json")
     )

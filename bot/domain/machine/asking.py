@@ -6,7 +6,7 @@ from bot.domain.approval import JudgedPress, Press, Request, grant, must_count
 from bot.domain.effect import ApplyStep, JudgePress
 from bot.domain.errors import ApprovalError
 from bot.domain.event import Judged, Pressed
-from bot.domain.machine import entering
+from bot.domain.machine import diverting, entering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, DivertState, EndState
 from bot.domain.run import Question
@@ -67,6 +67,7 @@ def ask_what_next(draft: Draft, why: str) -> None:
     choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
     if draft.run.held:
         choices["undo"] = "Undo the last change"
+    choices |= {f"divert:{offer.playbook}": f"Go over to '{offer.title}'" for offer in draft.run.offers.values()}
     choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
     _ask_built_in(draft, why, choices)
 
@@ -249,6 +250,8 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
         steering.take_back(draft, press.user, left)
     elif answer == "undo":
         steering.start_undo(draft, press.user)
+    elif answer.startswith("divert:"):
+        diverting.take_offer(draft, answer.removeprefix("divert:"), press.user)
     elif answer == "close":
         entering.close(draft, "closed_by_hand", "a person closed it")
     elif answer == KEEP:

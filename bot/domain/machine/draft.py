@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approval import ApprovalRules, Press
 from bot.domain.effect import Effect, ShowInSlack, Tell
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.redaction import redacted, redacted_data
 from bot.domain.run import Post, PostKind, Run
@@ -36,11 +37,16 @@ class Decision:
 
 
 class Draft:
-    def __init__(self, run: Run, playbook: CompiledPlaybook, rules: Rules, at: float) -> None:
-        self.run, self.playbook, self.rules, self.at = run, playbook, rules, at
+    def __init__(self, run: Run, bundle: Bundle, rules: Rules, at: float) -> None:
+        self.run, self.bundle, self.rules, self.at = run, bundle, rules, at
         self._before = run
         self._entries: list[Entry] = []
         self._effects: list[Effect] = []
+
+    @property
+    def playbook(self) -> CompiledPlaybook:
+        """The playbook that the run is in now."""
+        return self.bundle.playbooks[self.run.playbook]
 
     def set(self, **changes: Any) -> None:
         self.run = self.run.with_(**changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import PlanChange, ReadSignals, ReleaseLeases, WatchSignals
-from bot.domain.machine import asking
+from bot.domain.machine import asking, diverting
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
 from bot.domain.run import ActiveChange, ActiveWatch, Run
@@ -34,7 +34,8 @@ def go(draft: Draft, outcome: str, *, because: str = "") -> None:
 
 
 def enter(draft: Draft, name: str, *, because: str = "") -> None:
-    """Begin a visit of `name`: earlier effects are void from here on."""
+    """Begin a visit of `name`: earlier effects are void from here on. What was entered too often leads elsewhere."""
+    name, because = _within_limits(draft, name, because)
     state = draft.playbook.state(name)
     draft.set(
         state=name,
@@ -62,10 +63,27 @@ def enter(draft: Draft, name: str, *, because: str = "") -> None:
             begin_change(draft, state.change)
         case WatchState():
             begin_watch(draft, state)
-        case DivertState():
+        case DivertState(divert="people"):
             asking.ask_to_take_over(draft, state)
+        case DivertState():
+            diverting.divert(draft, state)
         case EndState():
             end(draft, state)
+
+
+def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str]:
+    """The state to enter instead of one that was entered `at_most` times already."""
+    passed: set[str] = set()
+    while name not in passed:
+        state = draft.playbook.state(name)
+        limit = None if isinstance(state, EndState) else state.at_most
+        if isinstance(state, EndState) or limit is None or not state.beyond or draft.run.way.count(name) < limit:
+            break
+        passed.add(name)
+        title = state.title or name.replace("_", " ")
+        because = f"'{title}' was entered {limit} {'time' if limit == 1 else 'times'} already"
+        name = state.beyond
+    return name, because
 
 
 def want_readings(draft: Draft) -> None:
@@ -114,7 +132,12 @@ def change_of(entry: LedgerEntry) -> str:
 
 
 def end(draft: Draft, state: EndState) -> None:
-    """Close, unless something of ours is still out there: then a person says what becomes of it."""
+    """Go back where the run was diverted from. Otherwise close, unless something of ours is still out there: then a
+    person says what becomes of it.
+    """
+    if draft.run.frames:
+        diverting.come_back(draft, state)
+        return
     if leftovers(draft.run):
         asking.ask_about_leftovers(draft)
         return

@@ -7,9 +7,9 @@ from typing import Literal
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import ExportTimeline
 from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, Posted
-from bot.domain.machine import asking, changing, entering
+from bot.domain.machine import asking, changing, diverting, entering
 from bot.domain.machine.draft import Draft
-from bot.domain.run import Note
+from bot.domain.run import Note, Offer
 
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
@@ -50,6 +50,8 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         if alert.status == "firing":
             _reopen(draft, alert.name)
         return
+    if event.offer is not None and alert.status == "firing":
+        _offer(draft, event.offer, alert.name)
     all_resolved = all(a.status == "resolved" for a in draft.run.alerts.values())
     draft.set(alerts_resolved_at=draft.at if all_resolved else None)
     request = draft.run.open_request
@@ -59,11 +61,22 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         draft.record("alert", f"all alerts resolved while {request.request_id} waits: it needs a fresh press")
 
 
+def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
+    """The alert is one of a playbook that counts more: a person decides whether the run goes over to it."""
+    run = draft.run
+    is_known = offer.playbook in {run.playbook, draft.bundle.entry, *(frame.playbook for frame in run.frames)}
+    if is_known or offer.playbook in run.offers or offer.priority <= draft.playbook.playbook.priority:
+        return
+    draft.set(offers=run.offers | {offer.playbook: offer})
+    how = f"`/incident divert {run.incident_id} {offer.playbook}` goes over to it"
+    _say(draft, "", f"{alert_name} is one for '{offer.title}', which counts more than this playbook. {how}.")
+
+
 def _reopen(draft: Draft, alert_name: str) -> None:
     """The same trouble again soon after the end: the incident goes on, from the start of its playbook."""
     draft.set(closed_at=None, ending="", alerts_resolved_at=None)
     draft.record("reopened", f"reopened: {alert_name} fires again")
-    entering.enter(draft, draft.playbook.start, because="it fires again")
+    diverting.begin_anew(draft, because="it fires again")
 
 
 def posted(draft: Draft, event: Posted) -> None:
@@ -159,6 +172,8 @@ def commanded(draft: Draft, event: Commanded) -> None:
             start_undo(draft, event.user)
         case "resolve":
             _resolve(draft, event)
+        case "divert":
+            _divert(draft, event)
 
 
 def export(draft: Draft, event: Commanded) -> None:
@@ -230,6 +245,17 @@ def _resolve(draft: Draft, event: Commanded) -> None:
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
         return asking.ask_about_leftovers(draft)
     return entering.close(draft, "resolved_by_hand", event.text)
+
+
+def _divert(draft: Draft, event: Commanded) -> None:
+    wanted = event.text.strip()
+    if wanted not in draft.run.offers:
+        known = ", ".join(draft.run.offers) or "none"
+        return _say(draft, event.user, f"No alert of this incident is one for '{wanted}'. Offered: {known}.")
+    if _is_applying(draft):
+        return _say(draft, event.user, "A change is being applied; its outcome must be known first.")
+    _withdraw_what_waits(draft, f"the run goes over to {wanted}")
+    return diverting.take_offer(draft, wanted, event.user)
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:

@@ -15,10 +15,13 @@ from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.functions import FUNCTION_NAMES
 from bot.domain.playbook.language import (
+    ENDS,
+    PEOPLE,
     AskState,
     ChangeState,
     ComparedSignal,
     DivertState,
+    EndState,
     MeanSignal,
     MetricSignal,
     Playbook,
@@ -32,7 +35,7 @@ from bot.domain.playbook.language import (
 )
 from bot.domain.playbook.matchers import MatcherError, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path
-from bot.domain.playbook.scope import RESERVED, signals_of
+from bot.domain.playbook.scope import RESERVED, signals_of, written_expressions
 from bot.domain.playbook.vocabulary import TAKES, VERBS
 from bot.domain.run import STARTS_AT
 from bot.domain.signal import PROBES
@@ -205,6 +208,8 @@ def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
 def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     for edge in edges_of(state):
         yield from _known((*path, *edge.path), edge.to, playbook.states, "state")
+    yield from _limit(path, state)
+    yield from _flags_in_expressions(path, state)
     match state:
         case ReadState():
             yield from _reads((*path, "read"), state.read, playbook)
@@ -221,8 +226,30 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             yield from _long_enough(path, state, settings)
         case DivertState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
+            yield from _divert(path, state)
         case _:
             pass
+
+
+def _limit(path: Path, state: State) -> Mistakes:
+    if isinstance(state, EndState) or (state.at_most is None) == (not state.beyond):
+        return
+    if state.beyond:
+        yield Mistake((*path, "beyond"), "'beyond' needs 'at_most'", "Write how often it may be entered.", at_key=True)
+    else:
+        yield Mistake((*path, "at_most"), "'at_most' needs 'beyond'", "Write where one more leads.", at_key=True)
+
+
+_HAS_FLAG = re.compile(r"""has_flag\([^(),]*,\s*(['"])(?P<flag>[^'"]*)\1""")
+
+
+def _flags_in_expressions(path: Path, state: State) -> Mistakes:
+    for written in written_expressions(state):
+        for found in _HAS_FLAG.finditer(written.source):
+            flag, column = found["flag"], written.offset + found.start("flag") + 1
+            if life_of_flag(flag) is None and newest_table().name_of(flag) is None:
+                hint = did_you_mean(flag, newest_table().spellings)
+                yield Mistake((*path, *written.path), f"unknown flag '{flag}'", hint, column)
 
 
 def _reads(path: Path, read: tuple[str, ...], playbook: Playbook) -> Mistakes:
@@ -257,6 +284,24 @@ def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) 
 
 def _seconds(text: str, settings: Mapping[str, object]) -> float:
     return float(str(settings[text.removeprefix("settings.")])) if text.startswith("settings.") else seconds(text)
+
+
+def _divert(path: Path, state: DivertState) -> Mistakes:
+    if state.divert == PEOPLE:
+        if not state.taken:
+            yield Mistake(path, "'taken' is missing", at_key=True)
+        if state.returns is not None:
+            yield Mistake((*path, "returns"), "people do not return", "Write 'taken'.", at_key=True)
+        return
+    for key in sorted({"taken", "to_group", "expires", "expired"} & state.model_fields_set):
+        hint = "Write 'returns', or nothing." if key == "taken" else ""
+        yield Mistake((*path, key), f"'{key}' is for a divert to people", hint, at_key=True)
+    if state.returns == {}:
+        yield Mistake((*path, "returns"), "'returns' is empty", "Leave it away where it never comes back.", at_key=True)
+    for end in state.returns or ():
+        if end not in (*ENDS, "otherwise"):
+            what = f"no playbook ends with '{end}'"
+            yield Mistake((*path, "returns", end), what, did_you_mean(end, (*ENDS, "otherwise")), at_key=True)
 
 
 def _verb(path: Path, state: ChangeState) -> Mistakes:

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from bot.domain.playbook.edges import Edge, edges_of
 from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
+    PEOPLE,
     AskState,
     ChangeState,
     ComparedSignal,
+    DivertState,
     EndState,
     Playbook,
     ProbeSignal,
     ReadState,
+    State,
     WatchState,
 )
 from bot.domain.playbook.mistakes import Mistake, Path
@@ -33,7 +36,7 @@ def check_ways(playbook: Playbook) -> Mistakes:
             ("states", name), f"nothing leads to '{name}'", "Name it as a way out, or delete it.", at_key=True
         )
     backwards = _reversed(graph)
-    ends = [name for name, state in playbook.states.items() if isinstance(state, EndState)]
+    ends = [name for name, state in playbook.states.items() if isinstance(state, EndState) or _never_returns(state)]
     for name in reached - reachable(backwards, ends):
         yield Mistake(("states", name), f"no way from '{name}' reaches an end", at_key=True)
     yield from _loops(playbook)
@@ -62,8 +65,19 @@ def _reversed(graph: Graph) -> dict[str, frozenset[str]]:
 def _loops(playbook: Playbook) -> Mistakes:
     """A loop needs a person in it when it changes something, and a watch at least when it does not."""
     states = playbook.states
-    by_itself = {name: _successors(edges_of(state)) for name, state in states.items()}
-    reading = {name: to if isinstance(states[name], ReadState) else frozenset() for name, to in by_itself.items()}
+    beyond = {name: _beyond(state) if _is_limited(state) else frozenset() for name, state in states.items()}
+    for name in states:
+        if name in reachable(beyond, beyond[name]):
+            way = _shortest_loop(beyond, name)
+            yield Mistake(("states", name, "beyond"), f"'beyond' goes round in a circle: {way}", "Lead out of it.")
+    # A state that may be entered so often ends every loop through it; only the way beyond it may be taken for ever.
+    by_itself = {
+        name: beyond[name] if _is_limited(state) else _successors(edges_of(state)) for name, state in states.items()
+    }
+    reading = {
+        name: to if isinstance(states[name], ReadState) or _is_limited(states[name]) else frozenset()
+        for name, to in by_itself.items()
+    }
     for name, state in states.items():
         if isinstance(state, ChangeState) and name in reachable(by_itself, by_itself[name]):
             way = _shortest_loop(by_itself, name)
@@ -73,12 +87,25 @@ def _loops(playbook: Playbook) -> Mistakes:
             yield Mistake(("states", name), f"a loop only reads and never waits: {way}", _PUT_WATCH, at_key=True)
 
 
-_PUT_ASK = "Put a question into it."
-_PUT_WATCH = "Put a watch or a question into it."
+_PUT_ASK = "Put a question into it, or an at_most."
+_PUT_WATCH = "Put a watch, a question or an at_most into it."
+
+
+def _never_returns(state: State) -> bool:
+    return isinstance(state, DivertState) and state.divert != PEOPLE and not state.returns
+
+
+def _is_limited(state: State) -> bool:
+    return not isinstance(state, EndState) and state.at_most is not None
+
+
+def _beyond(state: State) -> frozenset[str]:
+    return frozenset(edge.to for edge in edges_of(state) if edge.outcome == "beyond")
 
 
 def _successors(edges: Iterable[Edge]) -> frozenset[str]:
-    return frozenset(edge.to for edge in edges if not edge.by_person)
+    """Where a state leads by itself for ever: a run comes back from a divert only so often."""
+    return frozenset(e.to for e in edges if not e.by_person and not e.outcome.startswith("returned:"))
 
 
 def _shortest_loop(graph: Graph, start: str) -> str:

@@ -6,7 +6,7 @@ Durations in the file are texts (`90s`, `5m`, `2h`) or names of settings; in the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -189,10 +189,21 @@ class Choice(_Strict):
 
 class _State(_Strict):
     title: str = ""
+    """What it is called on the card; else its name."""
     covers: tuple[str, ...] = ()
+    """Rows of the coverage table that it is for."""
 
 
-class ReadState(_State):
+class _Passed(_State):
+    """A state that a run comes through, maybe several times."""
+
+    at_most: int | None = Field(default=None, ge=1)
+    """How often it may be entered in one run (or in one divert to its playbook)."""
+    beyond: str = ""
+    """Where one entry more leads instead."""
+
+
+class ReadState(_Passed):
     """Read signals, then go where the first clause that is not false says; unknown goes to `unknown`."""
 
     read: tuple[str, ...]
@@ -204,7 +215,7 @@ class ReadState(_State):
     unknown: str = ""
 
 
-class AskState(_State):
+class AskState(_Passed):
     """Put a question to people; each choice names where it leads."""
 
     ask: str
@@ -216,7 +227,7 @@ class AskState(_State):
     expired: str = ""
 
 
-class ChangeState(_State):
+class ChangeState(_Passed):
     """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then.
 
     What `run_job` and `probe_request` come back with is read by later states: `results.<state>.run_job.score`.
@@ -243,7 +254,7 @@ class Broke(_Strict):
     to: str
 
 
-class WatchState(_State):
+class WatchState(_Passed):
     """Sample until every named part held for `for`, or `within` is over; `broke` ends it at once."""
 
     watch: dict[str, str] = Field(min_length=1)
@@ -256,22 +267,39 @@ class WatchState(_State):
     unknown: str = ""
 
 
-class DivertState(_State):
-    """Hand the incident over to people, or (with its own issue) to another playbook."""
+PEOPLE = "people"
+"""What a divert names that hands over to people, and not to another playbook."""
 
-    divert: Literal["people"]
+
+class DivertState(_Passed):
+    """Hand the incident over to people, or go on in another playbook; the latter asks nobody: it changes nothing."""
+
+    divert: str
+    """`people`, or the name of a playbook."""
     to_group: str = ""
+    """Which people."""
     why: str
-    taken: str
+    """What people are told."""
+    taken: str = ""
+    """People: where it leads that somebody took it."""
+    returns: dict[str, str] | None = None
+    """A playbook: where each of its ends leads here (`otherwise` for all others); absent, it never comes back."""
     expires: str = ""
+    """People: how long they have."""
     expired: str = ""
+    """People: where it leads that nobody took it in time."""
+
+
+End = Literal["fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"]
+ENDS: tuple[str, ...] = get_args(End)
 
 
 class EndState(_State):
-    end: Literal[
-        "fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"
-    ]
+    """The incident ends, or the divert that led to this playbook."""
+
+    end: End
     say: str = ""
+    """What people are told."""
 
 
 KINDS: dict[str, type[_State]] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -53,8 +53,9 @@ class Structured:
     broken: frozenset[Path] = frozenset()
 
 
-def structure(data: Mapping[str, Any], report: Report) -> Structured:
-    broken = _kindless(data, report)
+def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path] = ()) -> Structured:
+    """`broken`: what is already known to be missing, as a state whose piece could not be put in."""
+    broken = _kindless(data, report) | set(broken)
     found: dict[tuple[Path, str], Mistake] = {}
     try:
         whole = Playbook.model_validate(data)
@@ -65,7 +66,7 @@ def structure(data: Mapping[str, Any], report: Report) -> Structured:
             path = _path(detail["loc"], data)
             if path[:2] in broken:
                 continue
-            mistake = _mistake(detail, path, data)
+            mistake = _mistake(detail, path, _model_at(path[:-1], data))
             found.setdefault((path, mistake.what), mistake)
     for mistake in found.values():
         if not _is_misspelt_elsewhere(mistake, found.values()):
@@ -143,12 +144,23 @@ def _path(location: tuple[int | str, ...], data: Any) -> Path:
     return tuple(path)
 
 
-def _mistake(detail: ErrorDetails, path: Path, data: Mapping[str, Any]) -> Mistake:
+def shape(model: type[BaseModel], data: Any, at: Path) -> Iterator[Mistake]:
+    """What of `data`, which stands at the path `at`, is not as the model wants it."""
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        found = [_mistake(d, _path(d["loc"], data), model) for d in error.errors(include_url=False)]
+        for mistake in found:
+            if not _is_misspelt_elsewhere(mistake, found):
+                yield replace(mistake, path=(*at, *mistake.path))
+
+
+def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) -> Mistake:
+    """`model` is what has the path's last key."""
     kind, given = detail["type"], detail["input"]
     if kind == "missing":
         return Mistake(path, f"'{detail['loc'][-1]}' is missing", at_key=True)
     if kind == "extra_forbidden":
-        model = _model_at(path[:-1], data)
         hint = did_you_mean(str(path[-1]), _keys(model)) if model else ""
         if given is None and " " in str(path[-1]):  # {why: ten times, because …}: the comma ended the text
             hint = "Put a text with a comma in quotes."

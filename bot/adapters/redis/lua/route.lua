@@ -1,6 +1,6 @@
 -- Give one intake entry to an incident: open it, extend it, or reopen it. Nothing happens unless the index is as the caller saw it.
 -- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle.
--- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle JSON.
+-- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle JSON or empty.
 local current = redis.call('HGET', KEYS[2], ARGV[2])
 if ARGV[4] == 'extends' then
   if current ~= ARGV[3] then return 'changed' end
@@ -14,8 +14,8 @@ local at = now[1] .. '.' .. string.format('%06d', now[2])
 if ARGV[4] == 'opens' then
   redis.call('SET', KEYS[4], ARGV[5])
   redis.call('ZADD', KEYS[7], now[1], ARGV[3])
-  redis.call('SET', KEYS[9], ARGV[8], 'NX')
 end
+if ARGV[8] ~= '' then redis.call('SET', KEYS[9], ARGV[8], 'NX') end
 if ARGV[4] == 'opens' or ARGV[4] == 'reopens' then redis.call('HSET', KEYS[2], ARGV[2], ARGV[3]) end
 if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
   redis.call('RPUSH', KEYS[5], at .. '|' .. ARGV[6] .. '|' .. ARGV[7])
