@@ -20,11 +20,13 @@ from bot.domain.errors import Fault, PlaybookError
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.check import Checked, check, recompile
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.include import expand
 from bot.domain.playbook.library import Library
 from bot.domain.playbook.link import Known, link_faults
 from bot.domain.playbook.mistakes import Path
 from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
 from bot.domain.playbook.source import Position, Source
+from bot.domain.rehearsed import Origin
 
 PIECES = "pieces"
 """The folder of pieces, beside the playbooks."""
@@ -38,6 +40,28 @@ _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) -> CompiledPlaybook:
     """Raise `PlaybookError` with all faults of the file."""
     return _sound(check_file(path, overrides or {}))
+
+
+def origins_in(path: FilePath) -> Mapping[str, Origin]:
+    """States of a sound playbook that were written in a piece, by the piece's own names."""
+    pieces = read_pieces(path.parent / PIECES)
+    text = _text_of(path)
+    expanded = expand(_read_source(text, str(path)), pieces) if isinstance(text, str) else None
+    if expanded is None or expanded.source is None:
+        return {}
+    own = {
+        (read.source.file, at.line): (name, str(where[1]))
+        for name, read in pieces.items()
+        if read.source is not None
+        for where, at in read.source.keys.items()
+        if len(where) == 2 and where[0] == "states"
+    }
+    found: dict[str, Origin] = {}
+    for where, at in expanded.source.keys.items():
+        if len(where) == 2 and where[0] == "states" and (at.file, at.line) in own:
+            piece, state = own[at.file, at.line]
+            found[str(where[1])] = Origin(piece, state, str(where[1]).removesuffix(f"_{state}"))
+    return found
 
 
 def load_text(
@@ -93,6 +117,22 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
     if unknown:
         faults[str(folder)] = unknown
     return Library(playbooks, faults, warnings)
+
+
+def load_table(path: FilePath) -> Source:
+    """A test table with its positions: a list of cases, or a mapping that has them under `cases`."""
+    text, file = path.read_text(encoding="utf-8"), str(path)
+    root = _composed(text, file)
+    reader = _NodeReader(text, file)
+    if isinstance(root, SequenceNode):
+        data = {"cases": reader.read(root, ("cases",))}
+    elif isinstance(root, MappingNode):
+        data = reader.read(root, ())
+    else:
+        raise PlaybookError((Fault(f"{file}:1:1", "a test table is a list of cases"),))
+    if reader.faults:
+        raise PlaybookError(tuple(reader.faults))
+    return Source(file, text, data, reader.values, reader.keys)
 
 
 def read_pieces(folder: FilePath) -> Pieces:
@@ -170,17 +210,7 @@ def _sound(checked: Checked) -> CompiledPlaybook:
 
 def _read_source(text: str, file: str) -> Source:
     """The data with the position of everything in it; raise `PlaybookError` for what is no plain YAML."""
-    try:
-        faults = list(_strange_things(text, file))
-        if faults:
-            raise PlaybookError(tuple(faults))
-        root = _yaml().compose(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise PlaybookError((Fault(where, _one_line(error.problem or error.context or "is not YAML")),)) from error
-    except YAMLError as error:
-        raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
+    root = _composed(text, file)
     if not isinstance(root, MappingNode):
         raise PlaybookError((Fault(f"{file}:1:1", "a playbook is a mapping of keys", "Begin with 'language: 1'."),))
     reader = _NodeReader(text, file)
@@ -188,6 +218,21 @@ def _read_source(text: str, file: str) -> Source:
     if reader.faults:
         raise PlaybookError(tuple(reader.faults))
     return Source(file, text, data, reader.values, reader.keys)
+
+
+def _composed(text: str, file: str) -> Node | None:
+    try:
+        faults = list(_strange_things(text, file))
+        if faults:
+            raise PlaybookError(tuple(faults))
+        root: Node | None = _yaml().compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise PlaybookError((Fault(where, _one_line(error.problem or error.context or "is not YAML")),)) from error
+    except YAMLError as error:
+        raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
+    return root
 
 
 def _yaml() -> YAML:

@@ -1,4 +1,4 @@
-"""`incident-bot playbook …`: check playbooks and draw them, without any connection."""
+"""`incident-bot playbook …`: write, check, test, rehearse and draw playbooks, without any connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.domain.playbook.compiled import CompiledPlaybook
 
 playbooks = typer.Typer(
-    cls=Commands, help="Check playbooks and draw them.", no_args_is_help=True, rich_markup_mode=None
+    cls=Commands, help="Write, check, test, rehearse and draw playbooks.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Overrides = Annotated[
@@ -51,6 +51,79 @@ def check(
                 typer.echo(f"{fault} (warning)")
     typer.echo(f"{_counted(sound, 'sound playbook')}, {_counted(faults, 'fault')}, {_counted(warnings, 'warning')}")
     if faults:
+        raise typer.Exit(1)
+
+
+@playbooks.command("test")
+def play(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILES]...", help="Test tables, playbooks or folders; default: the packaged ones."),
+    ] = None,
+    all_edges: Annotated[
+        bool, typer.Option("--all-edges", help="A written edge that no case takes is a failure.")
+    ] = False,
+    quietly: Annotated[bool, typer.Option("--quiet", help="Do not name the cases that hold.")] = False,
+) -> None:
+    """Play every case of the test tables through the real machine; exit 1 when one deviates."""
+    from bot.cli.playbook_test import play_file, tables_in, told
+    from bot.settings import packaged_playbooks
+
+    good = True
+    for path in tables_in(paths or [packaged_playbooks()]):
+        result = play_file(path)
+        for line in told(result, quietly=quietly):
+            typer.echo(line)
+        good &= not result.failed
+        good &= not (all_edges and result.unreached)
+    if not good:
+        raise typer.Exit(1)
+
+
+@playbooks.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Its name: small letters, digits and hyphens.")],
+    folder: Annotated[Path, typer.Option("--in", help="Where to write it.")] = Path(),
+) -> None:
+    """Write a commented playbook to start from, with its test table; it passes check and test as it is."""
+    from bot.cli.playbook_new import write_starter
+
+    for path in write_starter(name, folder):
+        typer.echo(path)
+
+
+class SchemaOf(StrEnum):
+    playbook = "playbook"
+    piece = "piece"
+
+
+@playbooks.command()
+def schema(
+    of: Annotated[SchemaOf, typer.Argument(help="Of which kind of file.")] = SchemaOf.playbook,
+) -> None:
+    """Print the JSON Schema by which an editor completes and explains what it edits."""
+    import json
+
+    from bot.domain.playbook.schema import piece_schema, playbook_schema
+
+    made = playbook_schema() if of is SchemaOf.playbook else piece_schema()
+    typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
+
+
+@playbooks.command()
+def coverage(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="Playbooks and their tables; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none."""
+    from bot.cli.playbook_coverage import covered, told
+    from bot.settings import packaged_playbooks
+
+    rows, strange = covered(folder or packaged_playbooks())
+    for line in told(rows, strange):
+        typer.echo(line)
+    if strange or any(row.lacks for row in rows):
         raise typer.Exit(1)
 
 

@@ -46,16 +46,9 @@ class PlanForRun:
         if not isinstance(state, ChangeState):
             return PlanResult(outcome="failed", reason=f"'{change.state}' is not a change"), {}
         readings = await self._read.readings(run, change.state)
-        values = scope_values(run, dict(readings), playbook.settings)
-        holds = playbook.still_holds(change.state, values)
-        if isinstance(holds, Unknown):
-            why = f"whether '{state.still}' still holds: {_with_causes(holds, readings)}"
-            return PlanResult(outcome="unknown", reason=why), readings
-        if not holds:
-            return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true"), readings
-        arguments = playbook.arguments(change.state, values)
-        if isinstance(arguments, Unknown):
-            return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings)), readings
+        arguments = arguments_of(run, playbook, state, readings)
+        if isinstance(arguments, PlanResult):
+            return arguments, readings
         return await self._of_world(run, playbook, state.change, arguments, at=at), readings
 
     async def _of_world(
@@ -86,6 +79,25 @@ class PlanForRun:
         if refusal:
             return PlanResult(outcome="impossible", reason=f"the API server refuses it: {redacted(refusal)}")
         return result
+
+
+def arguments_of(
+    run: Run, playbook: CompiledPlaybook, state: ChangeState, readings: Mapping[str, Reading]
+) -> Mapping[str, object] | PlanResult:
+    """What the `with` of the run's present change comes to under these readings; or why there is nothing to plan."""
+    values = scope_values(run, dict(readings), playbook.settings)
+    holds = playbook.still_holds(run.state, values)
+    if isinstance(holds, Unknown):
+        why = f"whether '{state.still}' still holds: {_with_causes(holds, readings)}"
+        return PlanResult(outcome="unknown", reason=why)
+    if not holds:
+        return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true")
+    arguments = playbook.arguments(run.state, values)
+    return (
+        PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
+        if isinstance(arguments, Unknown)
+        else arguments
+    )
 
 
 def _with_causes(missing: Unknown, readings: Mapping[str, Reading]) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bot.domain.playbook.text_sizes import LABEL
+
 Block = dict[str, Any]
 
 BLOCKS = 50
@@ -17,7 +19,7 @@ FIELD = 2_000
 FIELDS = 10
 CONTEXT_ELEMENTS = 10
 ACTIONS = 25
-BUTTON_TEXT = 75
+BUTTON_TEXT = LABEL
 BUTTON_VALUE = 2_000
 MODAL_TITLE = 24
 CONFIRM_TITLE = 100

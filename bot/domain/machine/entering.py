@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.machine import asking, diverting
@@ -15,8 +17,8 @@ LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node", "drain_n
 PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
 
 
-def go(draft: Draft, outcome: str, *, because: str = "") -> None:
-    """Leave by `outcome` where that is written; otherwise ask people what next."""
+def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = None) -> None:
+    """Leave by `outcome` where that is written; otherwise ask people what next. `clause` says which `go` it was."""
     here = draft.run.at_state
     there = draft.playbook.machine.next(here, outcome)
     if there is None:
@@ -30,12 +32,16 @@ def go(draft: Draft, outcome: str, *, because: str = "") -> None:
     if outcome in PHASE_OUTCOMES:
         draft.set(at_state=there)
         return
-    enter(draft, draft.playbook.machine.written(there), because=because)
+    by = {"by": outcome} if clause is None else {"by": outcome, "clause": clause}
+    enter(draft, draft.playbook.machine.written(there), because=because, by=by)
 
 
-def enter(draft: Draft, name: str, *, because: str = "") -> None:
-    """Begin a visit of `name`: earlier effects are void from here on. What was entered too often leads elsewhere."""
-    name, because = _within_limits(draft, name, because)
+def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object] | None = None) -> None:
+    """Begin a visit of `name`: earlier effects are void from here on. What was entered too often leads elsewhere.
+
+    `by` is the edge that led there, for the timeline.
+    """
+    name, because, instead_of = _within_limits(draft, name, because)
     state = draft.playbook.state(name)
     draft.set(
         state=name,
@@ -50,7 +56,10 @@ def enter(draft: Draft, name: str, *, because: str = "") -> None:
         deadlines={},
     )
     title = state.title or name.replace("_", " ")
-    draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data={"kind": draft.playbook.kind(name)})
+    entered = {"kind": draft.playbook.kind(name), **(by or {})}
+    if instead_of:
+        entered["instead_of"] = instead_of
+    draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
     match state:
         case ReadState():
             want_readings(draft)
@@ -71,19 +80,19 @@ def enter(draft: Draft, name: str, *, because: str = "") -> None:
             end(draft, state)
 
 
-def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str]:
-    """The state to enter instead of one that was entered `at_most` times already."""
-    passed: set[str] = set()
+def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, list[str]]:
+    """The state to enter instead of one that was entered `at_most` times already, and those that were passed over."""
+    passed: list[str] = []
     while name not in passed:
         state = draft.playbook.state(name)
         limit = None if isinstance(state, EndState) else state.at_most
         if isinstance(state, EndState) or limit is None or not state.beyond or draft.run.way.count(name) < limit:
             break
-        passed.add(name)
+        passed.append(name)
         title = state.title or name.replace("_", " ")
         because = f"'{title}' was entered {limit} {'time' if limit == 1 else 'times'} already"
         name = state.beyond
-    return name, because
+    return name, because, passed
 
 
 def want_readings(draft: Draft) -> None:

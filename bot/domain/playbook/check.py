@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from bot.domain.errors import Fault, PlaybookError
 from bot.domain.playbook.check_names import check_names
+from bot.domain.playbook.check_texts import check_texts
 from bot.domain.playbook.check_ways import check_ways, lint
 from bot.domain.playbook.compiled import CompiledPlaybook, compile_playbook
 from bot.domain.playbook.include import expand
@@ -50,6 +51,7 @@ def check(
         overrides = {name: value for name, value in overrides.items() if name in playbook.settings}
     settings = effective_settings(playbook.settings, overrides, found.append)
     found.extend(check_names(playbook, settings))
+    found.extend(check_texts(playbook))
     compiled = compile_playbook(playbook, settings, source=source, pieces=expanded.pieces, report=found.append)
     if not mistakes and not found and not expanded.faults:
         found.extend(check_ways(playbook))

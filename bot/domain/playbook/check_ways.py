@@ -182,7 +182,29 @@ def lint(playbook: Playbook) -> Mistakes:
             yield Mistake(path, "a change without a reason that must still hold", hint, at_key=True)
     if not playbook.opens_on:
         yield Mistake(("playbook",), "no alert opens this playbook", "Write 'opens_on'.")
+    yield from _unverified(playbook)
     yield from _unused(playbook)
+
+
+CLAIMS = frozenset({"fixed", "self_cleared"})
+"""Ends that say the trouble is gone; the others say that somebody has it, or that nothing is proven."""
+
+
+def _unverified(playbook: Playbook) -> Mistakes:
+    """Changes after which the run comes to a good end by itself, without having watched whether they helped."""
+    states = playbook.states
+    by_itself = {
+        name: _successors(edges_of(state)) if isinstance(state, ReadState | ChangeState) else frozenset[str]()
+        for name, state in states.items()
+    }
+    for name, state in states.items():
+        if not isinstance(state, ChangeState) or VERBS[state.change].restores:
+            continue
+        reached = sorted(reachable(by_itself, [state.done]))
+        ends = [end for end in reached if isinstance(it := states[end], EndState) and it.end in CLAIMS]
+        if ends:
+            what = f"after this change the run comes to '{ends[0]}' without a watch"
+            yield Mistake(("states", name, "done"), what, "Watch whether it helped.")
 
 
 def _unused(playbook: Playbook) -> Mistakes:
@@ -202,8 +224,13 @@ def _unused(playbook: Playbook) -> Mistakes:
 
 
 def _durations(playbook: Playbook) -> Iterator[str]:
-    yield from (signal.over for signal in playbook.signals.values() if not isinstance(signal, ProbeSignal))
-    yield from (signal.past for signal in playbook.signals.values() if isinstance(signal, ComparedSignal))
+    for signal in playbook.signals.values():
+        if isinstance(signal, ProbeSignal):
+            yield from (value for value in signal.parameters.values() if isinstance(value, str))
+        else:
+            yield signal.over
+        if isinstance(signal, ComparedSignal):
+            yield signal.past
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)

@@ -17,7 +17,7 @@ Across = Literal["max", "min", "avg", "sum", "each"]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Setting(_Strict):

@@ -16,7 +16,7 @@ from bot.domain.playbook.structure import shape
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Parameter(_Strict):
