@@ -65,6 +65,7 @@ from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.open_by_hand import OpenByHand
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import History, PodPages
@@ -263,7 +264,10 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         )
         reconcile = Reconcile(storage.store, storage.store, wake, route)
         hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
-        desk = Desk(inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock())
+        by_hand = OpenByHand(storage.store, library, wake=wake.incident)
+        desk = Desk(
+            inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock(), open_by_hand=by_hand
+        )
         app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
         inside = Inside(
             read=read_webhook,

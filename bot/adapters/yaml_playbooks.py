@@ -17,8 +17,9 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from bot.domain.errors import Fault, PlaybookError
-from bot.domain.playbook.bundle import Bundle
+from bot.domain.playbook.bundle import Bundle, diverts_of
 from bot.domain.playbook.check import Checked, check, recompile
+from bot.domain.playbook.check_ways import NOTHING_OPENS
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.include import expand
 from bot.domain.playbook.library import Library
@@ -110,6 +111,10 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
         if unlinked := tuple(link_faults(compiled, known)):
             faults[compiled.file] = unlinked
             del playbooks[name]
+    for name in {name for compiled in playbooks.values() for name in diverts_of(compiled)} & playbooks.keys():
+        file = playbooks[name].file
+        if others := tuple(w for w in warnings.pop(file, ()) if w.what != NOTHING_OPENS):
+            warnings[file] = others
     settings = {name for playbook in playbooks.values() for name in playbook.settings}
     unknown = tuple(
         Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in settings

@@ -76,6 +76,8 @@ class Press(BaseModel):
     """The request id (`R3`) or question id (`Q2`) that was on the button."""
     digest: str = ""
     value: str = ""
+    fields: dict[str, float | str] = {}
+    """What was filled in beside the choice."""
     reason: str = ""
     user: str
     user_name: str = ""

@@ -30,6 +30,15 @@ class AlertChanged(_Event):
     """The playbook that such an alert opens, where it is another than the run's."""
 
 
+class OpenedByHand(_Event):
+    """A person opened the incident; the fields were judged by the form before."""
+
+    kind: Literal["opened_by_hand"] = "opened_by_hand"
+    user: str
+    user_name: str = ""
+    fields: dict[str, float | str] = {}
+
+
 class SignalsRead(_Event):
     kind: Literal["signals_read"] = "signals_read"
     effect_id: str
@@ -131,6 +140,7 @@ class EffectFailed(_Event):
 
 Event = Annotated[
     AlertChanged
+    | OpenedByHand
     | SignalsRead
     | Planned
     | Pressed

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from bot.domain.alert import Alert
 from bot.domain.approval import Request
 from bot.domain.change.plan import LedgerEntry
+from bot.domain.form import Form
 from bot.domain.signal import Reading, Value
 from bot.domain.target import Target
 from bot.domain.timeline import GENESIS
@@ -37,8 +38,14 @@ class Question(_Frozen):
     choices: dict[str, str] = {}
     """Choice key to the label on its button.
 
-    Built-in keys: `again`, `goto:<state>`, `undo`, `keep`, `hand_over`, `close`.
+    Built-in keys: `again`, `goto:<state>`, `divert:<playbook>`, `undo`, `keep`, `hand_over`, `close`.
     """
+    forms: dict[str, Form] = {}
+    """Choice key to what is filled in with it."""
+    by: str = ""
+    """The group of people whose answer counts; empty: whoever may steer."""
+    not_by: str = ""
+    """The person who must not answer it."""
     notes: dict[str, str] = {}
     styles: dict[str, str] = {}
     evidence: tuple[str, ...] = ()
@@ -100,6 +107,8 @@ class Frame(_Frozen):
     """The divert."""
     results: dict[str, dict[str, Reading]] = {}
     answers: dict[str, str] = {}
+    answered_by: dict[str, str] = {}
+    forms: dict[str, dict[str, float | str]] = {}
     picked: dict[str, str] = {}
     baseline: dict[str, Reading] = {}
     way: tuple[str, ...] = ()
@@ -166,6 +175,10 @@ class Run(_Frozen):
     results: dict[str, dict[str, Reading]] = {}
     """Written state to what was last read there."""
     answers: dict[str, str] = {}
+    answered_by: dict[str, str] = {}
+    """Written question (or `opening`) to who answered it last."""
+    forms: dict[str, dict[str, float | str]] = {}
+    """Written question (or `opening`) to what was filled in there."""
     picked: dict[str, str] = {}
     baseline: dict[str, Reading] = {}
     latest: dict[str, Reading] = {}
@@ -234,6 +247,7 @@ def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Val
     for name, reading in run.baseline.items():
         values |= _named(f"baseline.{name}", reading)
     values |= {f"answers.{state}": answer for state, answer in run.answers.items()}
+    values |= {f"forms.{state}.{field}": value for state, form in run.forms.items() for field, value in form.items()}
     values |= {f"picked.{name}": replica for name, replica in run.picked.items()}
     values |= {f"settings.{name}": value for name, value in settings.items()}
     return values | {"target.name": run.target.name, "target.namespace": run.target.namespace}

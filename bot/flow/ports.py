@@ -15,7 +15,7 @@ from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
-from bot.domain.event import Event
+from bot.domain.event import Event, OpenedByHand
 from bot.domain.gpu_query import GpuQuery
 from bot.domain.load_log import LoadPoint
 from bot.domain.playbook.bundle import Bundle
@@ -93,6 +93,14 @@ class RunStore(Protocol):
         ...
 
     async def next_incident_id(self) -> str: ...
+
+    async def open(self, run: Run, event: OpenedByHand, *, bundle: Mapping[str, str], submission_id: str) -> str | None:
+        """In one step: create the incident, keep its bundle, append its first event. The id of what was opened.
+
+        Another incident's id when this submission opened that one before; None, and nothing stored, when the target
+        has an open incident.
+        """
+        ...
 
     async def open_incident(self, target_key: str) -> str | None: ...
 

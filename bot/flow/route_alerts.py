@@ -107,13 +107,13 @@ def _offer(bundle: Bundle, run: Run, how: RouteKind) -> Offer | None:
     """What an alert would have opened that joins a run of another playbook; whether that counts is decided later."""
     if how != "extends" or bundle.entry == run.playbook or bundle.entry in run.offers:
         return None
-    playbook = bundle.playbooks[bundle.entry].playbook
+    playbook = bundle.entry_playbook.playbook
     return Offer(playbook=bundle.entry, title=playbook.title, priority=playbook.priority, digest=bundle.digest)
 
 
 def opened(incident_id: str, alert: Alert, target: Target, bundle: Bundle) -> Run:
     """The run as it is before its first decision."""
-    playbook = bundle.playbooks[bundle.entry]
+    playbook = bundle.entry_playbook
     return Run(
         incident_id=incident_id,
         target=target,

@@ -188,7 +188,7 @@ def test_a_state_may_only_use_what_comes_before_it(mention: str, listed: str, sa
         ),
         (", idle: bad_one < 1", "", "no state reads 'bad_one'"),
         ("for: settings.window", "for: 5m", None),
-        ("opens_on: [", "opens_on: [] #", "no alert opens this playbook Write 'opens_on'."),
+        ("opens_on: [", "opens_on: [] #", "no alert opens this playbook Write 'opens_on', or 'opens: by_hand'."),
         ("thrash > settings.ratio && usage > 0.9", "thrash > 1", None),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from bot.adapters.redis.connection import Connection
 from bot.domain.alert import Alert
 from bot.domain.effect import EFFECT, Effect
 from bot.domain.errors import StaleRunError
-from bot.domain.event import EVENT, AlertChanged, Event
+from bot.domain.event import EVENT, AlertChanged, Event, OpenedByHand
 from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
 from bot.flow.ports import Intake, Owed, RouteKind
@@ -89,6 +89,28 @@ class RedisStore:
             json.dumps(dict(bundle)) if how == "opens" or offer else "",
         ]
         return str(await self._redis.script("route", keys, arguments)) != "changed"
+
+    async def open(self, run: Run, event: OpenedByHand, *, bundle: Mapping[str, str], submission_id: str) -> str | None:
+        keys = [
+            *self._keys("intake", "open", "last"),
+            *self._of(run.incident_id, "run", "inbox", "known"),
+            *self._keys("incidents", "pending"),
+            self._redis.key("bundle", run.digest),
+            self._redis.key("submission", submission_id),
+        ]
+        arguments = [
+            "",
+            run.target.key,
+            run.incident_id,
+            "opens",
+            run.model_dump_json(),
+            event.event_id,
+            event.model_dump_json(),
+            json.dumps(dict(bundle)),
+            self._limits.remember_alerts_seconds,
+        ]
+        answer = str(await self._redis.script("route", keys, arguments))
+        return {"changed": None, "routed": run.incident_id}.get(answer, answer)
 
     async def keep_unmatched(self, entry: Intake, reason: str) -> None:
         kept = json.dumps({"alert": entry.alert.model_dump(mode="json"), "reason": reason})

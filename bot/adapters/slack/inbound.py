@@ -11,6 +11,7 @@ from bot.domain.approval import Press
 from bot.domain.event import Commanded
 from bot.domain.run import Run
 from bot.domain.timeline import Chained
+from bot.flow.open_by_hand import OpenByHand
 from bot.flow.ports import Clock, Messenger, People
 
 
@@ -56,3 +57,5 @@ class Desk:
     people: People
     messenger: Messenger
     clock: Clock
+    open_by_hand: OpenByHand | None = None
+    """How a person opens an incident; None where only alerts do."""

@@ -15,6 +15,7 @@ from bot.domain.event import (
     EffectFailed,
     Event,
     Judged,
+    OpenedByHand,
     Planned,
     Posted,
     Pressed,
@@ -35,8 +36,11 @@ __all__ = ["Decision", "Rules", "advance", "set_aside"]
 def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
     """Move `run` by one event; a late or strange event changes nothing but is still recorded."""
     draft = Draft(run, bundle, rules, event.at)
-    if run.visit == 0 and isinstance(event, AlertChanged):
-        steering.open_incident(draft, event)
+    if run.visit == 0 and isinstance(event, AlertChanged | OpenedByHand):
+        if isinstance(event, OpenedByHand):
+            steering.opened_by_hand(draft, event)
+        else:
+            steering.open_incident(draft, event)
         enter(draft, draft.playbook.start)
     elif not run.is_open:
         _after_the_end(draft, event)
@@ -59,6 +63,7 @@ def set_aside(run: Run, event: Event, reason: str, bundle: Bundle, rules: Rules)
 Handler = Callable[[Draft, Any], None]
 HANDLERS: Mapping[type, Handler] = {
     AlertChanged: steering.alert_changed,
+    OpenedByHand: steering.opened_twice,
     SignalsRead: reading.signals_read,
     Watched: reading.watched,
     Planned: changing.planned,

@@ -6,6 +6,8 @@ from bot.domain.approval import JudgedPress, Press, Request, grant, must_count
 from bot.domain.effect import ApplyStep, JudgePress
 from bot.domain.errors import ApprovalError
 from bot.domain.event import Judged, Pressed
+from bot.domain.form import answers as form_answers
+from bot.domain.form import problems
 from bot.domain.machine import diverting, entering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, DivertState, EndState
@@ -41,6 +43,9 @@ def ask_written(draft: Draft, state: AskState) -> None:
         choices=choices,
         notes={key: choice.note for key, choice in state.choices.items() if choice.note},
         styles={key: choice.style for key, choice in state.choices.items() if choice.style},
+        forms={key: choice.form for key, choice in state.choices.items() if choice.form},
+        by=state.by,
+        not_by=draft.run.answered_by.get(state.not_by, ""),
         evidence=evidence(draft, draft.playbook.needs(draft.run.state)),
         asked_at=draft.at,
     )
@@ -223,6 +228,12 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, event.authority.reason)
     if press.value not in question.choices:
         return _reject(draft, press, f"'{press.value}' is not a choice of {press.about}")
+    if question.not_by and press.user == question.not_by:
+        return _reject(draft, press, "you answered what this depends on; somebody else must answer this")
+    form = question.forms.get(press.value, {})
+    if form and (wrong := problems(form, press.fields)):
+        return _reject(draft, press, "; ".join(wrong.values()))
+    filled = form_answers(form, press.fields) if form else {}
     answered = question.model_copy(
         update={"status": "answered", "answer": press.value, "answered_by": press.user, "answered_at": draft.at}
     )
@@ -230,11 +241,16 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     draft.set(questions=answers, question="", steered_by=press.user)
     draft.clear_deadlines(f"question:{question.question_id}")
     draft.record(
-        "answered", f"{question.choices[press.value]}", who=press.user, data={"question": question.question_id}
-    )
+        "answered", f"{question.choices[press.value]}", who=press.user,
+        data={"question": question.question_id} | ({"fields": filled} if filled else {}),
+    )  # fmt: skip
     if question.built_in:
         return _follow_built_in(draft, press)
-    draft.set(answers=draft.run.answers | {question.state: press.value})
+    draft.set(
+        answers=draft.run.answers | {question.state: press.value},
+        answered_by=draft.run.answered_by | {question.state: press.user},
+        forms=draft.run.forms | ({question.state: filled} if form else {}),
+    )
     outcome = "taken" if isinstance(draft.playbook.state(question.state), DivertState) else f"choice:{press.value}"
     if outcome == "taken":
         draft.set(lead=press.user)

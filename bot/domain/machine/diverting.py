@@ -5,13 +5,23 @@ Each playbook sees only what was read and answered in itself: a frame keeps the 
 
 from __future__ import annotations
 
+from typing import Any
+
 from bot.domain.machine import asking, entering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import DivertState, EndState
 from bot.domain.run import Frame
 
 MOST_DIVERTS = 8
-_FORGOTTEN: dict[str, object] = {"results": {}, "answers": {}, "picked": {}, "baseline": {}, "way": ()}
+_FORGOTTEN: dict[str, Any] = {
+    "results": {},
+    "answers": {},
+    "answered_by": {},
+    "forms": {},
+    "picked": {},
+    "baseline": {},
+    "way": (),
+}
 """What a playbook begins without."""
 
 

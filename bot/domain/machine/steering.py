@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import ExportTimeline
-from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, Posted
+from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
+from bot.domain.form import OPENING
 from bot.domain.machine import asking, changing, diverting, entering
 from bot.domain.machine.draft import Draft
 from bot.domain.run import Note, Offer
@@ -14,17 +15,38 @@ from bot.domain.run import Note, Offer
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
     alert = event.alert
+    data = alert.model_dump(mode="json") | _about(draft)
+    draft.record("opened", f"opened by alert {alert.name} on {draft.run.target}", data=data)
+    draft.set(alerts={alert.fingerprint: alert}, visit=0)
+    _say_what_is_missing(draft, event)
+    _say_what_is_unresolved(draft)
+
+
+def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
+    """Who opens it leads it; what is proposed from here is that person's own work."""
+    data = {"fields": event.fields} | _about(draft)
+    draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
+    draft.set(lead=event.user, steered_by=event.user, visit=0)
+    draft.set(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
+    _say_what_is_unresolved(draft)
+
+
+def opened_twice(draft: Draft, event: OpenedByHand) -> None:
+    draft.ignore(f"opened again by {event.user}")
+
+
+def _about(draft: Draft) -> dict[str, Any]:
     run = draft.run
-    about = {
+    return {
         "incident": run.incident_id,
         "title": run.title,
         "target": str(run.target),
         "severity": run.severity,
         "playbook": run.playbook,
     }
-    draft.record("opened", f"opened by alert {alert.name} on {run.target}", data=alert.model_dump(mode="json") | about)
-    draft.set(alerts={alert.fingerprint: alert}, visit=0)
-    _say_what_is_missing(draft, event)
+
+
+def _say_what_is_unresolved(draft: Draft) -> None:
     if not draft.run.target.resolved:
         draft.record(
             "failed", f"the cluster did not name the workload in time; '{draft.run.target}' is what the labels say"

@@ -34,6 +34,10 @@ class Bundle:
                     todo.append(library[name])
         return Bundle(entry.name, found)
 
+    @property
+    def entry_playbook(self) -> CompiledPlaybook:
+        return self.playbooks[self.entry]
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of what decides: the playbooks without their comments, pieces put in, and the effective settings."""

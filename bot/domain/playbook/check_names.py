@@ -9,6 +9,7 @@ from typing import Any
 from bot.domain.change.flag_history import life_of_flag
 from bot.domain.change.flag_table import newest_table
 from bot.domain.comparison import comparison_fault
+from bot.domain.form import OPENING, Form
 from bot.domain.metric import SHAPES
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.edges import edges_of
@@ -49,11 +50,13 @@ _CEL_WORDS = frozenset(
 )
 
 Mistakes = Iterator[Mistake]
+MOST_FIELDS = 20
 
 
 def check_names(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     yield from _spelling(playbook)
     yield from _alerts(playbook)
+    yield from _opening(playbook)
     yield from _known(("start",), playbook.start, playbook.states, "state")
     for name, signal in playbook.signals.items():
         yield from _signal(("signals", name), signal, playbook, settings)
@@ -216,10 +219,13 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             yield from _ways_out(path, state)
         case AskState():
             yield from _reads((*path, "read"), state.read, playbook)
+            yield from _answers(path, state, playbook)
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
         case ChangeState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
             yield from _verb(path, state)
+            for index, group in enumerate(state.approvers):
+                yield from _group((*path, "approvers", index), group)
         case WatchState():
             for key, text in (("for", state.for_), ("within", state.within), ("every", state.every)):
                 yield from _duration((*path, key), text, playbook, settings)
@@ -284,6 +290,51 @@ def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) 
 
 def _seconds(text: str, settings: Mapping[str, object]) -> float:
     return float(str(settings[text.removeprefix("settings.")])) if text.startswith("settings.") else seconds(text)
+
+
+def _opening(playbook: Playbook) -> Mistakes:
+    if playbook.form and playbook.opens is None:
+        yield Mistake(("form",), "only who opens it by hand fills this in", "Write 'opens: by_hand'.", at_key=True)
+    yield from _form(("form",), playbook.form)
+
+
+def _answers(path: Path, state: AskState, playbook: Playbook) -> Mistakes:
+    kinds: dict[str, str] = {}
+    for key, choice in state.choices.items():
+        at: Path = (*path, "choices", key, "form")
+        yield from _form(at, choice.form)
+        for name, field in choice.form.items():
+            if kinds.setdefault(name, field.kind) != field.kind:
+                what = f"'{name}' is a {kinds[name]} in another choice"
+                yield Mistake((*at, name), what, "Take another name.", at_key=True)
+    if kinds and path[-1] == OPENING:
+        yield Mistake(path, f"the form of '{OPENING}' is that of the playbook", "Take another name.", at_key=True)
+    yield from _group((*path, "by"), state.by)
+    if state.not_by:
+        asks = {name for name, other in playbook.states.items() if isinstance(other, AskState)} - {str(path[-1])}
+        asks |= {OPENING} if playbook.opens else set()
+        yield from _known((*path, "not_by"), state.not_by, asks, "question")
+
+
+def _form(path: Path, form: Form) -> Mistakes:
+    if len(form) > MOST_FIELDS:
+        yield Mistake(path, f"more than {MOST_FIELDS} fields", "Nobody fills that in.", at_key=True)
+    for name, field in form.items():
+        at: Path = (*path, name)
+        if not _NAME.fullmatch(name):
+            yield Mistake(at, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
+        if (field.kind == "choice") != bool(field.options):
+            yield Mistake(at, "'options' belong to a choice, and a choice needs them", at_key=True)
+        for key in ("min", "max", "unit") if field.kind != "number" else ():
+            if key in field.model_fields_set:
+                yield Mistake((*at, key), f"'{key}' is for a number", at_key=True)
+        if field.min is not None and field.max is not None and field.min > field.max:
+            yield Mistake((*at, "max"), "the most is less than the least")
+
+
+def _group(path: Path, group: str) -> Mistakes:
+    if group and not _PLAYBOOK_NAME.fullmatch(group):
+        yield Mistake(path, f"'{group}' is no name of a group", "Use small letters, digits and hyphens.")
 
 
 def _divert(path: Path, state: DivertState) -> Mistakes:

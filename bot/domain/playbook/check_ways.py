@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from bot.domain.form import OPENING
 from bot.domain.playbook.edges import Edge, edges_of
 from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
@@ -26,6 +27,7 @@ from bot.domain.signal import RESULTS
 
 Graph = Mapping[str, frozenset[str]]
 Mistakes = Iterator[Mistake]
+NOTHING_OPENS = "no alert opens this playbook"
 
 
 def check_ways(playbook: Playbook) -> Mistakes:
@@ -134,6 +136,10 @@ def _before(playbook: Playbook, name: str, earlier: frozenset[str]) -> Mistakes:
             if word and word not in made:
                 path: Path = ("states", name, *written.path)
                 yield Mistake(path, f"nothing before '{name}' makes '{word}'", column=written.offset + column)
+    if isinstance(state, AskState) and state.not_by and state.not_by != OPENING:
+        asked = {f"answers.{earlier}" for earlier in playbook.states}
+        if f"answers.{state.not_by}" in asked and f"answers.{state.not_by}" not in made:
+            yield Mistake(("states", name, "not_by"), f"nothing before '{name}' asks '{state.not_by}'")
     for index, signal in enumerate(signals_of(state, playbook.signals)):
         of = playbook.signals[signal].of
         if of.startswith("picked.") and of not in made:
@@ -143,20 +149,20 @@ def _before(playbook: Playbook, name: str, earlier: frozenset[str]) -> Mistakes:
 
 
 def _maker(mention: str) -> str:
-    """`picked.x`, `answers.s`, `results.s`, `baseline.x` out of a mention of them; empty for everything else."""
+    """`picked.x`, `answers.s`, `forms.s`, `results.s`, `baseline.x` out of a mention; empty for everything else."""
     parts = mention.split(".")
-    is_made = parts[0] in ("picked", "answers", "results", "baseline") and len(parts) > 1
+    is_made = parts[0] in ("picked", "answers", "results", "baseline", "forms") and len(parts) > 1
     return ".".join(parts[:2]) if is_made else ""
 
 
 def _made_by(playbook: Playbook, names: Iterable[str]) -> frozenset[str]:
-    made: set[str] = set()
+    made: set[str] = {f"forms.{OPENING}"}
     for name in names:
         state = playbook.states[name]
         if not isinstance(state, ChangeState) or state.change in RESULTS:
             made.add(f"results.{name}")
         if isinstance(state, AskState):
-            made.add(f"answers.{name}")
+            made.update({f"answers.{name}", f"forms.{name}"})
         if isinstance(state, ReadState):
             made.update(f"picked.{pick}" for pick in state.pick)
             if state.baseline:
@@ -180,8 +186,8 @@ def lint(playbook: Playbook) -> Mistakes:
         if not state.still and not VERBS[state.change].restores:
             hint = "Write 'still': the reason, read again before the call."
             yield Mistake(path, "a change without a reason that must still hold", hint, at_key=True)
-    if not playbook.opens_on:
-        yield Mistake(("playbook",), "no alert opens this playbook", "Write 'opens_on'.")
+    if not playbook.opens_on and playbook.opens is None:
+        yield Mistake(("playbook",), NOTHING_OPENS, "Write 'opens_on', or 'opens: by_hand'.")
     yield from _unverified(playbook)
     yield from _unused(playbook)
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from bot.domain.change.plan import Risk
+from bot.domain.form import Form
 
 Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "increase", "slope"]
 Across = Literal["max", "min", "avg", "sum", "each"]
@@ -185,6 +186,8 @@ class Choice(_Strict):
     to: str
     note: str = ""
     style: Literal["", "primary", "danger"] = ""
+    form: Form = {}
+    """What is asked for when it is pressed; its answers are `forms.<state>.<field>`."""
 
 
 class _State(_Strict):
@@ -223,6 +226,10 @@ class AskState(_Passed):
     read: tuple[str, ...] = ()
     choices: dict[str, Choice] = Field(min_length=1)
     risk: Risk = "low"
+    by: str = ""
+    """The group of people whose answer counts; empty: whoever may steer."""
+    not_by: str = ""
+    """An earlier question, or `opening`: who answered that must not answer this."""
     expires: str = ""
     expired: str = ""
 
@@ -238,6 +245,8 @@ class ChangeState(_Passed):
     still: str = ""
     why: str
     risk: Risk | None = None
+    approvers: tuple[str, ...] = ()
+    """Groups of people of which one more each must approve."""
     expires: str = ""
     expected: str = ""
     done: str
@@ -341,6 +350,11 @@ class Playbook(_Strict):
     rehearsed_on: tuple[str, ...] = ()
     """Engine versions (`0.32`) it was rehearsed on."""
     opens_on: tuple[str, ...] = ()
+    """Alertmanager's matchers, one list of them a line: which alerts open it."""
+    opens: Literal["by_hand"] | None = None
+    """A person may open it too."""
+    form: Form = {}
+    """What is asked for when it is opened by hand; its answers are `forms.opening.<field>`."""
     settings: dict[str, Setting] = {}
     signals: dict[str, SignalSpec] = {}
     start: str

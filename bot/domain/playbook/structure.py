@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from bot.domain.form import FormField
 from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.language import (
     COMPARABLE,
@@ -200,6 +201,8 @@ def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
             return KINDS.get(state_kind(data).strip("()"))
         case ("states", _, part, _):
             return _PARTS.get(str(part))
+        case ("form", _) | ("states", _, "choices", _, "form", _):
+            return FormField
         case _:
             return None
 

@@ -134,11 +134,13 @@ class Story:
         self.happens(SignalsRead(event_id=self.id(), effect_id=f"v{self.run.visit}/read", readings={"usage": reading}))
         return self
 
-    def chooses(self, choice: str, *, about: str = "", allowed: bool = True, user: str = "ana") -> Story:
+    def chooses(
+        self, choice: str, *, about: str = "", allowed: bool = True, user: str = "ana", **fields: float | str
+    ) -> Story:
         press = builders.press(
             press_id=self.id(), action="choose", about=about or self.run.question, value=choice, user=user
         )
-        return self.judged(press, allowed=allowed)
+        return self.judged(press.model_copy(update={"fields": fields}), allowed=allowed)
 
     def judged(
         self,
