@@ -27,6 +27,8 @@ Overrides = Annotated[
 
 class GraphFormat(StrEnum):
     mermaid = "mermaid"
+    svg = "svg"
+    png = "png"
 
 
 @playbooks.command()
@@ -131,17 +133,40 @@ def coverage(
 def graph(
     name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
     format: Annotated[GraphFormat, typer.Option(help="How to draw it.")] = GraphFormat.mermaid,  # noqa: A002 - the option's name
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there; a picture is not written to a terminal.")
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Draw the states of pieces too, not one row for each piece.")
+    ] = False,
     folder: Annotated[
         Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Draw the written states of a playbook, as mermaid text."""
-    from bot.adapters.yaml_playbooks import load_playbook
-    from bot.domain.playbook.graph import mermaid
+    """Draw the written states of a playbook: as mermaid text, or as a picture."""
+    from bot.cli.playbook_graph import graph_of
+    from bot.settings import packaged_playbooks
 
     as_file = Path(name)
-    found = load_playbook(as_file) if as_file.suffix == ".yaml" else _named(name, folder)
-    typer.echo(mermaid(found.playbook), nl=False)
+    folder = folder or packaged_playbooks()
+    found = load_named(name, folder)
+    path = as_file if as_file.suffix == ".yaml" else Path(found.file)
+    content = graph_of(found, path, format.value, whole=whole)
+    if out is not None:
+        out.write_bytes(content)
+        typer.echo(f"{out}: {len(content):,} bytes", err=True)
+    elif format is GraphFormat.png:
+        raise CommandError("a PNG needs a file; add --out FILE")
+    else:
+        typer.echo(content.decode(), nl=False)
+
+
+def load_named(name: str, folder: Path) -> CompiledPlaybook:
+    """A playbook by its file or by its name; raise `CommandError` with a suggestion."""
+    from bot.adapters.yaml_playbooks import load_playbook
+
+    as_file = Path(name)
+    return load_playbook(as_file) if as_file.suffix == ".yaml" else _named(name, folder)
 
 
 def pairs(overrides: list[str] | None) -> dict[str, str]:

@@ -17,7 +17,7 @@ OPENING = "opening"
 class FormField(BaseModel):
     """One thing to fill in."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     label: str
     """What stands above it."""

@@ -15,6 +15,7 @@ from bot.domain.playbook.cases import GAP, Expected, Proposal
 from bot.domain.playbook.edges import Edge, edges_of
 from bot.domain.playbook.language import Playbook
 from bot.domain.playbook.mistakes import Path
+from bot.domain.playbook.other_playbook import is_inside
 from bot.domain.run import Run
 from bot.domain.timeline import Entry
 
@@ -51,7 +52,9 @@ class Rehearsed:
 
     @property
     def visits(self) -> tuple[Visit, ...]:
-        return tuple(_visit(entry) for entry in self.entries if entry.kind == "entered")
+        """Without those of a stand-in for another playbook."""
+        entered = (entry for entry in self.entries if entry.kind == "entered")
+        return tuple(_visit(entry) for entry in entered if not is_inside(entry.state))
 
     @property
     def way(self) -> tuple[str, ...]:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from bot.domain.alert import Alert
-from bot.domain.event import AlertChanged
+from bot.domain.event import AlertChanged, OpenedByHand
+from bot.domain.form import answers
 from bot.domain.playbook.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import Edge
 from bot.domain.playbook.language import SignalSpec
+from bot.domain.playbook.other_playbook import INSIDE, with_stand_ins
 from bot.domain.rehearsed import (
     NO_ORIGINS,
     EdgeKey,
@@ -89,11 +91,18 @@ def _as_text(value: float | str | bool) -> str:
 
 
 async def play_case(case: Case, playbook: CompiledPlaybook) -> CaseResult:
-    clock = Clock(BEGINS_AT)
-    met = AsWritten(case, clock)
-    opening = alert_at(BEGINS_AT, case.name)
-    rehearsed = await Rehearsal(opened("INC-1", opening.alert, TARGET, playbook), playbook, met, clock).play(opening)
+    clock, bundle = Clock(BEGINS_AT), with_stand_ins(playbook)
+    met = AsWritten(case, playbook, clock)
+    alert = alert_at(BEGINS_AT, case.name)
+    run = opened("INC-1", alert.alert, TARGET, bundle)
+    opening = by_hand(case, playbook) if case.opened_by == "hand" else alert
+    rehearsed = await Rehearsal(run, bundle, met, clock).play(opening)
     return CaseResult(case, first_deviation(case.expect, rehearsed), rehearsed)
+
+
+def by_hand(case: Circumstances, playbook: CompiledPlaybook) -> OpenedByHand:
+    """The form as it is filled in; `check_table` saw that it counts."""
+    return OpenedByHand(event_id="opening", user="opener", fields=answers(playbook.playbook.form, case.form))
 
 
 def alert_at(at: float, title: str) -> AlertChanged:
@@ -113,8 +122,8 @@ def alert_at(at: float, title: str) -> AlertChanged:
 class AsWritten:
     """The `Circumstances` and `Signals` that a table writes down."""
 
-    def __init__(self, written: Circumstances, clock: Clock) -> None:
-        self._written, self._clock = written, clock
+    def __init__(self, written: Circumstances, playbook: CompiledPlaybook, clock: Clock) -> None:
+        self._written, self._playbook, self._clock = written, playbook, clock
         self._run: Run | None = None
         self._asked: dict[str, list[str]] = {}
 
@@ -141,6 +150,8 @@ class AsWritten:
         question = run.open_question
         if question is None:
             return None
+        if question.state == INSIDE:
+            return self._end_of_other(run)
         asked = self._asked.setdefault(question.state, [])
         if question.question_id not in asked:
             asked.append(question.question_id)
@@ -150,6 +161,18 @@ class AsWritten:
         if said is None or said == "expired" or said in question.choices:
             return said
         return None
+
+    def _end_of_other(self, run: Run) -> str | None:
+        """How the playbook ends that was diverted to, as it is said of the state that diverts."""
+        frame = run.frames[-1] if run.frames else None
+        if frame is not None:
+            return nth(self._written.diverts.get(frame.state), frame.way.count(frame.state))
+        without_return = (
+            state
+            for state in self._written.diverts
+            if getattr(self._playbook.state(state), "divert", "") == run.playbook
+        )
+        return nth(self._written.diverts.get(next(without_return, "")), 1)
 
     def change(self, run: Run) -> str:
         return nth(self._written.changes.get(run.state), times_in(run)) or "done"

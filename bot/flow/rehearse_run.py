@@ -14,8 +14,9 @@ from bot.domain.approval import ApprovalRules, Authority, Policy, Press
 from bot.domain.change.plan import PlanResult
 from bot.domain.change.stand_in import stand_in_plan
 from bot.domain.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
-from bot.domain.event import AlertChanged, Due, Event, Planned, Posted, Pressed, StepSettled, Watched
+from bot.domain.event import AlertChanged, Due, Event, OpenedByHand, Planned, Posted, Pressed, StepSettled, Watched
 from bot.domain.machine import Rules, advance
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ChangeState
 from bot.domain.rehearsed import Proposed, Rehearsed
@@ -103,12 +104,12 @@ class Rehearsal:
     def __init__(
         self,
         run: Run,
-        playbook: CompiledPlaybook,
+        bundle: Bundle,
         met: Circumstances,
         clock: Clock,
         listen: Callable[[Entry], None] | None = None,
     ) -> None:
-        self.run, self._playbook, self._met, self._clock = run, playbook, met, clock
+        self.run, self._bundle, self._met, self._clock = run, bundle, met, clock
         self._listen = listen
         self._entries: list[Entry] = []
         self._proposed: list[Proposed] = []
@@ -129,11 +130,11 @@ class Rehearsal:
             "tell": self._tell,
         }
 
-    async def play(self, opening: AlertChanged) -> Rehearsed:
+    async def play(self, opening: AlertChanged | OpenedByHand) -> Rehearsed:
         self._happens(opening)
         stopped = ""
         while self.run.is_open and not stopped:
-            if len(self.run.way) > MOST_VISITS:
+            if self.run.visit > MOST_VISITS:
                 stopped = f"it goes round: {' → '.join(self.run.way[-6:])}"
                 break
             due = min(self._owed.values(), default=None)
@@ -144,13 +145,13 @@ class Rehearsal:
         return Rehearsed(self.run, tuple(self._entries), tuple(self._proposed), stopped)
 
     async def _playbook_of(self, run: Run) -> CompiledPlaybook:
-        return self._playbook
+        return self._bundle.playbooks[run.playbook]
 
     # --- events and effects ---------------------------------------------------------------------------------------
 
     def _happens(self, event: Event) -> None:
         stamped = event.model_copy(update={"at": self._clock.now})
-        decision = advance(self.run, stamped, self._playbook, RULES)
+        decision = advance(self.run, stamped, self._bundle, RULES)
         self.run = decision.run
         self._met.see(self.run)
         for entry in decision.entries:
@@ -222,7 +223,6 @@ class Rehearsal:
 
     def _made(self, action: str, about: str, *, number: int = 0, **more: Any) -> Press:
         # Another person each time: nobody may approve twice, and some questions want somebody else than an earlier one.
-        more.pop("fields", None)
         user = f"{about}-{number + 1}"
         return Press.model_validate(
             {"press_id": f"press/{user}", "action": action, "about": about, "user": user, "channel": "-", **more}
@@ -262,12 +262,13 @@ class Rehearsal:
         run, change, readings = job.run, job.run.change, {}
         if change is None:
             return Done()
-        state = self._playbook.state(change.state)
+        playbook = await self._playbook_of(run)
+        state = playbook.state(change.state)
         if change.undo_of or not isinstance(state, ChangeState):
             result = self._proposes(run, "undo", {"of": list(change.undo_of)})
         else:
             readings = dict(await self._read.readings(run, change.state))
-            arguments = arguments_of(run, self._playbook, state, readings)
+            arguments = arguments_of(run, playbook, state, readings)
             outcome = self._outcome(run)
             if isinstance(arguments, PlanResult):
                 result = arguments

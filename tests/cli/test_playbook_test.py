@@ -223,3 +223,60 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["playbook", "test", str(path)])
     assert result.exit_code == 1
     assert "grow.test.yaml: there is no such test table" in result.stderr
+
+
+DIVERTING = """\
+language: 1
+playbook: grow
+title: Ask another playbook
+opens: by_hand
+form:
+  gain: {label: Which gain?, kind: number, min: 1, max: 64}
+start: look
+states:
+  look:
+    ask: Go there?
+    at_most: 2
+    beyond: enough
+    choices:
+      there: {label: There, to: there, form: {why: {label: Why?, optional: true}}}
+      away: {label: Away, to: away}
+  there:
+    divert: other
+    why: It knows more.
+    returns: {fixed: over, otherwise: look}
+  away: {divert: other, why: It is theirs.}
+  over: {end: fixed}
+  enough: {end: handed_over}
+"""
+
+
+def diverts(folder: Path, *cases: str) -> Result:
+    written(folder, PLAYBOOK.replace("playbook: grow", "playbook: other"), "other.yaml")
+    shared = "shared: {opened_by: hand, form: {gain: 4}, answers: {look: there}}\ncases:\n"
+    return play(folder, shared + "".join(f"  - {{{case}}}\n" for case in cases), "--all-edges", playbook=DIVERTING)
+
+
+def test_the_other_playbook_ends_as_the_table_says(tmp_path: Path) -> None:
+    result = diverts(
+        tmp_path,
+        "name: back, diverts: {there: fixed}, expect: {path: [look, there, over], ends: fixed}",
+        "name: twice, diverts: {there: [handed_over, fixed]}, expect: {path: [look, there, look, there, over]}",
+        "name: too often, diverts: {there: handed_over}, expect: {path: [..., there, enough], ends: handed_over}",
+        "name: for good, answers: {look: away}, diverts: {away: fixed}, expect: {path: [look, away], ends: fixed}",
+        "name: with a form, answers: {look: {choice: there, fields: {why: so}}}, diverts: {there: fixed}, "
+        "expect: {ends: fixed}",
+    )
+    assert result.exit_code == 0, result.stdout
+    assert "grow: 5 of 5 cases hold; 5 of 5 written edges, 5 of 5 states" in result.stdout
+
+
+def test_a_divert_of_which_nobody_says_the_end_is_where_a_case_stops(tmp_path: Path) -> None:
+    result = diverts(tmp_path, "name: open, expect: {path: [look, there], ends: fixed}")
+    assert "it stopped in" in result.stdout
+    assert "How does other end?" in result.stdout
+
+
+def test_a_form_that_does_not_count_is_a_fault_of_the_table(tmp_path: Path) -> None:
+    result = diverts(tmp_path, "name: too much, form: {gain: 100}, expect: {ends: fixed}")
+    assert "Which gain?: at most 64" in result.stderr

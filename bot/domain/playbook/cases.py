@@ -10,10 +10,11 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from bot.domain.form import problems
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import CHANGE_OUTCOMES
 from bot.domain.playbook.expression import did_you_mean
-from bot.domain.playbook.language import ProbeSignal, SignalSpec
+from bot.domain.playbook.language import ENDS, ProbeSignal, SignalSpec
 from bot.domain.playbook.mistakes import Mistake, Path
 from bot.domain.signal import PROBES, Reading, Value, unknown
 
@@ -101,10 +102,11 @@ class Table(_Strict):
 
 def _joined(shared: Circumstances, case: Case) -> Case:
     merged = {name: _merged(getattr(shared, name), getattr(case, name)) for name in _MERGED}
-    return case.model_copy(update=merged)
+    opened_by = case.opened_by if "opened_by" in case.model_fields_set else shared.opened_by
+    return case.model_copy(update={**merged, "opened_by": opened_by})
 
 
-_MERGED = ("settings", "given", "at", "answers", "changes", "watches", "diverts")
+_MERGED = ("form", "settings", "given", "at", "answers", "changes", "watches", "diverts")
 
 
 def _merged(below: Any, above: Any) -> Any:
@@ -185,6 +187,10 @@ def check_table(table: Table, playbook: CompiledPlaybook) -> Mistakes:
     """Words of a table that its playbook does not know: a test that names nothing proves nothing."""
     yield from _circumstances(("shared",), table.shared, playbook)
     names: set[str] = set()
+    for index, case in enumerate(table.whole()):
+        if case.opened_by == "hand":
+            wrong = problems(playbook.playbook.form, case.form)
+            yield from (Mistake(("cases", index, "form"), what, at_key=True) for what in wrong.values())
     for index, case in enumerate(table.cases):
         at: Path = ("cases", index)
         if case.name in names:
@@ -217,7 +223,7 @@ def _said(path: Path, key: str, state: str, what: Iterable[Any], playbook: Compi
     words = _words(key, state, playbook)
     for one in what:
         word = one.choice if isinstance(one, Answer) else str(one)
-        if words and word not in words and not word.startswith(("goto:", "divert:")):
+        if word not in words and not word.startswith(("goto:", "divert:")):
             yield Mistake(path, f"'{word}' is nothing that can happen in '{state}'", did_you_mean(word, words))
 
 
@@ -229,7 +235,7 @@ def _words(key: str, state: str, playbook: CompiledPlaybook) -> frozenset[str]:
     if key == "watches":
         broke = (f"broke:{index}" for index in range(len(getattr(playbook.state(state), "broke", ()))))
         return frozenset({"held", "not_held", "unknown", *broke})
-    return frozenset()
+    return frozenset(ENDS)
 
 
 def _given(at: Path, given: Mapping[str, Any], playbook: CompiledPlaybook) -> Mistakes:
