@@ -55,12 +55,14 @@ from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, load_folder
 from bot.domain.errors import ClusterError, StorageUnavailableError
 from bot.domain.machine import Rules
+from bot.domain.playbook.picture import Picture
 from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.draw_way import DrawWayForRun
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
@@ -68,6 +70,7 @@ from bot.flow.judge_press import JudgeForRun
 from bot.flow.open_by_hand import OpenByHand
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
+from bot.flow.playbook_shelf import PlaybookShelf
 from bot.flow.ports import History, PodPages
 from bot.flow.probes import WORLD_PROBES
 from bot.flow.read_for_run import ReadForRun
@@ -265,8 +268,9 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         reconcile = Reconcile(storage.store, storage.store, wake, route)
         hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
         by_hand = OpenByHand(storage.store, library, wake=wake.incident)
+        shelf = PlaybookShelf(lambda: library, by_hand, advance.playbook_of, cluster.port)
         desk = Desk(
-            inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock(), open_by_hand=by_hand
+            inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock(), shelf=shelf
         )
         app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
         inside = Inside(
@@ -326,8 +330,15 @@ def effect_handlers(
         "show_in_slack": ShowRun(talk.messenger),
         "tell": TellPerson(talk.messenger),
         "export_timeline": ExportForRun(talk.messenger, storage.store),
+        "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),
         "release_leases": ReleaseForRun(storage.claims),
     }
+
+
+def draw_png(drawing: Picture) -> bytes:
+    from bot.adapters.drawn_graph import drawn  # matplotlib takes half a second to import, and few ask for a picture
+
+    return drawn(drawing, "png")
 
 
 async def warm_up(cluster: Cluster) -> None:

@@ -72,6 +72,12 @@ class ExportTimeline(_Effect):
     wanted_by: str = ""
 
 
+class DrawWay(_Effect):
+    """The playbook as a picture, with the way that the run took, into its thread."""
+
+    kind: Literal["draw_way"] = "draw_way"
+
+
 Effect = Annotated[
     ReadSignals
     | PlanChange
@@ -81,7 +87,8 @@ Effect = Annotated[
     | Tell
     | ShowInSlack
     | ReleaseLeases
-    | ExportTimeline,
+    | ExportTimeline
+    | DrawWay,
     Field(discriminator="kind"),
 ]
 EFFECT: TypeAdapter[Effect] = TypeAdapter(Effect)

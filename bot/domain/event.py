@@ -114,7 +114,7 @@ class Commanded(_Event):
     """A slash command that concerns one run, already judged as permitted."""
 
     kind: Literal["commanded"] = "commanded"
-    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert"]
+    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph"]
     user: str
     user_name: str = ""
     text: str = ""

@@ -422,6 +422,12 @@ class Signals(Protocol):
 # --- cluster ----------------------------------------------------------------------------------------------------
 
 
+class Workloads(Protocol):
+    async def workload(self, namespace: str, name: str) -> Target | None:
+        """The workload of that name, of whichever kind; None when there is none. Raise `ClusterError` on no answer."""
+        ...
+
+
 class Cluster(Protocol):
     async def resolve(self, alert: Alert) -> Target | None:
         """The workload behind an alert's labels; None when the cluster cannot tell. Raise `ClusterError` on no

@@ -23,9 +23,11 @@ from starlette.responses import Response
 from bot.adapters.slack import forms
 from bot.adapters.slack.blocks import plain_text
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.commands import Command, Commands
+from bot.adapters.slack.command import Command
+from bot.adapters.slack.commands import Commands
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.limits import MODAL_TITLE, Block
+from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.press_value import APPROVE, CHOOSE, FILL, REFUSE, ButtonValue
 from bot.domain.approval import Press
 from bot.domain.errors import MessengerError, StorageUnavailableError
@@ -71,8 +73,11 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     app.action(ANYTHING)(presses.old)
     app.view(REFUSE_FORM)(presses.refuse)
     app.view(ANSWER_FORM)(presses.fill)
+    opening = Opening(desk)
+    app.view(CHOOSING)(opening.chosen)
+    app.view(FILLING)(opening.filled)
     app.view(ANYTHING)(_acknowledge)
-    app.command(COMMAND)(_command_listener(desk))
+    app.command(COMMAND)(_command_listener(client, desk))
     # Events carry nothing that we use; unanswered ones would be sent three times more.
     app.event(ANYTHING)(_acknowledge)
     return app
@@ -288,7 +293,7 @@ def _answer_form(value: ButtonValue, form: Form, place: Json) -> forms.Modal:
     )
 
 
-def _command_listener(desk: Desk) -> Callable[..., Awaitable[None]]:
+def _command_listener(client: AsyncWebClient, desk: Desk) -> Callable[..., Awaitable[None]]:
     commands = Commands(desk)
 
     async def listener(ack: AsyncAck, body: Json) -> None:
@@ -297,6 +302,8 @@ def _command_listener(desk: Desk) -> Callable[..., Awaitable[None]]:
             user=body["user_id"],
             user_name=str(body.get("user_name", "")),
             trigger_id=str(body.get("trigger_id", "")),
+            channel=str(body.get("channel_id", "")),
+            response_url=str(body.get("response_url", "")),
         )
         try:
             async with asyncio.timeout(STORE_SECONDS):
@@ -306,7 +313,21 @@ def _command_listener(desk: Desk) -> Callable[..., Awaitable[None]]:
             await ack(text=COMMAND_NOT_STORED)
             return
         log.info("command.answered", word=command.word, user=command.user)
-        await ack(text=answer.text, blocks=list(answer.blocks), response_type="ephemeral")
+        if isinstance(answer, forms.Modal):
+            await ack()
+            await open_form(command, answer, str(body.get("trigger_id", "")))
+        else:
+            await ack(text=answer.text, blocks=list(answer.blocks), response_type="ephemeral")
+
+    async def open_form(command: Command, form: forms.Modal, trigger_id: str) -> None:
+        result = await ask(client.views_open(trigger_id=trigger_id, view=form.view))
+        if not isinstance(result, Refusal):
+            return
+        said = f"The form could not be opened ({result.error}). Nothing was done; please say it again."
+        try:
+            await desk.messenger.tell(command.user, command.channel, said, response_url=command.response_url)
+        except MessengerError as refused:
+            log.warning("slack.tell_failed", user=command.user, reason=refused.reason)
 
     return listener
 

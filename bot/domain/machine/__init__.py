@@ -84,7 +84,7 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             steering.alert_changed(draft, event)
         case Posted():
             steering.posted(draft, event)
-        case Commanded(command="note" | "export"):
+        case Commanded(command="note" | "export" | "graph"):
             steering.commanded(draft, event)
         case Pressed():
             asking.pressed(draft, event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.effect import ExportTimeline
+from bot.domain.effect import DrawWay, ExportTimeline
 from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.form import OPENING
 from bot.domain.machine import asking, changing, diverting, entering
@@ -190,6 +190,8 @@ def commanded(draft: Draft, event: Commanded) -> None:
             draft.record("note", f"led by {event.text or event.user}", who=event.user)
         case "export":
             export(draft, event)
+        case "graph":
+            draft.want(DrawWay(effect_id=f"draw/{event.event_id}"))
         case "undo":
             start_undo(draft, event.user)
         case "resolve":

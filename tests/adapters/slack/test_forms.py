@@ -13,9 +13,9 @@ from bot.domain.form import Form, FormField, answers, problems
 from bot.domain.run import Run
 from bot.sandbox.slack.block_kit import checked_view
 from bot.sandbox.slack.interactions import state_of
-from tests.adapters.slack.conftest import CHANNEL, Counter
+from tests.adapters.slack.conftest import CHANNEL, Counter, send_in, view_of, whispered
 from tests.adapters.slack.runs import post, question, run
-from tests.adapters.slack.test_app import presses, view_of, whispered
+from tests.adapters.slack.test_app import presses
 
 FORM: Form = {
     "method": FormField(label="Which method?", kind="choice", options={"fp8": "fp8 KV cache", "evict": "Eviction"}),
@@ -93,11 +93,6 @@ async def press_it(counter: Counter) -> None:
     ts = [m for m in await counter.slack.messages() if "thread_ts" in m][-1]["ts"]
     answer = await counter.slack.do("press", user="U0ANA", channel=CHANNEL, ts=ts, action_id="fill:1")
     assert answer["ok"], answer
-
-
-async def send_in(counter: Counter, view: dict[str, Any], **values: Any) -> dict[str, Any]:
-    typed_in = {f"field:{name}": {"entry": value} for name, value in values.items()}
-    return await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values=typed_in)
 
 
 def the_press(counter: Counter) -> Press:
