@@ -19,8 +19,8 @@ from bot.domain.playbook.language import Playbook
 from bot.domain.run import Run
 
 PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
-GRAPH_CHARACTERS = 10_500
-"""Of mermaid text in one answer; what is longer is of no use in parts."""
+GRAPH_CHARACTERS = 11_500
+"""Of mermaid text in one answer, escaped; what is longer is of no use in parts."""
 BLOCK_CHARACTERS = 2_800
 
 
@@ -62,7 +62,7 @@ def _no_such(name: str, known: tuple[str, ...]) -> str:
 def _drawn(head: str, playbook: Playbook, run: Run | None = None) -> Message:
     way, current = (run.way, run.state if run.is_open else "") if run else ((), "")
     text = mermaid(playbook, way=way, current=current)
-    if len(text) > GRAPH_CHARACTERS:
+    if len(code_block(text.splitlines(), 10 * GRAPH_CHARACTERS)) > GRAPH_CHARACTERS:
         command = f"incident-bot playbook graph {playbook.playbook}"
         return said(head, f"Its text is too long for Slack ({len(text):,} characters): {code(command, 150)} prints it.")
     blocks = [block for part in _parts(text.splitlines()) for block in section([code_block(part, limits.SECTION)])]
