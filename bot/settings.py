@@ -33,6 +33,7 @@ from bot.domain.approval import ApprovalRules, Demand, Policy
 from bot.domain.change.plan import Risk
 from bot.domain.errors import SettingsError
 from bot.domain.playbook.durations import seconds
+from bot.domain.playbook.settings import Tuning
 from bot.domain.playbook.vocabulary import VERBS
 
 PREFIX = "INCIDENT_BOT_"
@@ -327,6 +328,16 @@ def packaged_playbooks() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "playbooks"
 
 
+def _texts(value: Any) -> Any:
+    """Numbers and switches as they are written: a playbook says what it takes."""
+    if not isinstance(value, dict):
+        return value
+    return {name: str(each).lower() if isinstance(each, bool) else str(each) for name, each in value.items()}
+
+
+Texts = Annotated[dict[str, str], BeforeValidator(_texts)]
+
+
 class Settings(_Part):
     cluster: str = ""
     """The value of the alerts' `cluster` label that means this cluster."""
@@ -346,11 +357,21 @@ class Settings(_Part):
     )
     overrides: Pairs = Field({}, alias="set", examples=["window=15s,calm_for=20s"])
     """Playbook settings by name; each playbook takes those that it declares."""
+    playbook_settings: dict[str, Texts] = Field({}, examples=["{kv-cache-oom: {kv_ceiling: 0.85}}"])
+    """Settings of one playbook."""
+    target_settings: dict[str, dict[str, Texts]] = Field(
+        {}, examples=["{'llm/chat-*': {kv-cache-oom: {kv_ceiling: 0.85}}}"]
+    )
+    """Settings of a playbook on some targets, by `namespace/workload`; `*` stands for anything."""
     approvals: Approvals
     breaker: Breaker
     retention_days: int = Field(90, ge=1)
     reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
     log: Log
+
+    @property
+    def tuning(self) -> Tuning:
+        return Tuning(self.playbook_settings, self.target_settings)
 
     @property
     def approval_rules(self) -> ApprovalRules:

@@ -242,7 +242,7 @@ def credentials(settings: Settings) -> Credentials | None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starlette]:
     """The whole bot at work in this process; yields the application that listens."""
-    library = load_folder(settings.playbooks, settings.overrides)
+    library = load_folder(settings.playbooks, settings.overrides, settings.tuning)
     for file, faults in library.faults.items():
         log.error("playbook.refused", file=file, faults=[str(fault) for fault in faults])
     async with contextlib.AsyncExitStack() as stack:

@@ -235,3 +235,14 @@ def test_no_secret_is_ever_shown() -> None:
     assert "s3cret" not in str(read.model_dump())
     broken = {name: value.replace("redis://", "s3cret://") for name, value in ENOUGH.items()}
     assert "s3cret" not in str(faults(broken | {"INCIDENT_BOT_KUBERNETES_TOKEN": "s3cret-token"}))
+
+
+def test_playbooks_are_tuned_as_a_whole_and_for_targets(tmp_path: Path) -> None:
+    text = """
+playbook_settings: {kv-cache-oom: {kv_ceiling: 0.85, careful: true}}
+target_settings:
+  llm/chat-*: {kv-cache-oom: {window: 10m}}
+"""
+    tuning = load_settings(ENOUGH, written(tmp_path, text)).tuning
+    assert tuning.playbooks == {"kv-cache-oom": {"kv_ceiling": "0.85", "careful": "true"}}
+    assert tuning.targets == {"llm/chat-*": {"kv-cache-oom": {"window": "10m"}}}

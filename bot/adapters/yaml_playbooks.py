@@ -21,18 +21,25 @@ from bot.domain.playbook.bundle import Bundle, diverts_of
 from bot.domain.playbook.check import Checked, check, recompile
 from bot.domain.playbook.check_ways import NOTHING_OPENS
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.include import expand
 from bot.domain.playbook.library import Library
 from bot.domain.playbook.link import Known, link_faults
 from bot.domain.playbook.mistakes import Path
 from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
+from bot.domain.playbook.settings import Tuning
 from bot.domain.playbook.source import Position, Source
+from bot.domain.playbook.tuning import tuned_settings, tuning_faults
 from bot.domain.rehearsed import Origin
+from bot.domain.signal import Value
 
 PIECES = "pieces"
 """The folder of pieces, beside the playbooks."""
 NO_PIECES: Pieces = MappingProxyType({})
 NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_TUNING = Tuning()
+SETTINGS = "settings"
+"""In place of a file: where an operator's own settings are wrong."""
 BIGGEST_BYTES = 256 * 1024
 DEEPEST = 30
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
@@ -86,7 +93,7 @@ def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
     return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"])
 
 
-def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) -> Library:
+def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None, tuning: Tuning = NO_TUNING) -> Library:
     """Every `*.yaml` of the folder but `*.test.yaml`; an override counts for each playbook that has such a setting."""
     overrides = overrides or {}
     pieces = read_pieces(folder / PIECES)
@@ -96,7 +103,8 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
     for path in sorted(folder.glob("*.yaml")):
         if path.name.endswith(".test.yaml"):
             continue
-        checked = check_file(path, overrides, pieces=pieces, only_known_overrides=True)
+        own = {**overrides, **tuning.playbooks.get(path.stem, {})}
+        checked = check_file(path, own, pieces=pieces, only_known_overrides=True)
         found = checked.compiled
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
@@ -106,6 +114,24 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
             faults[str(path)] = checked.faults
         if checked.warnings:
             warnings[str(path)] = checked.warnings
+    _unlink(playbooks, faults, warnings)
+    known = {name for playbook in playbooks.values() for name in playbook.settings}
+    if unknown := [
+        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in known
+    ]:
+        faults[str(folder)] = tuple(unknown)
+    targets, wrong = _tuned(playbooks, faults, tuning)
+    if wrong:
+        faults[SETTINGS] = tuple(wrong)
+    return Library(playbooks, faults, warnings, targets)
+
+
+def _unlink(
+    playbooks: dict[str, CompiledPlaybook],
+    faults: dict[str, tuple[Fault, ...]],
+    warnings: dict[str, tuple[Fault, ...]],
+) -> None:
+    """Take out what diverts to nothing; what is diverted to needs nothing else that opens it."""
     for name, compiled in list(playbooks.items()):
         known: Known = {**{FilePath(file).stem: None for file in faults}, **playbooks}
         if unlinked := tuple(link_faults(compiled, known)):
@@ -115,13 +141,26 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
         file = playbooks[name].file
         if others := tuple(w for w in warnings.pop(file, ()) if w.what != NOTHING_OPENS):
             warnings[file] = others
-    settings = {name for playbook in playbooks.values() for name in playbook.settings}
-    unknown = tuple(
-        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in settings
-    )
-    if unknown:
-        faults[str(folder)] = unknown
-    return Library(playbooks, faults, warnings)
+
+
+def _tuned(
+    playbooks: Mapping[str, CompiledPlaybook], faults: Mapping[str, object], tuning: Tuning
+) -> tuple[dict[str, dict[str, dict[str, Value]]], list[Fault]]:
+    """The settings for targets, and what is wrong with anything that an operator set; what is wrong does not count."""
+    wrong: list[Fault] = []
+    refused = {FilePath(file).stem for file in faults}
+    named = [("playbook_settings", name, own) for name, own in tuning.playbooks.items()]
+    named += [(f"target_settings: {glob}", n, own) for glob, some in tuning.targets.items() for n, own in some.items()]
+    for place, name, own in named:
+        if name not in playbooks and name not in refused:
+            wrong.append(Fault(f"{place}: {name}", f"unknown playbook '{name}'", did_you_mean(name, playbooks)))
+        elif name in playbooks:
+            wrong += tuning_faults(playbooks[name], own, f"{place}: {name}")
+    good = {
+        glob: {name: tuned_settings(playbooks[name], own) for name, own in some.items() if name in playbooks}
+        for glob, some in tuning.targets.items()
+    }
+    return good, wrong
 
 
 def load_table(path: FilePath) -> Source:

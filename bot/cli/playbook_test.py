@@ -13,20 +13,23 @@ from bot.domain.playbook.cases import Table, check_table, table_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.rehearsed import missing_edges
 from bot.flow.rehearse_case import TableResult, play_table
+from bot.settings import packaged_playbooks
 
 ENDING = ".test.yaml"
 
 
 def tables_in(paths: Iterable[Path]) -> list[Path]:
-    """The tables that are meant: themselves, those of a folder, or the one beside a playbook."""
+    """The tables that are meant: themselves, those of a folder, or the one of a playbook (a name: a packaged one)."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
             found += sorted(path.glob(f"*{ENDING}"))
         elif path.name.endswith(ENDING):
             found.append(path)
-        else:
+        elif path.suffix:
             found.append(path.with_name(path.stem + ENDING))
+        else:
+            found.append(packaged_playbooks() / f"{path}{ENDING}")
     missing = [path for path in found if not path.is_file()]
     if missing:
         raise CommandError(f"{missing[0]}: there is no such test table")

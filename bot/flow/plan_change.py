@@ -93,11 +93,9 @@ def arguments_of(
     if not holds:
         return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true")
     arguments = playbook.arguments(run.state, values)
-    return (
-        PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
-        if isinstance(arguments, Unknown)
-        else arguments
-    )
+    if isinstance(arguments, Unknown):
+        return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
+    return arguments
 
 
 def _with_causes(missing: Unknown, readings: Mapping[str, Reading]) -> str:
@@ -111,7 +109,9 @@ def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanCont
         value = playbook.settings.get(name, default)
         return float(value) if isinstance(value, int | float) else default
 
+    state = playbook.playbook.states.get(run.change.state) if run.change and not run.change.undo_of else None
     return PlanContext(
+        against=state.against if isinstance(state, ChangeState) else "",
         incident_id=run.incident_id,
         request_number=run.counter,
         now=at,

@@ -107,10 +107,12 @@ class Rehearsal:
         bundle: Bundle,
         met: Circumstances,
         clock: Clock,
+        *,
         listen: Callable[[Entry], None] | None = None,
+        until: float = float("inf"),
     ) -> None:
         self.run, self._bundle, self._met, self._clock = run, bundle, met, clock
-        self._listen = listen
+        self._listen, self._until = listen, until
         self._entries: list[Entry] = []
         self._proposed: list[Proposed] = []
         self._owed: dict[str, _Due] = {}
@@ -142,6 +144,8 @@ class Rehearsal:
                 await self._perform(due)
             else:
                 stopped = self._people_or_time(due)
+            if self._clock.now > self._until and self.run.is_open:
+                stopped = stopped or "the recording ends here"
         return Rehearsed(self.run, tuple(self._entries), tuple(self._proposed), stopped)
 
     async def _playbook_of(self, run: Run) -> CompiledPlaybook:

@@ -121,8 +121,8 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
         "p.yaml:10:69: 'p95' is not possible here Did you mean 'p99'?",
         "p.yaml:24:21: unknown state 'ovr' Did you mean 'over'?",
         "p.yaml:33:13: unknown verb 'set_flag' Did you mean 'set_flags'?",
-        "p.yaml:41:19: unknown name 'trash' Did you mean 'thrash'?",
-        "p.yaml:46:3: 'taken' is missing",
+        "p.yaml:42:19: unknown name 'trash' Did you mean 'thrash'?",
+        "p.yaml:47:3: 'taken' is missing",
     ]
 
 
@@ -304,9 +304,9 @@ def said(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (diverting("smal"), "one.yaml:47:13: unknown playbook 'smal' Did you mean 'small'?"),
-        (diverting("small", "unproven"), "one.yaml:49:15: 'small' never ends with 'unproven' Known: fixed."),
-        (diverting("small", "fxed"), "one.yaml:49:15: no playbook ends with 'fxed' Did you mean 'fixed'?"),
+        (diverting("smal"), "one.yaml:48:13: unknown playbook 'smal' Did you mean 'small'?"),
+        (diverting("small", "unproven"), "one.yaml:50:15: 'small' never ends with 'unproven' Known: fixed."),
+        (diverting("small", "fxed"), "one.yaml:50:15: no playbook ends with 'fxed' Did you mean 'fixed'?"),
     ],
 )
 def test_a_divert_must_lead_to_a_playbook_of_the_folder(tmp_path: Path, text: str, fault: str) -> None:

@@ -129,7 +129,7 @@ def pressed(draft: Draft, event: Pressed) -> None:
         "press",
         f"pressed {press.action} on {press.about}",
         who=press.user,
-        data=press.model_dump(exclude={"response_url"}),
+        data=press.model_dump(exclude={"response_url"} | (set() if press.fields else {"fields"})),
     )
     draft.want(JudgePress(effect_id=f"judge/{press.press_id}", press=press, pressed_at=event.at))
 

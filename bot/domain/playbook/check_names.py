@@ -8,6 +8,7 @@ from typing import Any
 
 from bot.domain.change.flag_history import life_of_flag
 from bot.domain.change.flag_table import newest_table
+from bot.domain.change.levers import DIRECTIONS, effect_of, levers
 from bot.domain.comparison import comparison_fault
 from bot.domain.form import OPENING, Form
 from bot.domain.metric import SHAPES
@@ -370,6 +371,7 @@ def _verb(path: Path, state: ChangeState) -> Mistakes:
         yield Mistake((*path, "change"), f"{state.change} needs one of {', '.join(sorted(verb.one_of))} in 'with'")
     if "edits" in given & verb.arguments:
         yield from _edits((*path, "with", "edits"), state.with_["edits"])
+    yield from _levers(path, state)
 
 
 def _edits(path: Path, edits: Any) -> Mistakes:
@@ -378,7 +380,8 @@ def _edits(path: Path, edits: Any) -> Mistakes:
         return
     for index, edit in enumerate(edits):
         at: Path = (*path, index)
-        if not isinstance(edit, dict) or edit.keys() not in ({"flag", "value"}, {"env", "value"}, {"image"}):
+        keys = frozenset(edit) if isinstance(edit, dict) else frozenset()
+        if keys - {"direction"} != {"flag", "value"} and keys not in ({"env", "value"}, {"image"}):
             yield Mistake(at, "an edit is {flag: --name, value: …}, {env: NAME, value: …} or {image: …}")
         elif "flag" not in edit or life_of_flag(str(edit["flag"])) is not None:
             continue  # a variable, an image, or a flag of some engine versions
@@ -386,3 +389,28 @@ def _edits(path: Path, edits: Any) -> Mistakes:
             flags = newest_table().spellings
             hint = did_you_mean(str(edit["flag"]), flags)
             yield Mistake((*at, "flag"), f"unknown flag '{edit['flag']}'", hint)
+
+
+def _levers(path: Path, state: ChangeState) -> Mistakes:
+    """Each flag of the table of levers is edited against something, and no written direction makes that worse."""
+    edits = state.with_.get("edits")
+    listed = enumerate(edits) if isinstance(edits, list) else ()
+    found = [(index, edit) for index, edit in listed if isinstance(edit, dict) and "flag" in edit]
+    if state.against and "edits" not in VERBS[state.change].arguments:
+        yield Mistake((*path, "against"), "'against' is for edits of flags", at_key=True)
+    elif state.against and found:
+        yield from _known((*path, "against"), state.against, levers().diagnoses, "diagnosis")
+    for index, edit in found:
+        yield from _lever((*path, "with", "edits", index), edit, state.against)
+
+
+def _lever(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
+    flag, way = newest_table().name_of(str(edit["flag"])) or str(edit["flag"]), edit.get("direction")
+    if way is not None and way not in DIRECTIONS:
+        yield Mistake((*path, "direction"), f"'{way}' is no direction", did_you_mean(str(way), DIRECTIONS))
+    if not against and flag in levers().levers:
+        hint = f"Write 'against': {', '.join(sorted(levers().levers[flag]))}."
+        yield Mistake((*path, "flag"), f"{flag} helps against one thing and harms another", hint)
+    effect = effect_of(flag, against, str(way)) if way is not None else None
+    if effect is not None and effect.effect == "harms":
+        yield Mistake((*path, "direction"), f"to {way} {flag} makes '{against}' worse: {effect.why}")

@@ -245,6 +245,8 @@ class ChangeState(_Passed):
     still: str = ""
     why: str
     risk: Risk | None = None
+    against: str = ""
+    """The diagnosis that flags are edited against: which way each may go is in the table of levers."""
     approvers: tuple[str, ...] = ()
     """Groups of people of which one more each must approve."""
     expires: str = ""

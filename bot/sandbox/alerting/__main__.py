@@ -7,6 +7,7 @@ import asyncio
 import json
 import signal
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -83,20 +84,22 @@ class Watcher:
         self._firing_since = now if fires else None
 
 
-def webhook(started: datetime, ended: datetime | None) -> dict[str, Any]:
+LABELS = {
+    "alertname": "VllmKVCacheThrash",
+    "namespace": NAMESPACE,
+    "deployment": WORKLOAD,
+    "severity": "warning",
+    "cluster": "sandbox",
+}
+
+
+def webhook(started: datetime, ended: datetime | None, labels: Mapping[str, str] = LABELS) -> dict[str, Any]:
     """Alertmanager's webhook, version 4."""
     status = "resolved" if ended else "firing"
-    labels = {
-        "alertname": "VllmKVCacheThrash",
-        "namespace": NAMESPACE,
-        "deployment": WORKLOAD,
-        "severity": "warning",
-        "cluster": "sandbox",
-    }
     summary = f"{WORKLOAD} preempts more than one request in ten"
     alert = {
         "status": status,
-        "labels": labels,
+        "labels": dict(labels),
         "annotations": {"summary": summary, "description": "Preemptions per finished request are above 0.1."},
         "startsAt": started.isoformat().replace("+00:00", "Z"),
         "endsAt": ended.isoformat().replace("+00:00", "Z") if ended else "0001-01-01T00:00:00Z",
@@ -110,7 +113,7 @@ def webhook(started: datetime, ended: datetime | None) -> dict[str, Any]:
         "status": status,
         "receiver": "incident-bot",
         "groupLabels": {"alertname": "VllmKVCacheThrash"},
-        "commonLabels": labels,
+        "commonLabels": dict(labels),
         "commonAnnotations": {"summary": summary},
         "externalURL": "http://alertmanager.sandbox",
         "alerts": [alert],
