@@ -52,8 +52,8 @@ from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
-from bot.adapters.yaml_playbooks import from_bundle, load_folder
-from bot.domain.errors import ClusterError, StorageUnavailableError
+from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folder
+from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.picture import Picture
 from bot.domain.run import Run
@@ -67,6 +67,7 @@ from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.live_playbooks import LivePlaybooks
 from bot.flow.open_by_hand import OpenByHand
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
@@ -242,14 +243,12 @@ def credentials(settings: Settings) -> Credentials | None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starlette]:
     """The whole bot at work in this process; yields the application that listens."""
-    library = load_folder(settings.playbooks, settings.overrides, settings.tuning)
-    for file, faults in library.faults.items():
-        log.error("playbook.refused", file=file, faults=[str(fault) for fault in faults])
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)
         cluster = open_cluster(settings, stack)
         talk = open_talk(settings, storage, stack)
         sight = open_sight(settings, storage, cluster, stack)
+        library = live_playbooks(settings, storage, talk)
         rules = Rules(approvals=settings.approval_rules)
         advance = AdvanceRun(storage.store, from_bundle, rules)
         handlers = effect_handlers(settings, storage, cluster, talk, advance, sight)
@@ -265,10 +264,10 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             reopen_within_seconds=settings.reopen_within.total_seconds(),
             wake=wake.incident,
         )
-        reconcile = Reconcile(storage.store, storage.store, wake, route)
+        reconcile = Reconcile(storage.store, storage.store, wake, route, refresh=library.refresh)
         hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
         by_hand = OpenByHand(storage.store, library, wake=wake.incident)
-        shelf = PlaybookShelf(lambda: library, by_hand, advance.playbook_of, cluster.port)
+        shelf = PlaybookShelf(lambda: library.library, by_hand, advance.playbook_of, cluster.port)
         desk = Desk(
             inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock(), shelf=shelf
         )
@@ -299,6 +298,23 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         stack.push_async_callback(_end, samples)
         limit = settings.http.body_limit_bytes
         yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
+
+
+def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlaybooks:
+    async def tell_once(about: str, text: str) -> None:
+        if not await storage.store.is_first(about):
+            return
+        try:
+            await talk.messenger.announce(text)
+        except MessengerError:
+            await storage.store.is_first_no_more(about)
+            raise
+
+    return LivePlaybooks(
+        lambda: load_folder(settings.playbooks, settings.overrides, settings.tuning),
+        lambda: hashes_of(settings.playbooks),
+        tell_once,
+    )
 
 
 def effect_handlers(

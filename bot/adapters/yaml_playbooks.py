@@ -5,6 +5,7 @@ Anchors, aliases, tags and repeated keys are refused: what a file says must be r
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -84,8 +85,29 @@ def load_text(
 
 def from_bundle(stored: Mapping[str, str]) -> Bundle:
     """The playbooks that a run began with, with the settings of that time; newer rules of the check do not stop it."""
-    playbooks = {name: _from_stored(kept) for name, kept in json.loads(stored["playbooks"]).items()}
-    return Bundle(stored["entry"], playbooks)
+    return Bundle(stored["entry"], _WhenNeeded(json.loads(stored["playbooks"])))
+
+
+class _WhenNeeded(Mapping[str, CompiledPlaybook]):
+    """Stored playbooks, each compiled when a run first comes to it: most runs never leave the first."""
+
+    def __init__(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        self._kept = kept
+        self._compiled: dict[str, CompiledPlaybook] = {}
+
+    def __getitem__(self, name: str) -> CompiledPlaybook:
+        if name not in self._compiled:
+            self._compiled[name] = _from_stored(self._kept[name])
+        return self._compiled[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
 
 def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
@@ -177,6 +199,13 @@ def load_table(path: FilePath) -> Source:
     if reader.faults:
         raise PlaybookError(tuple(reader.faults))
     return Source(file, text, data, reader.values, reader.keys)
+
+
+def hashes_of(folder: FilePath) -> dict[str, str]:
+    """A hash of each file of the folder that `load_folder` reads; a file that cannot be read has none."""
+    files = [*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml")]
+    texts = {str(path): _text_of(path) for path in sorted(files)}
+    return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
 
 
 def read_pieces(folder: FilePath) -> Pieces:

@@ -511,6 +511,10 @@ class Messenger(Protocol):
 
     async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None: ...
 
+    async def announce(self, text: str) -> None:
+        """Say something in the channel that is about no incident. Raise `MessengerError` when Slack refused."""
+        ...
+
     async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
         """Put a file into the incident's thread, once by `name` and content."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from bot.domain.event import EVENT, AlertChanged, Event, OpenedByHand
 from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
 from bot.flow.ports import Intake, Owed, RouteKind
+
+FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,19 @@ class RedisStore:
 
     async def now(self) -> float:
         return await self._redis.now()
+
+    def _first(self, what: str) -> str:
+        return self._redis.key("first", hashlib.sha256(what.encode()).hexdigest())
+
+    async def is_first(self, what: str) -> bool:
+        """True for whoever asks first, of all replicas of the bot; remembered for a week."""
+        return bool(
+            await self._redis.ask(self._redis.client.set(self._first(what), "1", nx=True, ex=FIRSTS_KEPT_SECONDS))
+        )
+
+    async def is_first_no_more(self, what: str) -> None:
+        """What was to be done first was not done: the next one to ask is first."""
+        await self._redis.ask(self._redis.client.delete(self._first(what)))
 
     # --- effects ----------------------------------------------------------------------------------------------------
 

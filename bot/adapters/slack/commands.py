@@ -22,7 +22,7 @@ from bot.domain.run import Run
 from bot.domain.timeline import Chained
 
 ENTRIES_SHOWN = 20
-Verb = Literal["halt", "resume", "reset", "note", "undo", "resolve"]
+Verb = Literal["halt", "resume", "reset", "note", "undo", "resolve", "divert"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ USAGES = {
     "reset": _Usage("[INC]", "let the breakers of its workload and of nodes count anew"),
     "undo": _Usage("[INC]", "propose to take back the last change"),
     "resolve": _Usage("[INC] [WHY]", "close an incident by hand"),
+    "divert": _Usage("[INC] PLAYBOOK", "go over to another playbook that an alert of the incident is for"),
     "open": _Usage("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident by hand"),
     "playbooks": _Usage("", "what the bot knows, and what opens it"),
     "graph": _Usage("[INC|PLAYBOOK]", "a playbook's states, with the way that an incident took"),
@@ -66,6 +67,7 @@ class Commands:
             "reset": self._reset,
             "undo": self._undo,
             "resolve": self._resolve,
+            "divert": self._divert,
             "open": Opening(desk).begin,
             "playbooks": playbooks.list,
             "graph": playbooks.graph,
@@ -161,6 +163,14 @@ class Commands:
         await self._must_steer(command)
         run, _ = await self._pointed_at(command)
         return await self._store(command, run, "undo", "", "The undo is being planned; it will ask for approval")
+
+    async def _divert(self, command: Command) -> Message:
+        await self._must_steer(command)
+        run, playbook = await self._pointed_at(command)
+        if playbook not in run.offers:
+            known = ", ".join(code(name, 60) for name in run.offers) or "none"
+            raise TeachError(f"No alert of {line(run.incident_id, 40)} is for {code(playbook, 60)}. Offered: {known}.")
+        return await self._store(command, run, "divert", playbook, f"Going over to {code(playbook, 60)}")
 
     async def _resolve(self, command: Command) -> Message:
         await self._must_steer(command)
