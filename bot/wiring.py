@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
+from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.docket import DocketAlarms
 from bot.adapters.gpu.health import GpuHealth
 from bot.adapters.gpu.inside import InsideGpus
@@ -82,6 +83,7 @@ from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
 from bot.flow.see_world import SeeWorld
 from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
+from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
 from bot.flow.workload_probes import workload_probes
@@ -251,7 +253,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         library = live_playbooks(settings, storage, talk)
         rules = Rules(approvals=settings.approval_rules)
         advance = AdvanceRun(storage.store, from_bundle, rules)
-        handlers = effect_handlers(settings, storage, cluster, talk, advance, sight)
+        silences = open_silences(settings, stack)
+        handlers = {**effect_handlers(settings, storage, cluster, talk, advance, sight), **silencing(silences)}
         perform = PerformEffect(storage.store, storage.store, handlers)
         alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
         wake = Wake(advance, perform, alarms)
@@ -269,7 +272,12 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         by_hand = OpenByHand(storage.store, library, wake=wake.incident)
         shelf = PlaybookShelf(lambda: library.library, by_hand, advance.playbook_of, cluster.port)
         desk = Desk(
-            inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock(), shelf=shelf
+            inbound=hear,
+            people=talk.people,
+            messenger=talk.messenger,
+            clock=SystemClock(),
+            shelf=shelf,
+            can_silence=silences is not None,
         )
         app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
         inside = Inside(
@@ -349,6 +357,21 @@ def effect_handlers(
         "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),
         "release_leases": ReleaseForRun(storage.claims),
     }
+
+
+def open_silences(settings: Settings, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
+    if not settings.alertmanager.url:
+        return None
+    http = httpx.AsyncClient(timeout=5.0)
+    stack.push_async_callback(http.aclose)
+    return AlertmanagerApi(http, settings.alertmanager.url)
+
+
+def silencing(silences: AlertmanagerApi | None) -> Mapping[str, Handler]:
+    """Nothing asks for silences where Alertmanager's address is not known."""
+    if silences is None:
+        return {}
+    return {"silence_alerts": SilenceForRun(silences), "end_silences": EndSilencesForRun(silences)}
 
 
 def draw_png(drawing: Picture) -> bytes:

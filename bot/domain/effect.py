@@ -78,6 +78,20 @@ class DrawWay(_Effect):
     kind: Literal["draw_way"] = "draw_way"
 
 
+class SilenceAlerts(_Effect):
+    """Alertmanager keeps quiet about this incident's alerts for a while."""
+
+    kind: Literal["silence_alerts"] = "silence_alerts"
+    ends_at: float
+    why: str
+    wanted_by: str
+
+
+class EndSilences(_Effect):
+    kind: Literal["end_silences"] = "end_silences"
+    ids: tuple[str, ...]
+
+
 Effect = Annotated[
     ReadSignals
     | PlanChange
@@ -88,7 +102,9 @@ Effect = Annotated[
     | ShowInSlack
     | ReleaseLeases
     | ExportTimeline
-    | DrawWay,
+    | DrawWay
+    | SilenceAlerts
+    | EndSilences,
     Field(discriminator="kind"),
 ]
 EFFECT: TypeAdapter[Effect] = TypeAdapter(Effect)

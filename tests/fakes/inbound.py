@@ -51,6 +51,13 @@ class MemoryInbound:
             self.commands.setdefault(command.event_id, (incident_id, command))
         return incident_id in self.runs
 
+    async def reopen(self, command: Commanded, run: Run) -> bool:
+        await self._reach()
+        if any(each.is_open and each.target == run.target for each in self.runs.values()):
+            return False
+        self.commands.setdefault(command.event_id, (run.incident_id, command))
+        return True
+
     async def open_runs(self) -> Sequence[Run]:
         await self._reach()
         return [run for run in self.runs.values() if run.is_open]

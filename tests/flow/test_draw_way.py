@@ -46,6 +46,9 @@ class Uploads:
     async def show(self, run: Run) -> tuple[()]:
         return ()
 
+    async def announce(self, text: str) -> None:
+        raise AssertionError("nothing is announced")
+
     async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None:
         raise AssertionError("nobody is told anything")
 

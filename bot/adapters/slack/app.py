@@ -29,6 +29,7 @@ from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.limits import MODAL_TITLE, Block
 from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.press_value import APPROVE, CHOOSE, FILL, REFUSE, ButtonValue
+from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
 from bot.domain.errors import MessengerError, StorageUnavailableError
 from bot.domain.form import Answer, Form, answers, problems
@@ -76,8 +77,12 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     opening = Opening(desk)
     app.view(CHOOSING)(opening.chosen)
     app.view(FILLING)(opening.filled)
+    commands = Commands(desk)
+    steering = SteeringWords(desk, commands.pointed_at)
+    app.view(STATUS_FORM)(steering.submitted)
+    app.view(SKIP_FORM)(steering.submitted)
     app.view(ANYTHING)(_acknowledge)
-    app.command(COMMAND)(_command_listener(client, desk))
+    app.command(COMMAND)(_command_listener(client, desk, commands))
     # Events carry nothing that we use; unanswered ones would be sent three times more.
     app.event(ANYTHING)(_acknowledge)
     return app
@@ -293,9 +298,7 @@ def _answer_form(value: ButtonValue, form: Form, place: Json) -> forms.Modal:
     )
 
 
-def _command_listener(client: AsyncWebClient, desk: Desk) -> Callable[..., Awaitable[None]]:
-    commands = Commands(desk)
-
+def _command_listener(client: AsyncWebClient, desk: Desk, commands: Commands) -> Callable[..., Awaitable[None]]:
     async def listener(ack: AsyncAck, body: Json) -> None:
         command = Command.read(
             str(body.get("text", "")),

@@ -13,6 +13,9 @@ from bot.adapters.slack.forms import Modal
 from bot.adapters.slack.messages import Message
 
 Answer = Message | Modal
+_PERSON = re.compile(r"<@([UW][A-Z0-9]+)\|[^>]*>")
+_LINK = re.compile(r"<((?:https?|mailto):[^|>]+)(?:\|[^>]*)?>")
+_CHANNEL = re.compile(r"<#[CG][A-Z0-9]+\|([^>]*)>")
 INCIDENT_ID = re.compile(r"[A-Za-z]+-\d+")
 
 
@@ -32,8 +35,10 @@ class Command:
     def read(
         cls, text: str, *, user: str, user_name: str, trigger_id: str, channel: str = "", response_url: str = ""
     ) -> Command:
-        # Slack escapes &, < and > in the text of a command; they are escaped again wherever they are shown.
-        word, _, rest = html.unescape(text).strip().partition(" ")
+        # Slack writes people, channels and links in brackets and escapes &, < and > in what was typed; all of it is
+        # escaped again wherever it is shown.
+        plainly = _CHANNEL.sub(r"#\1", _LINK.sub(r"\1", _PERSON.sub(r"<@\1>", text)))
+        word, _, rest = html.unescape(plainly).strip().partition(" ")
         digest = hashlib.sha256(f"{trigger_id}/{user}/{text}".encode()).hexdigest()[:24]
         name = word.lower() or "help"
         return cls(f"command:{digest}", user, user_name, name, rest.strip(), channel, response_url)

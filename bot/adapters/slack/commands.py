@@ -16,6 +16,7 @@ from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message, card, now_line, sign_of
 from bot.adapters.slack.opening import Opening
 from bot.adapters.slack.playbook_words import PlaybookWords
+from bot.adapters.slack.steering_words import SteeringWords
 from bot.adapters.slack.words import moment
 from bot.domain.event import Commanded
 from bot.domain.run import Run
@@ -44,9 +45,15 @@ USAGES = {
     "undo": _Usage("[INC]", "propose to take back the last change"),
     "resolve": _Usage("[INC] [WHY]", "close an incident by hand"),
     "divert": _Usage("[INC] PLAYBOOK", "go over to another playbook that an alert of the incident is for"),
+    "lead": _Usage("[INC] [@PERSON]", "who leads from here: you, or whom you name"),
+    "status": _Usage("[INC] [TEXT]", "say how it stands, for everybody who waits"),
+    "skip": _Usage("[INC] [STATE WHY]", "leave what is waited for by another written way"),
+    "silence": _Usage("[INC] 30m WHY|off", "quieten its alerts in Alertmanager, for two hours at most"),
+    "reopen": _Usage("INC WHY", "open a closed incident again"),
     "open": _Usage("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident by hand"),
     "playbooks": _Usage("", "what the bot knows, and what opens it"),
     "graph": _Usage("[INC|PLAYBOOK]", "a playbook's states, with the way that an incident took"),
+    "settings": _Usage("[INC|PLAYBOOK]", "a playbook's numbers: what they are, may be, and why"),
     "unmatched": _Usage("", "alerts that no playbook took"),
 }
 
@@ -54,7 +61,7 @@ USAGES = {
 class Commands:
     def __init__(self, desk: Desk) -> None:
         self._inbound, self._people, self._clock = desk.inbound, desk.people, desk.clock
-        playbooks = PlaybookWords(desk, self._pointed_at)
+        playbooks, steering = PlaybookWords(desk, self.pointed_at), SteeringWords(desk, self.pointed_at)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             "help": self._help,
             "list": self._list,
@@ -68,6 +75,12 @@ class Commands:
             "undo": self._undo,
             "resolve": self._resolve,
             "divert": self._divert,
+            "lead": steering.lead,
+            "status": steering.status,
+            "skip": steering.skip,
+            "silence": steering.silence,
+            "reopen": steering.reopen,
+            "settings": playbooks.settings,
             "open": Opening(desk).begin,
             "playbooks": playbooks.list,
             "graph": playbooks.graph,
@@ -104,11 +117,11 @@ class Commands:
         return said(f"*{len(runs)} open*", *lines)
 
     async def _show(self, command: Command) -> Message:
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         return card(run, links={})
 
     async def _timeline(self, command: Command) -> Message:
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         chained = await self._inbound.timeline(run.incident_id)
         earlier = len(chained) - ENTRIES_SHOWN
         more = [f"… {earlier} earlier: `/incident export {line(run.incident_id, 40)}`"] if earlier > 0 else []
@@ -116,7 +129,7 @@ class Commands:
         return said(f"*Timeline of {line(run.incident_id, 40)}*", *more, *lines)
 
     async def _export(self, command: Command) -> Message:
-        run, rest = await self._pointed_at(command)
+        run, rest = await self.pointed_at(command)
         wanted = rest.lower() or "md"
         if wanted not in ("md", "json"):
             raise TeachError(f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md` or `json`")
@@ -133,7 +146,7 @@ class Commands:
     # --- steering ----------------------------------------------------------------------------------------------------
 
     async def _note(self, command: Command) -> Message:
-        run, text = await self._pointed_at(command)
+        run, text = await self.pointed_at(command)
         if not text:
             raise TeachError(f"A note needs words: `/incident note {run.incident_id} what you saw`")
         return await self._store(command, run, "note", text, "Noted on the timeline")
@@ -143,7 +156,7 @@ class Commands:
         if command.rest.lower() == "all":
             await self._inbound.halt_all(command.user)
             return said("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         return await self._store(command, run, "halt", "", "⛔ Halting; it stops before the next call")
 
     async def _resume(self, command: Command) -> Message:
@@ -151,22 +164,22 @@ class Commands:
         if command.rest.lower() == "all":
             await self._inbound.resume_all(command.user)
             return said("▶ *The halt of everything is lifted.*")
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         return await self._store(command, run, "resume", "", "▶ Resuming")
 
     async def _reset(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         return await self._store(command, run, "reset", "", "The breakers count anew")
 
     async def _undo(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         return await self._store(command, run, "undo", "", "The undo is being planned; it will ask for approval")
 
     async def _divert(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, playbook = await self._pointed_at(command)
+        run, playbook = await self.pointed_at(command)
         if playbook not in run.offers:
             known = ", ".join(code(name, 60) for name in run.offers) or "none"
             raise TeachError(f"No alert of {line(run.incident_id, 40)} is for {code(playbook, 60)}. Offered: {known}.")
@@ -174,7 +187,7 @@ class Commands:
 
     async def _resolve(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, why = await self._pointed_at(command)
+        run, why = await self.pointed_at(command)
         return await self._store(command, run, "resolve", why, "Closing by hand")
 
     async def _store(self, command: Command, run: Run, verb: Verb, text: str, told: str) -> Message:
@@ -192,7 +205,7 @@ class Commands:
 
     # --- which incident ----------------------------------------------------------------------------------------------
 
-    async def _pointed_at(self, command: Command) -> tuple[Run, str]:
+    async def pointed_at(self, command: Command) -> tuple[Run, str]:
         """The incident that is meant, and what follows it; the only open one when none is named."""
         first, _, rest = command.rest.partition(" ")
         if INCIDENT_ID.fullmatch(first):

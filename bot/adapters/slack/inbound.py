@@ -29,6 +29,10 @@ class Inbound(Protocol):
         """Stored when it returns, once by `event_id`; False when there is no such incident."""
         ...
 
+    async def reopen(self, command: Commanded, run: Run) -> bool:
+        """Stored when it returns, once by `event_id`; False when its target has a newer incident."""
+        ...
+
     async def open_runs(self) -> Sequence[Run]:
         """Every open incident, oldest first."""
         ...
@@ -80,3 +84,5 @@ class Desk:
     messenger: Messenger
     clock: Clock
     shelf: Shelf
+    can_silence: bool = False
+    """Whether the bot knows Alertmanager's own address."""

@@ -11,6 +11,7 @@ from bot.adapters.slack.command import INCIDENT_ID, Command, TeachError, said
 from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message
+from bot.adapters.slack.words import span, value
 from bot.domain.errors import Fault
 from bot.domain.event import Commanded
 from bot.domain.playbook.compiled import CompiledPlaybook
@@ -38,6 +39,20 @@ class PlaybookWords:
             return said("The bot has no playbook: its folder of playbooks is empty.")
         return said(f"*{len(shown)} playbooks*", *lines, *broken, "`/incident graph NAME` shows one.")
 
+    async def settings(self, command: Command) -> Message:
+        """Of an incident those that it began with, whatever the files say now."""
+        library = self._shelf.library.playbooks
+        if command.rest in library:
+            compiled = library[command.rest]
+        elif command.rest and not INCIDENT_ID.fullmatch(command.rest):
+            raise TeachError(_no_such(command.rest, tuple(library)))
+        else:
+            run, _ = await self._pointed_at(command)
+            compiled = await self._shelf.playbook_of(run)
+        lines = [_setting(name, compiled) for name in compiled.playbook.settings]
+        about = line(compiled.playbook.title, 150)
+        return said(f"*Settings of {about}*", *(lines or ["It has none."]))
+
     async def graph(self, command: Command) -> Message:
         """Of an incident the way that it took: a picture for its thread, and text for who asked."""
         library = self._shelf.library.playbooks
@@ -51,6 +66,16 @@ class PlaybookWords:
         await self._inbound.command(wanted, run.incident_id)
         comes = f"The way of {line(run.incident_id, 40)} comes as a picture into its thread."
         return _drawn(comes, playbook, run)
+
+
+def _setting(name: str, compiled: CompiledPlaybook) -> str:
+    spec, effective = compiled.playbook.settings[name], compiled.settings[name]
+    # Durations are kept in seconds, whatever they were written in.
+    in_seconds = effective if isinstance(spec.default, str) and isinstance(effective, float) else None
+    shown = span(in_seconds) if in_seconds is not None else value(effective, spec.unit)
+    bounds = [f"{word} {value(to)}" for word, to in (("at least", spec.min), ("at most", spec.max)) if to is not None]
+    allowed = f" ({', '.join(bounds)})" if bounds else ""
+    return f"• {code(name, 80)} *{line(shown, 80)}*{allowed}: {line(spec.why, 200)}"
 
 
 def _no_such(name: str, known: tuple[str, ...]) -> str:
