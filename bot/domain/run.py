@@ -19,6 +19,8 @@ from bot.domain.timeline import GENESIS
 
 Severity = Literal["page", "ticket", "info"]
 STARTS_AT = "incident.starts_at"
+NEXT_STATUS = "status:next:due"
+"""The deadline by which somebody should say how it stands."""
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
 
 
@@ -144,6 +146,10 @@ class Run(_Frozen):
     ending: str = ""
     """How it ended (`fixed`, `unproven`, …); empty while open."""
     lead: str = ""
+    status_at: float = 0.0
+    """When somebody last said how it stands; at first, when it opened."""
+    silences: dict[str, float] = {}
+    """Alertmanager's ids of the silences that the bot holds for it, with their ends."""
     steered_by: str = ""
     """Who last answered a question or asked for an undo: what is proposed next is that person's own work."""
     alerts: dict[str, Alert] = {}
