@@ -122,11 +122,13 @@ class SloRule:
     """The share of first tokens later than the target, over a window."""
 
     window_seconds: float
+    for_seconds: float
     target: float = TTFT_TARGET
     alertname: str = "VllmTTFTBudgetBurn"
     summary: str = "llm burns its error budget of first tokens"
     pages: tuple[str, int] = ENGINES
     _history: deque[tuple[float, float, float]] = field(default_factory=deque)
+    _since: float | None = None
 
     def look(self, pages: dict[str, str], at: float) -> bool:
         self._history.append((at, *_counted(pages, self.target)))
@@ -134,7 +136,11 @@ class SloRule:
             self._history.popleft()
         (began, all_then, within_then), (_, all_now, within_now) = self._history[0], self._history[-1]
         observed, within = all_now - all_then, within_now - within_then
-        return at - began >= self.window_seconds and observed > 0 and (observed - within) / observed >= MISSED_SHARE
+        if at - began < self.window_seconds or observed <= 0 or (observed - within) / observed < MISSED_SHARE:
+            self._since = None
+            return False
+        self._since = self._since if self._since is not None else at
+        return at - self._since >= self.for_seconds
 
 
 def _gauges(pages: dict[str, str], name: str) -> dict[str, float]:
