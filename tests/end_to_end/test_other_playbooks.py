@@ -31,7 +31,6 @@ def test_a_short_playbook_comes_from_its_alert_to_a_verified_end(scenario: demo.
         stage = Stage(world, said)
         approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append)
         world.load(scenario.healthy_load)
-        until(lambda: stage.cluster("/api/v1/nodes")["items"], "the nodes are there", 10)
         world.cause_trouble(scenario)
 
         def closed() -> object:

@@ -94,17 +94,14 @@ def _rise(first: dict[str, float], last: dict[str, float]) -> dict[str, float]:
 
 @dataclass
 class XidRule:
-    """`changes(DCGM_FI_DEV_XID_ERRORS[…]) > 0`: the register holds the last XID for ever."""
+    """A register that has changed: those of a fresh fleet begin at 0."""
 
     alertname: str = "GpuXidError"
     summary: str = "a GPU of llm reports an XID"
     pages: tuple[str, int] = EXPORTERS
-    _first: dict[str, float] = field(default_factory=dict)
 
     def look(self, pages: dict[str, str], at: float) -> bool:
-        now = _gauges(pages, "DCGM_FI_DEV_XID_ERRORS")
-        self._first = {**now, **self._first}
-        return any(value != self._first[gpu] for gpu, value in now.items())
+        return any(xid != 0 for xid in _gauges(pages, "DCGM_FI_DEV_XID_ERRORS").values())
 
 
 @dataclass
