@@ -26,7 +26,8 @@ from bot.adapters.gpu.fault import GpuFault
 from bot.adapters.gpu.health import GpuHealth
 from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
-from bot.adapters.gpu.load import DayOfMemory, GpuLoad
+from bot.adapters.gpu.load import GpuLoad
+from bot.adapters.gpu.trend import MemoryTrend
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
@@ -73,6 +74,7 @@ from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.live_playbooks import LivePlaybooks
+from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
 from bot.flow.open_by_hand import OpenByHand
 from bot.flow.outside import Outside
 from bot.flow.past_probes import past_probes
@@ -217,7 +219,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
     prometheus: httpx.AsyncClient | None = None
-    day: DayOfMemory | None = None
+    day: PrometheusMemory | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
@@ -246,8 +248,10 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
         **pressure_probes(history=history, now=clock.now),
         **past_probes(runs=storage.store, now=clock.now),
         **ACTOR_PROBES,
+        **NEIGHBOUR_PROBES,
         "limits": Limits(cluster.logs),
         "gpu_health": gpus,
+        "memory_trend": MemoryTrend(day),
         "outside": Outside(history=history, router=router),
         "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
         "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),

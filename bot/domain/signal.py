@@ -81,6 +81,7 @@ PROBES: dict[str, dict[str, Kind]] = {
         "version": "text",
         "kv_cache_dtype": "text",
         "shutdown_timeout": "number",
+        "max_num_batched_tokens": "number",
     },
     "kv_budget": {"tokens": "number", "block_size": "number", "blocks": "number"},
     "gpu_health": {"healthy": "flag", "fault": "flag", "thermal": "flag", "detail": "text"},
@@ -101,7 +102,11 @@ PROBES: dict[str, dict[str, Kind]] = {
     },
     "rotation": {"in_rotation": "number", "ready": "number", "wanted": "number"},
     "drain_mode": {"mode": "text", "detail": "text"},
-    "last_words": {"why": "text", "line": "text", "oom": "flag", "host_oom": "flag", "died": "flag", "lines": "number"},
+    "last_words": {
+        **dict.fromkeys(("why", "line"), "text"),
+        **dict.fromkeys(("oom", "host_oom", "died", "collective"), "flag"),
+        **dict.fromkeys(("lines", "fits_tokens"), "number"),
+    },
     "compression_method": {"kind": "text", "offloads": "flag", "evidence": "text"},
     "owner": {"managed": "flag", "tool": "text", "name": "text", "how": "text", "autoscaler": "text"},
     "last_good": {"found": "flag", "revision": "number", "is_current": "flag", "hours": "number", "summary": "text"},
@@ -138,6 +143,25 @@ PROBES: dict[str, dict[str, Kind]] = {
         "bytes_per_token": "number",
         "missing": "text",
     },
+    # Crashes.
+    "crash_scene": {
+        **dict.fromkeys(("crashed", "ready", "steady_for", "lived", "exit_code", "oldest_hours"), "number"),
+        **dict.fromkeys(("only_new", "serving"), "flag"),
+        "oldest": "text",
+    },
+    "neighbours": {"leaving": "number", "others": "number", "who": "text"},
+    "memory_trend": {
+        **dict.fromkeys(("free_per_day", "free_fit", "host_per_day", "host_fit", "taken"), "number"),
+        "leaks": "flag",
+    },
+    "flag_hygiene": {
+        **dict.fromkeys(("removed", "ignored", "no_op", "risky"), "text"),
+        **dict.fromkeys(("count", "gpus_per_replica"), "number"),
+        **dict.fromkeys(("expandable", "expandable_fits"), "flag"),
+    },
+    # A compression, and what it was judged on.
+    "compression_since": {"by": "text", "hours": "number", "same_image": "flag", "changed": "text"},
+    "served_config": {"digest": "text", "image": "text", "model": "text"},
     # The bot's own closed incidents.
     "recurrence": {"count": "number", "incidents": "text"},
     "replaced_before": {"count": "number", "node": "text"},
