@@ -62,10 +62,15 @@ def recorded(captures: Path) -> Callable[[str], Recording]:
 
 
 @functools.cache
-def playbook(name: str) -> CompiledPlaybook:
+def playbook(name: str, settings: tuple[tuple[str, str], ...] = ()) -> CompiledPlaybook:
     path = PLAYBOOKS / f"{name}.yaml"
-    has = load_playbook(path).settings
-    return load_playbook(path, {setting: value for setting, value in SHORT.items() if setting in has})
+    has, wanted = load_playbook(path).settings, {**SHORT, **dict(settings)}
+    return load_playbook(path, {setting: value for setting, value in wanted.items() if setting in has})
+
+
+@functools.cache
+def bundle_of(name: str, settings: tuple[tuple[str, str], ...] = ()) -> Bundle:
+    return Bundle.of(playbook(name, settings), library())
 
 
 @functools.cache
@@ -86,14 +91,14 @@ def told_by_the_cluster(name: str) -> dict[str, Any]:
 
 async def play(
     name: str, recording: Recording, opens_at: float, given: Mapping[str, Any], answers: Mapping[str, Any],
-    probes: Mapping[str, Probe] | None = None,
+    *, probes: Mapping[str, Probe] | None = None, settings: tuple[tuple[str, str], ...] = (),
 ) -> Rehearsed:  # fmt: skip
     """One run of a shipped playbook over a recording that begins at second 0; nobody sits at the terminal."""
     clock, history = Clock(recording.begins + opens_at), RecordedHistory(recording)
     written = Circumstances.model_validate({"given": given, "answers": answers})
     known = {"kv_budget": KvBudget(history, clock), **(probes or {})}
-    met = OverRecording(written, playbook(name), clock, history=history, probes=known, ask=lambda _: None)
-    bundle, alert = Bundle.of(playbook(name), library()), alert_at(clock.now, name)
+    met = OverRecording(written, playbook(name, settings), clock, history=history, probes=known, ask=lambda _: None)
+    bundle, alert = bundle_of(name, settings), alert_at(clock.now, name)
     run = opened("INC-1", alert.alert, TARGET, bundle)
     return await Rehearsal(run, bundle, met, clock, until=recording.ends).play(alert)
 
@@ -250,7 +255,7 @@ async def triage(captures: Path, case: str, *, memory: Mapping[str, float] | Non
         "changes": dict.fromkeys(("rollback", "raise_spare", "shorten_spare"), "expired"),
     })  # fmt: skip
     clock, book = Clock(1_800_000_000.0), playbook("vllm-oom-triage")
-    bundle, alert = Bundle.of(book, library()), alert_at(clock.now, case)
+    bundle, alert = bundle_of(book.name), alert_at(clock.now, case)
     met = AsWritten(written, book, clock)
     return await Rehearsal(opened("INC-1", alert.alert, TARGET, bundle), bundle, met, clock).play(alert)
 
