@@ -157,6 +157,8 @@ class Alertmanager(_Part):
     user: str = ""
     password: Secret | None = None
     open: bool = False
+    url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://alertmanager.monitoring:9093"])
+    """Its own address, for silences; without it nobody can silence from Slack."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

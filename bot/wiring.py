@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
+from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.docket import DocketAlarms
 from bot.adapters.gpu.exporters import Exporters
 from bot.adapters.gpu.fault import GpuFault
@@ -36,7 +37,8 @@ from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
-from bot.adapters.prometheus import PrometheusHistory, PrometheusMemory
+from bot.adapters.prometheus import PrometheusHistory
+from bot.adapters.prometheus_memory import PrometheusMemory
 from bot.adapters.prometheus_router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
@@ -62,6 +64,7 @@ from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folder
 from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
+from bot.domain.playbook.picture import Picture
 from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
@@ -69,6 +72,7 @@ from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.draw_way import DrawWayForRun
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
@@ -80,6 +84,7 @@ from bot.flow.outside import Outside
 from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
+from bot.flow.playbook_shelf import PlaybookShelf
 from bot.flow.ports import History, PodPages
 from bot.flow.pressure_probes import pressure_probes
 from bot.flow.probes import WORLD_PROBES
@@ -91,6 +96,7 @@ from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
 from bot.flow.see_world import SeeWorld
 from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
+from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
 from bot.flow.workload_probes import workload_probes
@@ -283,7 +289,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         library = live_playbooks(settings, storage, talk)
         rules = Rules(approvals=settings.approval_rules)
         advance = AdvanceRun(storage.store, from_bundle, rules)
-        handlers = effect_handlers(settings, storage, cluster, talk, advance, sight)
+        silences = open_silences(settings, stack)
+        handlers = {**effect_handlers(settings, storage, cluster, talk, advance, sight), **silencing(silences)}
         perform = PerformEffect(storage.store, storage.store, handlers)
         alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
         wake = Wake(advance, perform, alarms)
@@ -299,8 +306,14 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         reconcile = Reconcile(storage.store, storage.store, wake, route, refresh=library.refresh)
         hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
         by_hand = OpenByHand(storage.store, library, wake=wake.incident)
+        shelf = PlaybookShelf(lambda: library.library, by_hand, advance.playbook_of, cluster.port)
         desk = Desk(
-            inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock(), open_by_hand=by_hand
+            inbound=hear,
+            people=talk.people,
+            messenger=talk.messenger,
+            clock=SystemClock(),
+            shelf=shelf,
+            can_silence=silences is not None,
         )
         app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
         inside = Inside(
@@ -377,8 +390,30 @@ def effect_handlers(
         "show_in_slack": ShowRun(talk.messenger),
         "tell": TellPerson(talk.messenger),
         "export_timeline": ExportForRun(talk.messenger, storage.store),
+        "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),
         "release_leases": ReleaseForRun(storage.claims),
     }
+
+
+def open_silences(settings: Settings, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
+    if not settings.alertmanager.url:
+        return None
+    http = httpx.AsyncClient(timeout=5.0)
+    stack.push_async_callback(http.aclose)
+    return AlertmanagerApi(http, settings.alertmanager.url)
+
+
+def silencing(silences: AlertmanagerApi | None) -> Mapping[str, Handler]:
+    """Nothing asks for silences where Alertmanager's address is not known."""
+    if silences is None:
+        return {}
+    return {"silence_alerts": SilenceForRun(silences), "end_silences": EndSilencesForRun(silences)}
+
+
+def draw_png(drawing: Picture) -> bytes:
+    from bot.adapters.drawn_graph import drawn  # matplotlib takes half a second to import, and few ask for a picture
+
+    return drawn(drawing, "png")
 
 
 async def warm_up(cluster: Cluster) -> None:

@@ -244,7 +244,8 @@ def check_file(
     checked = check_text(text, overrides, file=str(path), pieces=beside, only_known_overrides=only_known_overrides)
     if checked.compiled is None or pieces is not None:
         return checked
-    neighbours = {other.stem: None for other in path.parent.glob("*.yaml")}
+    others = (other for other in path.parent.glob("*.yaml") if not other.name.endswith(".test.yaml"))
+    neighbours = {other.stem: None for other in others}
     unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
     return Checked(None, unlinked) if unlinked else checked
 

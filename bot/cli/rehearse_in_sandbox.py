@@ -106,7 +106,8 @@ def webhook(labels: Mapping[str, str]) -> dict[str, object]:
     name = {"alertname": labels["alertname"]}
     return {
         "version": "4", "groupKey": "{}:{}", "truncatedAlerts": 0, "status": "firing", "receiver": "incident-bot",
-        "groupLabels": name, "commonLabels": dict(labels), "commonAnnotations": {}, "externalURL": "", "alerts": [alert],
+        "groupLabels": name, "commonLabels": dict(labels), "commonAnnotations": {}, "externalURL": "",
+        "alerts": [alert],
     }  # fmt: skip
 
 

@@ -35,6 +35,11 @@ class LivePlaybooks:
         self._told: dict[str, tuple[Fault, ...]] = dict(self._library.faults)
         _log(self._library.faults)
 
+    @property
+    def library(self) -> Library:
+        """As it is now."""
+        return self._library
+
     def match(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
         return self._library.match(labels)
 

@@ -15,7 +15,7 @@ from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
-from bot.domain.event import Event, OpenedByHand
+from bot.domain.event import Commanded, Event, OpenedByHand
 from bot.domain.gpu_query import GpuQuery
 from bot.domain.load_log import LoadPoint
 from bot.domain.playbook.bundle import Bundle
@@ -99,6 +99,13 @@ class RunStore(Protocol):
 
         Another incident's id when this submission opened that one before; None, and nothing stored, when the target
         has an open incident.
+        """
+        ...
+
+    async def reopen(self, run: Run, event: Commanded) -> bool:
+        """In one step: give the closed incident its target back and append the event, once by its id.
+
+        False, and nothing stored, when the target has an open incident, or a newer closed one.
         """
         ...
 
@@ -432,6 +439,12 @@ class Signals(Protocol):
 # --- cluster ----------------------------------------------------------------------------------------------------
 
 
+class Workloads(Protocol):
+    async def workload(self, namespace: str, name: str) -> Target | None:
+        """The workload of that name, of whichever kind; None when there is none. Raise `ClusterError` on no answer."""
+        ...
+
+
 class Cluster(Protocol):
     async def resolve(self, alert: Alert) -> Target | None:
         """The workload behind an alert's labels; None when the cluster cannot tell. Raise `ClusterError` on no
@@ -528,6 +541,16 @@ class Clock(Protocol):
     def now(self) -> float:
         """Epoch seconds."""
         ...
+
+
+class Silences(Protocol):
+    """Every method raises `SourceError` when nobody answers."""
+
+    async def create(self, labels: Mapping[str, str], *, starts_at: float, ends_at: float, why: str, key: str) -> str:
+        """Silence alerts with all of these labels; the silence's id. With the same `key` it is made once."""
+        ...
+
+    async def expire(self, silence: str) -> None: ...
 
 
 class Alarms(Protocol):

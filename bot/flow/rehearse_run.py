@@ -30,7 +30,9 @@ from bot.flow.read_for_run import ReadForRun
 from bot.flow.watch_signals import HELD, WatchForRun
 
 MOST_VISITS = 200
-ANYBODY = Policy(demands=(Demand(users=("anybody",)),), expires_seconds=900.0, own_work_counts=True)
+ANYBODY = Policy(
+    demands=(Demand(users=("anybody",)),), expires_seconds=900.0, own_work_counts=True, single_operator=True
+)
 RULES = Rules(approvals=ApprovalRules(low=ANYBODY, medium=ANYBODY, high=ANYBODY))
 
 Silence = Literal["silence"]
@@ -87,7 +89,8 @@ class Everybody:
     """The `People` port: in a rehearsal everybody may do everything."""
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        return Authority(allowed=True, teams=(APPROVERS,), reason="a rehearsal", read_at=at)
+        teams = tuple(demand.team for demand in policy.demands)
+        return Authority(allowed=True, teams=teams, reason="a rehearsal", read_at=at)
 
     async def may_steer(self, user: str, *, at: float) -> Authority:
         return Authority(allowed=True, teams=(APPROVERS,), reason="a rehearsal", read_at=at)

@@ -80,8 +80,8 @@ class GpuFault:
         mapped = any(gpu.pod for gpu in seen.gpus)
         return [
             _named(judge_gpu(gpu.values, _before(earlier, gpu.gpu), told, reaches_back=reaches_back), gpu, node)
-            # A node that is asked for by name may hold none of ours any more.
-            for gpu in (held if held or (mapped and question.spec.of == "target") else seen.gpus)
+            # A node that is asked for by name is looked at whole: it may hold none of ours any more.
+            for gpu in (held if question.spec.of == "target" and mapped else seen.gpus)
         ]
 
     async def _said(self, question: Question) -> Mapping[str, Sequence[Obj]]:

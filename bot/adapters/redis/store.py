@@ -12,7 +12,7 @@ from bot.adapters.redis.connection import Connection
 from bot.domain.alert import Alert
 from bot.domain.effect import EFFECT, Effect
 from bot.domain.errors import StaleRunError
-from bot.domain.event import EVENT, AlertChanged, Event, OpenedByHand
+from bot.domain.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
 from bot.flow.ports import Intake, Owed, RouteKind
@@ -114,6 +114,16 @@ class RedisStore:
         ]
         answer = str(await self._redis.script("route", keys, arguments))
         return {"changed": None, "routed": run.incident_id}.get(answer, answer)
+
+    async def reopen(self, run: Run, event: Commanded) -> bool:
+        keys = [
+            *self._keys("intake", "open", "last"),
+            *self._of(run.incident_id, "run", "inbox", "known"),
+            *self._keys("incidents", "pending"),
+            self._redis.key("bundle", run.digest),
+        ]
+        arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, event.model_dump_json(), ""]
+        return str(await self._redis.script("route", keys, arguments)) == "routed"
 
     async def keep_unmatched(self, entry: Intake, reason: str) -> None:
         kept = json.dumps({"alert": entry.alert.model_dump(mode="json"), "reason": reason})

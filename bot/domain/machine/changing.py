@@ -61,7 +61,8 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         note = Circumstance(name="rehearsed_on", grade="note", text=f"{strange}: the risk is one higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     plan = plan.model_copy(update={"risk": risk, "expected": (written.expected if written else "") or plan.expected})
-    policy = approvals.policy(risk, plan.approved_by)
+    teams = dict.fromkeys((*plan.approved_by, *(written.approvers if written else ())))
+    policy = approvals.policy(risk, tuple(teams))
     if written and written.expires:
         policy = policy.model_copy(update={"expires_seconds": draft.playbook.seconds(written.expires)})
     request = Request(
