@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot.domain.approval import Authority
 from bot.domain.effect import JudgePress
 from bot.domain.event import Judged
 from bot.flow.perform_effect import Done, Job
@@ -15,7 +16,10 @@ class JudgeForRun:
     async def __call__(self, job: Job, effect: JudgePress) -> Done:
         press = effect.press
         request = job.run.requests.get(press.about)
-        if request is not None:
+        if request is not None and request.status != "open":
+            # Nothing can come of it any more, so nobody is asked who that is.
+            authority = Authority(allowed=False, reason=f"the request was {request.status} already", read_at=job.now)
+        elif request is not None:
             authority = await self._people.authority(press.user, request.policy, at=job.now)
         else:
             authority = await self._people.may_steer(press.user, at=job.now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.domain.approval_edits import with_values
 from bot.domain.change.context import DEFAULT_DRAIN_SECONDS, DEFAULT_STARTUP_SECONDS, QUIET_SECONDS, PlanContext
 from bot.domain.change.plan import PlanResult
 from bot.domain.change.planning import plan_change
@@ -56,6 +57,8 @@ class PlanForRun:
         arguments = playbook.arguments(change.state, values)
         if isinstance(arguments, Unknown):
             return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings)), readings
+        if change.values:
+            arguments = with_values(state.change, arguments, change.values)
         return await self._of_world(run, playbook, state.change, arguments, at=at), readings
 
     async def _of_world(

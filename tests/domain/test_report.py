@@ -111,7 +111,7 @@ class Story:
         return self.tell(after, SignalsRead(event_id=effect, effect_id=effect, readings=readings))
 
     def pressed(self, after: float, **fields: Any) -> "Story":
-        clicked = press(press_id=f"p{after}", **fields)
+        clicked = press(press_id=f"p{after}", channel="C0INC", **fields)
         self.tell(after, Pressed(event_id=f"pressed/{after}", press=clicked))
         judged = Judged(event_id=f"judged/{after}", press=clicked, pressed_at=START + after, authority=ALLOWED)
         return self.tell(after + 1, judged)

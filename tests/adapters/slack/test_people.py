@@ -12,7 +12,8 @@ from tests.adapters.slack.runs import policy
 
 @pytest.fixture
 def people(bench: Bench) -> SlackPeople:
-    return SlackPeople(bench.client, bench.clock, steer_users=("U0MO",), steer_group="S0SERVING")
+    steerers = Demand(team="steerers", users=("U0MO",), user_group="S0SERVING")
+    return SlackPeople(bench.client, bench.clock, steerers=steerers)
 
 
 async def reason(people: SlackPeople, user: str, **changes: object) -> str:
