@@ -210,7 +210,11 @@ def test_nothing_that_is_missing_is_kept_for_a_second_error() -> None:
         ("APPROVALS_USER_GROUP", "@serving", "INCIDENT_BOT_APPROVALS_USER_GROUP: is not of the right form"),
         ("APPROVALS_HIGH_EXPIRES", "15", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: '15' is not a duration"),
         ("APPROVALS_HIGH_EXPIRES", "0s", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: Input should be greater than"),
-        ("APPROVALS_RISK_FLOORS", "scael=high", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: 'scael' is no kind of change; did you mean scale?"),
+        (
+            "APPROVALS_RISK_FLOORS",
+            "scael=high",
+            "INCIDENT_BOT_APPROVALS_RISK_FLOORS: 'scael' is no kind of change; did you mean scale?",
+        ),
         ("APPROVALS_WHO", "scale=servers", "INCIDENT_BOT_APPROVALS_WHO: 'servers' names no team; write for example"),
         ("APPROVALS_WHO", "scale=lead + lead", "INCIDENT_BOT_APPROVALS_WHO: 'lead + lead' names a team twice"),
         ("APPROVALS_WHO", "set_flag=lead", "INCIDENT_BOT_APPROVALS_WHO: 'set_flag' is no kind of change; did you mean"),

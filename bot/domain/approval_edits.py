@@ -41,7 +41,9 @@ def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
         return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MOST_REPLICAS}"),)
     edits = plan.choices.get("edits") if plan.verb in ("set_flags", "canary") else None
     chosen = edits.items() if isinstance(edits, Mapping) else ()
-    known = [EditableValue(name=name, now=str(now), range_text=RANGES[name][2]) for name, now in chosen if name in RANGES]
+    known = [
+        EditableValue(name=name, now=str(now), range_text=RANGES[name][2]) for name, now in chosen if name in RANGES
+    ]
     return tuple(each for each in known if _is_number(each))
 
 

@@ -101,6 +101,8 @@ DEFAULTS: Mapping[str, Asked] = {
 
 RISKS_OF_KINDS: Mapping[str, Risk] = {**FLOORS, CONTRACT: "high", QUALITY: "high"}
 
+ALTERS = frozenset({"set_flags", "promote", "canary", "rotate_canary"})
+"""Verbs that give answers by other settings than before."""
 KINDS_OF_VERBS: Mapping[str, tuple[str, ...]] = {
     "scale": ("scale", "scale_more", "scale_over_half"),
     "replace_replica": ("replace_replica", "replace_busy_replica"),
@@ -136,9 +138,9 @@ def kind_of(plan: Plan, earlier: Iterable[Plan] = ()) -> str:
     spare = next((each for each in reversed(tuple(earlier)) if each.verb == "canary"), None)
     # A spare's plan that only turns traffic to it does not repeat what it was started with.
     edits = _edits(spare if plan.verb == "rotate_canary" and spare is not None else plan)
-    if plan.verb in ("set_flags", "promote", "canary", "rotate_canary") and plan.choices.get("rotation") != "out":
-        if touched := kind_of_edits(edits):
-            return touched
+    reaches_people = plan.choices.get("rotation") != "out"
+    if plan.verb in ALTERS and reaches_people and (touched := kind_of_edits(edits)):
+        return touched
     match plan.verb:
         case "scale":
             return {"low": "scale", "medium": "scale_more", "high": "scale_over_half"}[plan.risk]
@@ -158,4 +160,3 @@ def kind_of_edits(names: Collection[str]) -> str:
 def _edits(plan: Plan) -> Mapping[str, Any]:
     edits = plan.choices.get("edits")
     return edits if isinstance(edits, Mapping) else {}
-

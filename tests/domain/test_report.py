@@ -111,7 +111,7 @@ class Story:
         return self.tell(after, SignalsRead(event_id=effect, effect_id=effect, readings=readings))
 
     def pressed(self, after: float, **fields: Any) -> "Story":
-        clicked = press(press_id=f"p{after}", channel="C0INC", **fields)
+        clicked = press(press_id=f"p{after}", **fields)
         self.tell(after, Pressed(event_id=f"pressed/{after}", press=clicked))
         judged = Judged(event_id=f"judged/{after}", press=clicked, pressed_at=START + after, authority=ALLOWED)
         return self.tell(after + 1, judged)
@@ -151,7 +151,7 @@ class Story:
 
 def fixed() -> Story:
     story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
-    story.planned(65).posted(70).pressed(130, about="R2").applied(140)
+    story.planned(65).posted(70).pressed(130, about="R2", channel="C0INC").applied(140)
     story.tell(150, Commanded(event_id="n", command="note", user="ben", text="graph <https://g|looks> fine | to me"))
     return story.calm(500)
 
@@ -219,7 +219,7 @@ def test_an_undo_ends_the_wait_for_what_it_withdraws() -> None:
 
 def fixed_until_watch() -> Story:
     story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
-    return story.planned(65).posted(70).pressed(130, about="R2").applied(140)
+    return story.planned(65).posted(70).pressed(130, about="R2", channel="C0INC").applied(140)
 
 
 def test_decisions_name_the_person_and_the_plan() -> None:

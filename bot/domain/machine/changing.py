@@ -114,7 +114,8 @@ def edited(draft: Draft, request: Request, values: Mapping[str, int | float], us
     if change is None:
         raise ValueError("a request is open although no change is under way")
     text = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
-    _close_request(draft, request, "superseded", f"<@{user}> edited it: {text}")
+    edited_request = request.model_copy(update={"decided_by": user, "decided_at": draft.at})
+    _close_request(draft, edited_request, "superseded", text)
     draft.record("decided", f"request {request.request_id} edited: {text}", who=user, data={"values": dict(values)})
     # What was edited before stays edited, unless it is among these.
     values = {**change.values, **values}
