@@ -37,7 +37,7 @@ class EditableValue(BaseModel):
 
 def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
     """Numbers whose range is known; other parts of a plan are chosen by the playbook alone."""
-    if plan.verb == "scale":
+    if plan.verb == "scale" and "to" in plan.choices:
         return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MOST_REPLICAS}"),)
     edits = plan.choices.get("edits") if plan.verb in ("set_flags", "canary") else None
     chosen = edits.items() if isinstance(edits, Mapping) else ()

@@ -307,7 +307,9 @@ def plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
     again = change.model_copy(update={"request_id": "", "begun": False, "replans": change.replans + 1})
     draft.set(change=again)
     draft.record("planned", f"planning again: {why}")
-    entering.go(draft, "replan")
+    machine = draft.playbook.machine
+    if draft.run.at_state != machine.entry(machine.written(draft.run.at_state)):
+        entering.go(draft, "replan")
     effect_id = draft.effect_id(f"plan/{again.replans}")
     draft.want(PlanChange(effect_id=effect_id, visit=draft.run.visit, state=draft.run.state))
 
