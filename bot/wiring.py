@@ -201,8 +201,7 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag)
     messenger = SlackMessenger(client, shown, RedisPace(storage.connection, slack_pace(settings)), clock, place)
-    steer_users, steer_group = settings.steering
-    people = SlackPeople(client, clock, steer_users=steer_users, steer_group=steer_group)
+    people = SlackPeople(client, clock, steerers=settings.steering)
     return Talk(client, messenger, people)
 
 

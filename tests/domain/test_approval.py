@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval import ApprovalRules, Approved, Demand, JudgedPress, Policy, grant, still_missing
+from bot.domain.approval import Approved, Demand, JudgedPress, Policy, grant, still_missing
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.errors import ApprovalError
 from tests import builders
 
