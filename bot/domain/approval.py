@@ -195,10 +195,10 @@ def _must_be_enough(request: Request, presses: tuple[JudgedPress, ...]) -> None:
 
 
 def silent_teams(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
-    """The demands that nobody has met at all."""
+    """The demands that nobody has met at all, however those who approved are counted."""
+    one_of_each = tuple(demand.model_copy(update={"needed": 1}) for demand in policy.demands)
     approvals = [judged for judged in presses if judged.press.action == "approve"]
-    lacking = {demand.team: demand.needed for demand in still_missing(policy, approvals)}
-    return tuple(demand for demand in policy.demands if lacking.get(demand.team) == demand.needed)
+    return still_missing(policy.model_copy(update={"demands": one_of_each}), approvals)
 
 
 def still_missing(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:

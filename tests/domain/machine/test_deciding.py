@@ -243,7 +243,7 @@ def test_a_press_on_a_copy_does_not_count_and_names_the_original(place: dict[str
     press = builders.press(press_id="copy", about="R2", digest=PLAN.digest, user="ben", **place)
     story.judged(press)
     assert why in story.wanted(Tell).text
-    assert story.run.requests["R2"].status == "open"
+    assert story.run.at_state == "grow/awaiting"
     story.judged(press.model_copy(update={"press_id": "own", "channel": "C1", "message_ts": "1.1"}))
     assert story.run.requests["R2"].status == "granted"
 
