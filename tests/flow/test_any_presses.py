@@ -11,7 +11,7 @@ import logging
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 import redis.asyncio as aioredis
@@ -32,7 +32,8 @@ STEPS = 30
 CHUNK = 1000
 """Ten chunks of these are the 10,000 histories, so that several workers can share them."""
 QUICK = 150
-MUTANT_HISTORIES = 600
+MUTANT_HISTORIES = 2000
+"""A planted bug is found in far fewer."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +42,11 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, logger="transitions.core")
 
 
-def faults_of(seeds: range, *, machine: Advance = advance, bugs: Bugs = NO_BUGS) -> list[str]:
-    with capture_logs():
-        return [fault for seed in seeds for fault in _faults(seed, History(seed, machine=machine, bugs=bugs))]
-
-
-def _faults(seed: int, history: History) -> list[str]:
-    return [f"seed {seed}: {fault}" for fault in history.play(STEPS).faults]
+def faults_of(seeds: Iterable[int], *, machine: Advance = advance, bugs: Bugs = NO_BUGS) -> Iterator[str]:
+    for seed in seeds:
+        with capture_logs():
+            history = History(seed, machine=machine, bugs=bugs).play(STEPS)
+        yield from (f"seed {seed}: {fault}" for fault in history.faults)
 
 
 @functools.cache
@@ -63,7 +62,7 @@ def test_no_short_list_of_histories_applies_what_people_did_not_let_happen() -> 
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_no_history_applies_what_people_did_not_let_happen(chunk: int) -> None:
-    assert faults_of(range(QUICK + chunk * CHUNK, QUICK + (chunk + 1) * CHUNK)) == []
+    assert list(faults_of(range(QUICK + chunk * CHUNK, QUICK + (chunk + 1) * CHUNK))) == []
 
 
 @pytest.mark.fast
@@ -134,7 +133,7 @@ def pressed(event: Judged, **fields: str) -> Judged:
     "bug", [any_digest, any_copy, any_reason, any_time, any_person, any_request, half_time_at_once]
 )
 def test_a_grant_that_does_not_look_is_found(bug: Callable[[Run, Judged], Judged]) -> None:
-    assert faults_of(range(MUTANT_HISTORIES), machine=altered(bug))
+    assert next(faults_of(range(MUTANT_HISTORIES), machine=altered(bug)), "")
 
 
 class ForgetfulClaims(Claims):
@@ -156,7 +155,7 @@ class CarelessWorld(World):
 
 def test_calls_without_claims_and_preconditions_are_found_to_win_twice() -> None:
     found = faults_of(range(MUTANT_HISTORIES), bugs=Bugs(world=CarelessWorld, claims=ForgetfulClaims))
-    assert any("was applied 2 times" in fault for fault in found)
+    assert next((fault for fault in found if "was applied 2 times" in fault), "")
 
 
 # --- the real storage -------------------------------------------------------------------------------------------------
