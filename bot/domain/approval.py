@@ -189,7 +189,8 @@ def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
 def _must_be_enough(request: Request, presses: tuple[JudgedPress, ...]) -> None:
     if missing := still_missing(request.policy, presses):
         raise ApprovalError(" and ".join(map(_more_needed, missing)))
-    approvers = {judged.press.user for judged in presses}
+    asked = {demand.team for demand in request.policy.demands}
+    approvers = {judged.press.user for judged in presses if asked.intersection(judged.authority.teams)}
     if not request.policy.own_work_counts and not approvers - set(request.own_work_of):
         raise ApprovalError("somebody else must approve what you asked for or edited")
 
