@@ -191,16 +191,17 @@ def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
 def _must_be_enough(request: Request, presses: tuple[JudgedPress, ...]) -> None:
     if missing := still_missing(request.policy, presses):
         raise ApprovalError(" and ".join(map(_more_needed, missing)))
-    approvers = {judged.press.user for judged in presses}
+    asked = {demand.team for demand in request.policy.demands}
+    approvers = {judged.press.user for judged in presses if asked.intersection(judged.authority.teams)}
     if not request.policy.own_work_counts and not approvers - set(request.own_work_of):
         raise ApprovalError("somebody else must approve what you asked for or edited")
 
 
 def silent_teams(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
-    """The demands that nobody has met at all."""
+    """The demands that nobody has met at all, however those who approved are counted."""
+    one_of_each = tuple(demand.model_copy(update={"needed": 1}) for demand in policy.demands)
     approvals = [judged for judged in presses if judged.press.action == "approve"]
-    lacking = {demand.team: demand.needed for demand in still_missing(policy, approvals)}
-    return tuple(demand for demand in policy.demands if lacking.get(demand.team) == demand.needed)
+    return still_missing(policy.model_copy(update={"demands": one_of_each}), approvals)
 
 
 def still_missing(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:

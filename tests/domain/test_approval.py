@@ -44,6 +44,12 @@ def test_who_asked_is_never_the_only_approver() -> None:
     assert grant(request, (builders.judged_press(), builders.judged_press(press_id="p2", user="ben")))
 
 
+def test_somebody_of_no_team_that_is_asked_is_no_second_pair_of_eyes() -> None:
+    request = builders.request(own_work_of=("ana",))
+    with pytest.raises(ApprovalError, match="somebody else"):
+        grant(request, (builders.judged_press(), builders.judged_press(press_id="p2", user="eve", teams=())))
+
+
 def test_one_person_is_not_two() -> None:
     request = builders.request(policy=builders.policy(needed=2))
     with pytest.raises(ApprovalError, match="1 more approval"):
