@@ -277,6 +277,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             messenger=talk.messenger,
             clock=SystemClock(),
             shelf=shelf,
+            deployment=settings.redis_tag,
             can_silence=silences is not None,
         )
         app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)

@@ -25,9 +25,11 @@ from bot.adapters.slack.blocks import plain_text
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
+from bot.adapters.slack.home import Home
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.limits import MODAL_TITLE, Block
 from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
+from bot.adapters.slack.pins import PIN_FORM, SHORTCUT, Pins
 from bot.adapters.slack.press_value import APPROVE, CHOOSE, FILL, REFUSE, ButtonValue
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
@@ -38,6 +40,7 @@ log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
 COMMAND = "/incident"
+REACTION_ADDED, HOME_OPENED = "reaction_added", "app_home_opened"
 REFUSE_FORM = "refuse"
 ANSWER_FORM = "answer"
 REASON = "reason"
@@ -81,9 +84,14 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     steering = SteeringWords(desk, commands.pointed_at)
     app.view(STATUS_FORM)(steering.submitted)
     app.view(SKIP_FORM)(steering.submitted)
+    pins = Pins(client, desk)
+    app.shortcut(SHORTCUT)(pins.shortcut)
+    app.view(PIN_FORM)(pins.chosen)
+    app.event(REACTION_ADDED, middleware=[pins.reaction])(_acknowledge)
+    app.event(HOME_OPENED)(Home(client, desk).opened)
     app.view(ANYTHING)(_acknowledge)
     app.command(COMMAND)(_command_listener(client, desk, commands))
-    # Events carry nothing that we use; unanswered ones would be sent three times more.
+    # Unanswered events would be sent three times more.
     app.event(ANYTHING)(_acknowledge)
     return app
 

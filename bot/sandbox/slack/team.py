@@ -30,7 +30,7 @@ class Settings:
     token: str = "xoxb-sandbox"  # noqa: S105 - the sandbox's well-known token guards nothing
     pace: Pace = "real"
     commands: tuple[str, ...] = ("/incident",)
-    message_shortcuts: tuple[tuple[str, str], ...] = (("add_to_timeline", "Add to timeline"),)
+    message_shortcuts: tuple[tuple[str, str], ...] = (("add_to_timeline", "Add to incident timeline"),)
     answer_seconds: float = 3.0
     event_retry_seconds: tuple[float, ...] = (0.0, 60.0, 300.0)
 

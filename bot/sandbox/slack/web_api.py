@@ -28,7 +28,6 @@ SCOPES = (
     "files:read",
     "files:write",
     "reactions:read",
-    "reactions:write",
     "usergroups:read",
     "users:read",
 )

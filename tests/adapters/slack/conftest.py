@@ -162,7 +162,11 @@ async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
 @pytest.fixture
 async def counter(bench: Bench, bot_socket: socket.socket) -> AsyncIterator[Counter]:
     inbound, people, shelf = MemoryInbound(run()), KnownPeople("U0ANA"), MemoryShelf()
-    app = bolt_app(bench.client, SECRET, Desk(inbound, people, bench.messenger, bench.clock, shelf, can_silence=True))
+    app = bolt_app(
+        bench.client,
+        SECRET,
+        Desk(inbound, people, bench.messenger, bench.clock, shelf, deployment="tests", can_silence=True),
+    )
     web = Starlette(routes=[Route("/slack/events", endpoint(app), methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bot_socket.dup()]))
