@@ -130,7 +130,9 @@ Floors = Annotated[dict[str, Risk], BeforeValidator(_pairs), AfterValidator(_nam
 Secret = Annotated[SecretStr, Field(min_length=1)]
 Users = Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[UW][A-Z0-9]+$")], ...], BeforeValidator(_listed)]
 UserGroup = Annotated[str, StringConstraints(pattern=r"^(S[A-Z0-9]+)?$")]
-Workload = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/[a-z0-9.-]+$")]
+Workload = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9-]+/((Deployment|StatefulSet|LeaderWorkerSet)/)?[a-z0-9.-]+$")
+]
 WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 
@@ -219,6 +221,20 @@ class Prometheus(_Part):
 
     url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
     bearer_token: Secret | None = None
+    router_errors: str = Field(
+        "",
+        examples=[
+            'sum(rate(router_requests_total{status=~"5..",service="$workload"}[5m])) '
+            '/ sum(rate(router_requests_total{service="$workload"}[5m]))'
+        ],
+    )
+    gateway_p99: str = Field(
+        "",
+        examples=[
+            "histogram_quantile(0.99, sum by (le) "
+            '(rate(gateway_request_seconds_bucket{namespace="$namespace",service="$workload"}[5m])))'
+        ],
+    )
 
 
 class Level(_Part):
@@ -254,12 +270,18 @@ class Sampling(_Part):
     """What is scraped all the time, so that an incident finds a history from before it opened."""
 
     workloads: Annotated[tuple[Workload, ...], BeforeValidator(_listed)] = Field(
-        (), examples=["serving/llm,serving/llm-large"]
+        (), examples=["serving/llm,serving/StatefulSet/llm-large"]
     )
-    """Deployments as namespace/name; those with an open incident are sampled besides."""
+    """As namespace/name for a Deployment, else namespace/kind/name; those with an open incident are sampled besides."""
     every: Duration = Field(timedelta(seconds=10), examples=["10s"])
     through: Literal["address", "proxy"] = "address"
     """How pods' pages are read: at the pods' addresses, or by the API server's pod proxy (needs get on pods/proxy)."""
+
+    @property
+    def named(self) -> tuple[tuple[str, str, str], ...]:
+        """Namespace, kind and name of each workload."""
+        parts = (workload.split("/") for workload in self.workloads)
+        return tuple((part[0], part[1] if len(part) == 3 else "Deployment", part[-1]) for part in parts)
 
 
 class Gpu(_Part):
@@ -270,6 +292,8 @@ class Gpu(_Part):
 
     It needs get and create on pods/exec, which would also let its holder run anything else there.
     """
+    amd_exporter: Pairs = Field({}, examples=["app=release-amdgpu-metrics-exporter"])
+    """The labels of AMD's device-metrics-exporter where they are not its GPU operator's or its chart's usual ones."""
 
 
 class Approvals(_Part):

@@ -22,8 +22,13 @@ from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.docket import DocketAlarms
+from bot.adapters.gpu.exporters import Exporters
+from bot.adapters.gpu.fault import GpuFault
 from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
+from bot.adapters.gpu.load import GpuLoad
+from bot.adapters.gpu.trend import MemoryTrend
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
@@ -33,6 +38,8 @@ from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus import PrometheusHistory
+from bot.adapters.prometheus_memory import PrometheusMemory
+from bot.adapters.prometheus_router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.loads import RedisLoads
@@ -49,6 +56,7 @@ from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.adapters.vllm.generations import VllmGenerations
+from bot.adapters.vllm.limits import Limits
 from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
@@ -61,6 +69,7 @@ from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
 from bot.flow.accept_alerts import AcceptAlerts
+from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
 from bot.flow.draw_way import DrawWayForRun
@@ -69,11 +78,15 @@ from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.live_playbooks import LivePlaybooks
+from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
 from bot.flow.open_by_hand import OpenByHand
+from bot.flow.outside import Outside
+from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
 from bot.flow.playbook_shelf import PlaybookShelf
 from bot.flow.ports import History, PodPages
+from bot.flow.pressure_probes import pressure_probes
 from bot.flow.probes import WORLD_PROBES
 from bot.flow.read_for_run import ReadForRun
 from bot.flow.read_signals import ReadSignals
@@ -211,21 +224,44 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
+    prometheus: httpx.AsyncClient | None = None
+    day: PrometheusMemory | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
         prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
+        day = PrometheusMemory(prometheus, settings.prometheus.url)
     reader = cluster.port.reader
     inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
-    gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
+    gpus = GpuHealth(
+        finder=reader, pages=pages, store=samples, now=clock.now,
+        inside=inside, amd_labels=settings.gpu.amd_exporter,
+    )  # fmt: skip
+    exporters = Exporters(reader, pages, settings.gpu.amd_exporter)
+    router = PrometheusRouter(
+        prometheus,
+        settings.prometheus.url,
+        errors=settings.prometheus.router_errors,
+        latency=settings.prometheus.gateway_p99,
+    )
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
         **workload_probes(history=history, now=clock.now, loads=loads if history is scraped else None),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
+        **pressure_probes(history=history, now=clock.now),
+        **past_probes(runs=storage.store, now=clock.now),
+        **ACTOR_PROBES,
+        **NEIGHBOUR_PROBES,
+        "limits": Limits(cluster.logs),
         "gpu_health": gpus,
+        "memory_trend": MemoryTrend(day),
+        "outside": Outside(history=history, router=router),
+        "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
+        "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),
+        "gpu_load": GpuLoad(finder=reader, pages=pages, day=day, amd_labels=settings.gpu.amd_exporter),
     }
     generations = VllmGenerations()
     stack.push_async_callback(generations.close)
@@ -295,8 +331,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         rounds = asyncio.create_task(reconcile.forever(), name="reconcile")
         stack.push_async_callback(_end, rounds)
         named = [
-            Target(cluster=settings.cluster, namespace=namespace, name=name)
-            for namespace, _, name in (workload.partition("/") for workload in settings.sampling.workloads)
+            Target(cluster=settings.cluster, namespace=namespace, kind=kind, name=name)
+            for namespace, kind, name in settings.sampling.named
         ]
         sampling = KeepSampling(
             sight.signals,

@@ -187,7 +187,9 @@ def _tuned(
 
 def load_table(path: FilePath) -> Source:
     """A test table with its positions: a list of cases, or a mapping that has them under `cases`."""
-    text, file = path.read_text(encoding="utf-8"), str(path)
+    text, file = _text_of(path), str(path)
+    if isinstance(text, Fault):
+        raise PlaybookError((text,))
     root = _composed(text, file)
     reader = _NodeReader(text, file)
     if isinstance(root, SequenceNode):
@@ -242,7 +244,8 @@ def check_file(
     checked = check_text(text, overrides, file=str(path), pieces=beside, only_known_overrides=only_known_overrides)
     if checked.compiled is None or pieces is not None:
         return checked
-    neighbours = {other.stem: None for other in path.parent.glob("*.yaml")}
+    others = (other for other in path.parent.glob("*.yaml") if not other.name.endswith(".test.yaml"))
+    neighbours = {other.stem: None for other in others}
     unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
     return Checked(None, unlinked) if unlinked else checked
 

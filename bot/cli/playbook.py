@@ -184,10 +184,10 @@ def coverage(
     from bot.cli.playbook_coverage import covered, told
     from bot.settings import packaged_playbooks
 
-    rows, strange = covered(folder or packaged_playbooks())
-    for line in told(rows, strange):
+    found = covered(folder or packaged_playbooks())
+    for line in told(found):
         typer.echo(line)
-    if strange or any(row.lacks for row in rows):
+    if found.strange or found.faults or any(row.lacks for row in found.rows):
         raise typer.Exit(1)
 
 

@@ -40,10 +40,12 @@ def play_file(path: Path) -> TableResult:
     """Raise `PlaybookError` with every fault of the table or of its playbook."""
     beside = path.with_name(path.name.removesuffix(ENDING) + ".yaml")
 
-    def load(settings: Mapping[str, str]) -> CompiledPlaybook:
-        return load_playbook(beside, settings)
+    default = load_playbook(beside)
 
-    return asyncio.run(play_table(read_table(path, load({})), load, origins_in(beside)))
+    def load(settings: Mapping[str, str]) -> CompiledPlaybook:
+        return load_playbook(beside, settings) if settings else default
+
+    return asyncio.run(play_table(read_table(path, default), load, origins_in(beside)))
 
 
 def read_table(path: Path, playbook: CompiledPlaybook) -> Table:

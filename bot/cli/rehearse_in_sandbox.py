@@ -22,12 +22,18 @@ from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import AskState
 from bot.domain.run import Run
 from bot.sandbox import demo
-from bot.sandbox.alerting.__main__ import LABELS, webhook
 from bot.sandbox.approver import Approver
 
 LONGEST_SECONDS = 300.0
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
+LABELS = {
+    "alertname": "VllmKVCacheThrash",
+    "namespace": "serving",
+    "deployment": "llm",
+    "severity": "warning",
+    "cluster": "sandbox",
+}
 
 
 @dataclass(frozen=True)
@@ -80,10 +86,29 @@ def _alert(world: demo.World, labels: Mapping[str, str]) -> None:
     token = world.bot_environment["INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN"]
     httpx.post(
         f"{world.bot_url}/alertmanager",
-        json=webhook(datetime.now(UTC), None, labels),
+        json=webhook(labels),
         headers={"Authorization": f"Bearer {token}"},
         timeout=10,
     ).raise_for_status()
+
+
+def webhook(labels: Mapping[str, str]) -> dict[str, object]:
+    """What Alertmanager would send: version 4, one firing alert."""
+    alert = {
+        "status": "firing",
+        "labels": dict(labels),
+        "annotations": {"summary": "a rehearsal"},
+        "startsAt": datetime.now(UTC).isoformat(),
+        "endsAt": "0001-01-01T00:00:00Z",
+        "generatorURL": "",
+        "fingerprint": "7e4ea75a1",
+    }
+    name = {"alertname": labels["alertname"]}
+    return {
+        "version": "4", "groupKey": "{}:{}", "truncatedAlerts": 0, "status": "firing", "receiver": "incident-bot",
+        "groupLabels": name, "commonLabels": dict(labels), "commonAnnotations": {}, "externalURL": "",
+        "alerts": [alert],
+    }  # fmt: skip
 
 
 def _follow(world: demo.World, wanted: Wanted) -> int:

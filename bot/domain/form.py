@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Answer = float | str
 """A number, or a text; of a choice, its key."""
+LONGEST_MOMENT = 40
 OPENING = "opening"
 """In place of a state: the form that was filled in to open the incident."""
 
@@ -65,6 +67,17 @@ def answers(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[
         number = _number(value) if form[name].kind == "number" else None
         counted[name] = str(value) if number is None else number
     return counted
+
+
+def moment_in(given: Answer) -> float | None:
+    """Epoch seconds of a text that is a date and a time, UTC where it does not say; None for anything else."""
+    if isinstance(given, float) or len(given) > LONGEST_MOMENT:
+        return None
+    try:
+        at = datetime.fromisoformat(given.strip())
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _problem(field: FormField, value: Answer) -> str:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.alert import Alert
-from bot.domain.approval import Request
+from bot.domain.approval import Policy, Request
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.form import Form
+from bot.domain.form import Form, moment_in
 from bot.domain.signal import Reading, Value
 from bot.domain.target import Target
 from bot.domain.timeline import GENESIS
@@ -44,8 +44,8 @@ class Question(_Frozen):
     """
     forms: dict[str, Form] = {}
     """Choice key to what is filled in with it."""
-    by: str = ""
-    """The group of people whose answer counts; empty: whoever may steer."""
+    by: Policy | None = None
+    """Whose answer counts; None: whoever may steer."""
     not_by: str = ""
     """The person who must not answer it."""
     notes: dict[str, str] = {}
@@ -265,9 +265,15 @@ def moments_of(run: Run) -> dict[str, float]:
         f"results.{state}.{name}": reading.at
         for state, earlier in run.results.items()
         for name, reading in earlier.items()
-        if reading.at > 0
+        if reading.at > 0 and reading.is_known
     }
-    return read_at | {STARTS_AT: run.starts_at}
+    said = {
+        f"forms.{state}.{field}": at
+        for state, form in run.forms.items()
+        for field, value in form.items()
+        if (at := moment_in(value)) is not None
+    }
+    return read_at | said | {STARTS_AT: run.starts_at}
 
 
 def _named(name: str, reading: Reading) -> dict[str, Value]:

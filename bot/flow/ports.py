@@ -362,6 +362,18 @@ class History(Protocol):
         ...
 
 
+class Router(Protocol):
+    """What stands before the engines. Each raises `SourceError` with the reason when it is not known."""
+
+    async def error_share(self, target: Target) -> float:
+        """The share of requests that the router answered with an error of its own or of the engines."""
+        ...
+
+    async def latency_p99(self, target: Target) -> float:
+        """The p99 of whole requests as clients see it, in seconds."""
+        ...
+
+
 class PodLogs(Protocol):
     async def read(
         self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
@@ -382,9 +394,13 @@ class JobLogs(Protocol):
         ...
 
 
-class PodFinder(Protocol):
+class Finder(Protocol):
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         """Pods of any namespace with these labels. Raise `ClusterError` on no answer or when it is not allowed."""
+        ...
+
+    async def node_events(self) -> Sequence[Obj]:
+        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 
@@ -394,12 +410,6 @@ class GpuShell(Protocol):
 
         Bounded in bytes; the caller has the deadline.
         """
-        ...
-
-
-class NodeEvents(Protocol):
-    async def node_events(self) -> Sequence[Obj]:
-        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from bot.domain.approval import ApprovalRules, Authority, Policy, Press
+from bot.domain.approval import APPROVERS, ApprovalRules, Authority, Demand, Policy, Press
 from bot.domain.change.plan import PlanResult
 from bot.domain.change.stand_in import stand_in_plan
 from bot.domain.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
@@ -30,7 +30,9 @@ from bot.flow.read_for_run import ReadForRun
 from bot.flow.watch_signals import HELD, WatchForRun
 
 MOST_VISITS = 200
-ANYBODY = Policy(needed=1, users=("anybody",), expires_seconds=900.0, own_work_counts=True)
+ANYBODY = Policy(
+    demands=(Demand(users=("anybody",)),), expires_seconds=900.0, own_work_counts=True, single_operator=True
+)
 RULES = Rules(approvals=ApprovalRules(low=ANYBODY, medium=ANYBODY, high=ANYBODY))
 
 Silence = Literal["silence"]
@@ -87,10 +89,11 @@ class Everybody:
     """The `People` port: in a rehearsal everybody may do everything."""
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        return Authority(allowed=True, reason="a rehearsal", read_at=at)
+        teams = tuple(demand.team for demand in policy.demands)
+        return Authority(allowed=True, teams=teams, reason="a rehearsal", read_at=at)
 
     async def may_steer(self, user: str, *, at: float) -> Authority:
-        return Authority(allowed=True, reason="a rehearsal", read_at=at)
+        return Authority(allowed=True, teams=(APPROVERS,), reason="a rehearsal", read_at=at)
 
 
 @dataclass(order=True)

@@ -31,6 +31,7 @@ from bot.domain.playbook.language import (
     QuantileSignal,
     RatioSignal,
     ReadState,
+    ShareSignal,
     SignalSpec,
     State,
     WatchState,
@@ -147,6 +148,10 @@ def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mappin
             yield from _metric((*path, "histogram"), signal.histogram, "histogram")
             if not 0 < signal.quantile < 1:
                 yield Mistake((*path, "quantile"), "a quantile lies between 0 and 1", "Write 0.99 for p99.")
+        case ShareSignal():
+            yield from _metric((*path, "histogram"), signal.histogram, "histogram")
+            if isinstance(signal.share_above, str):
+                yield from _target((*path, "share_above"), signal.share_above, playbook, settings)
         case ProbeSignal():
             yield from _known((*path, "probe"), signal.probe, PROBES, "probe")
         case _:
@@ -160,6 +165,14 @@ def _compared(path: Path, signal: ComparedSignal, playbook: Playbook, settings: 
     yield from inner
     if not inner and (fault := comparison_fault(signal)):
         yield Mistake((*path, "compared"), fault, at_key=True)
+
+
+def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    """A number or a duration is written alike; a setting may be either."""
+    try:
+        float(text)
+    except ValueError:
+        yield from _duration(path, text, playbook, settings)
 
 
 def _ending(path: Path, ending: str, playbook: Playbook) -> Mistakes:

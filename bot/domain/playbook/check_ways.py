@@ -17,6 +17,7 @@ from bot.domain.playbook.language import (
     Playbook,
     ProbeSignal,
     ReadState,
+    ShareSignal,
     State,
     WatchState,
 )
@@ -230,6 +231,7 @@ def _unused(playbook: Playbook) -> Mistakes:
 
 
 def _durations(playbook: Playbook) -> Iterator[str]:
+    yield from (str(signal.share_above) for signal in playbook.signals.values() if isinstance(signal, ShareSignal))
     for signal in playbook.signals.values():
         if isinstance(signal, ProbeSignal):
             yield from (value for value in signal.parameters.values() if isinstance(value, str))

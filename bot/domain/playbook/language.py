@@ -79,6 +79,19 @@ class QuantileSignal(_Strict):
     unit: str = ""
 
 
+class ShareSignal(_Strict):
+    """The share of a histogram's observations above a target in the window: a burn rate is share / (1 - objective)."""
+
+    share_above: float | str
+    """The target in the histogram's unit: a number, a duration (`500ms`) or `settings.<name>`."""
+    histogram: str
+    """Which histogram's observations are counted."""
+    over: str = "5m"
+    ending: str = ""
+    of: str = "target"
+    unit: str = ""
+
+
 class StallSignal(_Strict):
     """The sign of a full stall while preemptions are silent: running falls, waiting rises, nothing finishes."""
 
@@ -147,18 +160,23 @@ COMPARABLE: dict[str, type[_Strict]] = {
 }
 """What gives one number, which can be compared."""
 SIGNAL_KINDS: dict[str, type[_Strict]] = {
-    **COMPARABLE,
+    "metric": MetricSignal,
+    "ratio": RatioSignal,
+    "mean": MeanSignal,
+    "share_above": ShareSignal,
+    "histogram": QuantileSignal,
     "compared": ComparedSignal,
     "stall": StallSignal,
     "probe": ProbeSignal,
 }
-"""The key that tells which signal it is."""
+"""The key that tells which signal it is. A share names its `histogram` too, so it comes before the quantile."""
 
 
 SignalSpec = Annotated[
     Annotated[MetricSignal, Tag("(metric)")]
     | Annotated[RatioSignal, Tag("(ratio)")]
     | Annotated[MeanSignal, Tag("(mean)")]
+    | Annotated[ShareSignal, Tag("(share_above)")]
     | Annotated[QuantileSignal, Tag("(histogram)")]
     | Annotated[ComparedSignal, Tag("(compared)")]
     | Annotated[StallSignal, Tag("(stall)")]

@@ -19,6 +19,7 @@ from bot.domain.playbook.language import (
     QuantileSignal,
     RatioSignal,
     ReadState,
+    ShareSignal,
     SignalSpec,
     StallSignal,
     State,
@@ -40,7 +41,7 @@ def names_of_signal(name: str, spec: SignalSpec) -> dict[str, Kind]:
             return {f"{name}.{part}": kind for part, kind in PROBES.get(spec.probe, {}).items()}
         case StallSignal():
             return {name: "flag"}
-        case QuantileSignal() | ComparedSignal():
+        case QuantileSignal() | ComparedSignal() | ShareSignal():
             return {name: "number"}
         case MetricSignal() | RatioSignal() | MeanSignal():
             return {name: "by_replica" if spec.across == "each" else "number"}

@@ -122,6 +122,8 @@ def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] |
     found = [kind for kind in kinds if kind in item]
     if noun == "state" and "ask" in found and "read" in found:
         found.remove("read")  # a question may show readings
+    if noun == "signal" and "share_above" in found and "histogram" in found:
+        found.remove("histogram")  # a share is of one
     if len(found) == 1:
         return None
     if found:
