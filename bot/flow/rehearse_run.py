@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from bot.domain.approval import APPROVERS, ApprovalRules, Authority, Demand, Policy, Press
+from bot.domain.approval import APPROVERS, Authority, Demand, Policy, Press
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.change.plan import PlanResult
 from bot.domain.change.stand_in import stand_in_plan
 from bot.domain.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
