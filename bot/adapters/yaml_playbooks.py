@@ -5,6 +5,7 @@ Anchors, aliases, tags and repeated keys are refused: what a file says must be r
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -21,18 +22,25 @@ from bot.domain.playbook.bundle import Bundle, diverts_of
 from bot.domain.playbook.check import Checked, check, recompile
 from bot.domain.playbook.check_ways import NOTHING_OPENS
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.include import expand
 from bot.domain.playbook.library import Library
 from bot.domain.playbook.link import Known, link_faults
 from bot.domain.playbook.mistakes import Path
 from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
+from bot.domain.playbook.settings import Tuning
 from bot.domain.playbook.source import Position, Source
+from bot.domain.playbook.tuning import tuned_settings, tuning_faults
 from bot.domain.rehearsed import Origin
+from bot.domain.signal import Value
 
 PIECES = "pieces"
 """The folder of pieces, beside the playbooks."""
 NO_PIECES: Pieces = MappingProxyType({})
 NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_TUNING = Tuning()
+SETTINGS = "settings"
+"""In place of a file: where an operator's own settings are wrong."""
 BIGGEST_BYTES = 256 * 1024
 DEEPEST = 30
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
@@ -77,8 +85,29 @@ def load_text(
 
 def from_bundle(stored: Mapping[str, str]) -> Bundle:
     """The playbooks that a run began with, with the settings of that time; newer rules of the check do not stop it."""
-    playbooks = {name: _from_stored(kept) for name, kept in json.loads(stored["playbooks"]).items()}
-    return Bundle(stored["entry"], playbooks)
+    return Bundle(stored["entry"], _WhenNeeded(json.loads(stored["playbooks"])))
+
+
+class _WhenNeeded(Mapping[str, CompiledPlaybook]):
+    """Stored playbooks, each compiled when a run first comes to it: most runs never leave the first."""
+
+    def __init__(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        self._kept = kept
+        self._compiled: dict[str, CompiledPlaybook] = {}
+
+    def __getitem__(self, name: str) -> CompiledPlaybook:
+        if name not in self._compiled:
+            self._compiled[name] = _from_stored(self._kept[name])
+        return self._compiled[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
 
 def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
@@ -86,7 +115,7 @@ def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
     return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"])
 
 
-def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) -> Library:
+def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None, tuning: Tuning = NO_TUNING) -> Library:
     """Every `*.yaml` of the folder but `*.test.yaml`; an override counts for each playbook that has such a setting."""
     overrides = overrides or {}
     pieces = read_pieces(folder / PIECES)
@@ -96,7 +125,8 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
     for path in sorted(folder.glob("*.yaml")):
         if path.name.endswith(".test.yaml"):
             continue
-        checked = check_file(path, overrides, pieces=pieces, only_known_overrides=True)
+        own = {**overrides, **tuning.playbooks.get(path.stem, {})}
+        checked = check_file(path, own, pieces=pieces, only_known_overrides=True)
         found = checked.compiled
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
@@ -106,6 +136,24 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
             faults[str(path)] = checked.faults
         if checked.warnings:
             warnings[str(path)] = checked.warnings
+    _unlink(playbooks, faults, warnings)
+    known = {name for playbook in playbooks.values() for name in playbook.settings}
+    if unknown := [
+        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in known
+    ]:
+        faults[str(folder)] = tuple(unknown)
+    targets, wrong = _tuned(playbooks, faults, tuning)
+    if wrong:
+        faults[SETTINGS] = tuple(wrong)
+    return Library(playbooks, faults, warnings, targets)
+
+
+def _unlink(
+    playbooks: dict[str, CompiledPlaybook],
+    faults: dict[str, tuple[Fault, ...]],
+    warnings: dict[str, tuple[Fault, ...]],
+) -> None:
+    """Take out what diverts to nothing; what is diverted to needs nothing else that opens it."""
     for name, compiled in list(playbooks.items()):
         known: Known = {**{FilePath(file).stem: None for file in faults}, **playbooks}
         if unlinked := tuple(link_faults(compiled, known)):
@@ -115,18 +163,33 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
         file = playbooks[name].file
         if others := tuple(w for w in warnings.pop(file, ()) if w.what != NOTHING_OPENS):
             warnings[file] = others
-    settings = {name for playbook in playbooks.values() for name in playbook.settings}
-    unknown = tuple(
-        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in settings
-    )
-    if unknown:
-        faults[str(folder)] = unknown
-    return Library(playbooks, faults, warnings)
+
+
+def _tuned(
+    playbooks: Mapping[str, CompiledPlaybook], faults: Mapping[str, object], tuning: Tuning
+) -> tuple[dict[str, dict[str, dict[str, Value]]], list[Fault]]:
+    """The settings for targets, and what is wrong with anything that an operator set; what is wrong does not count."""
+    wrong: list[Fault] = []
+    refused = {FilePath(file).stem for file in faults}
+    named = [("playbook_settings", name, own) for name, own in tuning.playbooks.items()]
+    named += [(f"target_settings: {glob}", n, own) for glob, some in tuning.targets.items() for n, own in some.items()]
+    for place, name, own in named:
+        if name not in playbooks and name not in refused:
+            wrong.append(Fault(f"{place}: {name}", f"unknown playbook '{name}'", did_you_mean(name, playbooks)))
+        elif name in playbooks:
+            wrong += tuning_faults(playbooks[name], own, f"{place}: {name}")
+    good = {
+        glob: {name: tuned_settings(playbooks[name], own) for name, own in some.items() if name in playbooks}
+        for glob, some in tuning.targets.items()
+    }
+    return good, wrong
 
 
 def load_table(path: FilePath) -> Source:
     """A test table with its positions: a list of cases, or a mapping that has them under `cases`."""
-    text, file = path.read_text(encoding="utf-8"), str(path)
+    text, file = _text_of(path), str(path)
+    if isinstance(text, Fault):
+        raise PlaybookError((text,))
     root = _composed(text, file)
     reader = _NodeReader(text, file)
     if isinstance(root, SequenceNode):
@@ -138,6 +201,13 @@ def load_table(path: FilePath) -> Source:
     if reader.faults:
         raise PlaybookError(tuple(reader.faults))
     return Source(file, text, data, reader.values, reader.keys)
+
+
+def hashes_of(folder: FilePath) -> dict[str, str]:
+    """A hash of each file of the folder that `load_folder` reads; a file that cannot be read has none."""
+    files = [*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml")]
+    texts = {str(path): _text_of(path) for path in sorted(files)}
+    return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
 
 
 def read_pieces(folder: FilePath) -> Pieces:
@@ -174,7 +244,8 @@ def check_file(
     checked = check_text(text, overrides, file=str(path), pieces=beside, only_known_overrides=only_known_overrides)
     if checked.compiled is None or pieces is not None:
         return checked
-    neighbours = {other.stem: None for other in path.parent.glob("*.yaml")}
+    others = (other for other in path.parent.glob("*.yaml") if not other.name.endswith(".test.yaml"))
+    neighbours = {other.stem: None for other in others}
     unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
     return Checked(None, unlinked) if unlinked else checked
 

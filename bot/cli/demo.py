@@ -24,7 +24,6 @@ from bot.sandbox.approver import Approver
 LONGEST_SECONDS = 240.0
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
-GOOD_ENDINGS = ("fixed", "accepted_degraded")
 
 
 def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Console) -> int:
@@ -86,15 +85,14 @@ def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float
     entries = asyncio.run(wiring.load_timeline(world.redis_url, run.incident_id))
     # A page of wide tables is for a file; a terminal gets what fits it.
     console.print(short_report(Report.of(entries)) if console.is_terminal else Markdown(markdown(entries)))
-    verified = is_verified(run, entries, by=scenario.verified_by)
+    verified = is_verified(run, entries, scenario)
     colour, word = ("green", "verified") if verified else ("red", "NOT verified")
     console.print(f"[{colour}]{run.incident_id} closed after {seconds:.0f} s: {run.ending}, {word}.[/{colour}]")
     return 0 if verified else 1
 
 
-def is_verified(run: Run, entries: Sequence[Chained], *, by: str = "verify_calm") -> bool:
+def is_verified(run: Run, entries: Sequence[Chained], scenario: demo.Scenario = demo.THRASH) -> bool:
     """A good ending whose last watch over the whole fleet held."""
-    verdicts = [
-        item.entry.data.get("verdict") for item in entries if (item.entry.kind, item.entry.state) == ("verdict", by)
-    ]
-    return run.ending in GOOD_ENDINGS and verdicts[-1:] == ["held"]
+    watched = ("verdict", scenario.verified_by)
+    verdicts = [item.entry.data.get("verdict") for item in entries if (item.entry.kind, item.entry.state) == watched]
+    return run.ending in scenario.endings and verdicts[-1:] == ["held"]

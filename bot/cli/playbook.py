@@ -69,17 +69,79 @@ def play(
 ) -> None:
     """Play every case of the test tables through the real machine; exit 1 when one deviates."""
     from bot.cli.playbook_test import play_file, tables_in, told
+    from bot.domain.errors import PlaybookError
     from bot.settings import packaged_playbooks
 
     good = True
     for path in tables_in(paths or [packaged_playbooks()]):
-        result = play_file(path)
+        try:
+            result = play_file(path)
+        except PlaybookError as error:  # the other tables can still be played
+            typer.echo(str(error), err=True)
+            good = False
+            continue
         for line in told(result, quietly=quietly):
             typer.echo(line)
-        good &= not result.failed
-        good &= not (all_edges and result.unreached)
+        good &= not result.failed and not (all_edges and result.unreached)
     if not good:
         raise typer.Exit(1)
+
+
+@playbooks.command()
+def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
+    name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
+    scrapes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Over recorded metrics: scrapes/index.jsonl and the pages it names. Default: the sandbox.",
+        ),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What is given, answered and done, as in a case; the rest is asked here."),
+    ] = None,
+    opens_at: Annotated[
+        float, typer.Option("--opens-at", metavar="SECOND", help="When in the recording it opens.")
+    ] = 0,
+    scenario: Annotated[str, typer.Option(help="In the sandbox: what goes wrong.")] = "thrash",
+    alert: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=VALUE", help="In the sandbox: a label of the alert that opens it."),
+    ] = None,
+    overrides: Overrides = None,
+    folder: Annotated[
+        Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Go through a whole run: which way it goes, what it proposes, and at what second.
+
+    In the sandbox a script presses what the file of answers says, else the first choice; without a file, you do, in the
+    Slack page.
+    """
+    from bot.cli import playbook_rehearse as over_recording
+    from bot.settings import packaged_playbooks
+
+    settings = pairs(overrides)
+    found = load_named(name, folder or packaged_playbooks(), settings)
+    written = over_recording.read_answers(answers, found)
+    where = Path(found.file).parent
+    if scrapes is None:
+        from bot.cli import rehearse_in_sandbox as in_sandbox
+        from bot.sandbox.demo import SCENARIOS
+
+        if scenario not in SCENARIOS:
+            raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")
+        labels = in_sandbox.wanted_alert(found, where, pairs(alert))
+        attended = answers is None
+        wanted = in_sandbox.Wanted(found, SCENARIOS[scenario], written, settings, labels, attended)
+        raise typer.Exit(in_sandbox.rehearse(wanted))
+    recording, begins = over_recording.recorded(scrapes, opens_at)
+    if overrides:
+        typer.echo(f"shortened or changed for this rehearsal: {', '.join(overrides)}")
+    played = over_recording.rehearse(over_recording.Wanted(found, where, recording, begins, written))
+    for line in over_recording.told(played, recording.begins):
+        typer.echo(line)
 
 
 @playbooks.command()
@@ -122,10 +184,10 @@ def coverage(
     from bot.cli.playbook_coverage import covered, told
     from bot.settings import packaged_playbooks
 
-    rows, strange = covered(folder or packaged_playbooks())
-    for line in told(rows, strange):
+    found = covered(folder or packaged_playbooks())
+    for line in told(found):
         typer.echo(line)
-    if strange or any(row.lacks for row in rows):
+    if found.strange or found.faults or any(row.lacks for row in found.rows):
         raise typer.Exit(1)
 
 
@@ -161,19 +223,20 @@ def graph(
         typer.echo(content.decode(), nl=False)
 
 
-def load_named(name: str, folder: Path) -> CompiledPlaybook:
+def load_named(name: str, folder: Path, overrides: dict[str, str] | None = None) -> CompiledPlaybook:
     """A playbook by its file or by its name; raise `CommandError` with a suggestion."""
     from bot.adapters.yaml_playbooks import load_playbook
 
     as_file = Path(name)
-    return load_playbook(as_file) if as_file.suffix == ".yaml" else _named(name, folder)
+    path = as_file if as_file.suffix == ".yaml" else Path(_named(name, folder).file)
+    return load_playbook(path, overrides)
 
 
 def pairs(overrides: list[str] | None) -> dict[str, str]:
     parted = [text.partition("=") for text in overrides or ()]
     wrong = next((name for name, equals, value in parted if not (name and equals and value)), None)
     if wrong is not None:
-        raise CommandError(f"--set {wrong}: write name=value; example: --set window=15s")
+        raise CommandError(f"{wrong}: write name=value; example: --set window=15s")
     return {name: value for name, _, value in parted}
 
 

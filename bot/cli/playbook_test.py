@@ -13,20 +13,23 @@ from bot.domain.playbook.cases import Table, check_table, table_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.rehearsed import missing_edges
 from bot.flow.rehearse_case import TableResult, play_table
+from bot.settings import packaged_playbooks
 
 ENDING = ".test.yaml"
 
 
 def tables_in(paths: Iterable[Path]) -> list[Path]:
-    """The tables that are meant: themselves, those of a folder, or the one beside a playbook."""
+    """The tables that are meant: themselves, those of a folder, or the one of a playbook (a name: a packaged one)."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
             found += sorted(path.glob(f"*{ENDING}"))
         elif path.name.endswith(ENDING):
             found.append(path)
-        else:
+        elif path.suffix:
             found.append(path.with_name(path.stem + ENDING))
+        else:
+            found.append(packaged_playbooks() / f"{path}{ENDING}")
     missing = [path for path in found if not path.is_file()]
     if missing:
         raise CommandError(f"{missing[0]}: there is no such test table")
@@ -37,10 +40,12 @@ def play_file(path: Path) -> TableResult:
     """Raise `PlaybookError` with every fault of the table or of its playbook."""
     beside = path.with_name(path.name.removesuffix(ENDING) + ".yaml")
 
-    def load(settings: Mapping[str, str]) -> CompiledPlaybook:
-        return load_playbook(beside, settings)
+    default = load_playbook(beside)
 
-    return asyncio.run(play_table(read_table(path, load({})), load, origins_in(beside)))
+    def load(settings: Mapping[str, str]) -> CompiledPlaybook:
+        return load_playbook(beside, settings) if settings else default
+
+    return asyncio.run(play_table(read_table(path, default), load, origins_in(beside)))
 
 
 def read_table(path: Path, playbook: CompiledPlaybook) -> Table:

@@ -249,6 +249,10 @@ class ApprovalRules(BaseModel):
         more = [each.model_copy(update={"needed": rest}) for each in level.demands[:1] if rest > 0]
         return level.model_copy(update={"demands": (*demands, *more)})
 
+    def one_of(self, team: str) -> Policy:
+        """The policy of a question that one person of this team answers, whatever its risk."""
+        return self.low.model_copy(update={"demands": (self._one_of(team, self.low),)})
+
     def _one_of(self, team: str, level: Policy) -> Demand:
         approvers = level.demands[0] if level.demands else Demand()
         standing_in = approvers.model_copy(update={"team": team, "needed": 1, "stands_in": True})

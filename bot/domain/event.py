@@ -114,10 +114,36 @@ class Commanded(_Event):
     """A slash command that concerns one run, already judged as permitted."""
 
     kind: Literal["commanded"] = "commanded"
-    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert"]
+    command: Literal[
+        "halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph", "status", "skip",
+        "silence", "unsilence", "reopen", "pin",
+    ]  # fmt: skip
     user: str
     user_name: str = ""
     text: str = ""
+    to: str = ""
+    """The state to go on in."""
+    seconds: float | None = None
+    """Until the next status; how long to silence."""
+    happened_at: float | None = None
+    author: str = ""
+    link: str = ""
+    """Of a pinned message: when, by whom, and where it was said."""
+
+
+class Silenced(_Event):
+    """Alertmanager took the silences."""
+
+    kind: Literal["silenced"] = "silenced"
+    ids: tuple[str, ...]
+    about: tuple[str, ...]
+    ends_at: float
+    user: str
+
+
+class SilencesEnded(_Event):
+    kind: Literal["silences_ended"] = "silences_ended"
+    ids: tuple[str, ...]
 
 
 class Posted(_Event):
@@ -150,6 +176,8 @@ Event = Annotated[
     | Watched
     | Due
     | Commanded
+    | Silenced
+    | SilencesEnded
     | Posted
     | EffectFailed,
     Field(discriminator="kind"),

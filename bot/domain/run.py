@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.alert import Alert
-from bot.domain.approval import Request
+from bot.domain.approval import Policy, Request
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.form import Form, moment_in
 from bot.domain.signal import Reading, Value
@@ -19,6 +19,8 @@ from bot.domain.timeline import GENESIS
 
 Severity = Literal["page", "ticket", "info"]
 STARTS_AT = "incident.starts_at"
+NEXT_STATUS = "status:next:due"
+"""The deadline by which somebody should say how it stands."""
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
 
 
@@ -42,8 +44,8 @@ class Question(_Frozen):
     """
     forms: dict[str, Form] = {}
     """Choice key to what is filled in with it."""
-    by: str = ""
-    """The group of people whose answer counts; empty: whoever may steer."""
+    by: Policy | None = None
+    """Whose answer counts; None: whoever may steer."""
     not_by: str = ""
     """The person who must not answer it."""
     notes: dict[str, str] = {}
@@ -144,6 +146,10 @@ class Run(_Frozen):
     ending: str = ""
     """How it ended (`fixed`, `unproven`, …); empty while open."""
     lead: str = ""
+    status_at: float = 0.0
+    """When somebody last said how it stands; at first, when it opened."""
+    silences: dict[str, float] = {}
+    """Alertmanager's ids of the silences that the bot holds for it, with their ends."""
     steered_by: str = ""
     """Who last answered a question or asked for an undo: what is proposed next is that person's own work."""
     alerts: dict[str, Alert] = {}

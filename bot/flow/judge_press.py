@@ -14,9 +14,10 @@ class JudgeForRun:
 
     async def __call__(self, job: Job, effect: JudgePress) -> Done:
         press = effect.press
-        request = job.run.requests.get(press.about)
-        if request is not None:
-            authority = await self._people.authority(press.user, request.policy, at=job.now)
+        request, question = job.run.requests.get(press.about), job.run.questions.get(press.about)
+        policy = request.policy if request else question.by if question else None
+        if policy is not None:
+            authority = await self._people.authority(press.user, policy, at=job.now)
         else:
             authority = await self._people.may_steer(press.user, at=job.now)
         event = Judged(

@@ -93,11 +93,9 @@ def arguments_of(
     if not holds:
         return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true")
     arguments = playbook.arguments(run.state, values)
-    return (
-        PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
-        if isinstance(arguments, Unknown)
-        else arguments
-    )
+    if isinstance(arguments, Unknown):
+        return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
+    return arguments
 
 
 def _with_causes(missing: Unknown, readings: Mapping[str, Reading]) -> str:

@@ -15,7 +15,7 @@ from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
-from bot.domain.event import Event, OpenedByHand
+from bot.domain.event import Commanded, Event, OpenedByHand
 from bot.domain.gpu_query import GpuQuery
 from bot.domain.load_log import LoadPoint
 from bot.domain.playbook.bundle import Bundle
@@ -99,6 +99,13 @@ class RunStore(Protocol):
 
         Another incident's id when this submission opened that one before; None, and nothing stored, when the target
         has an open incident.
+        """
+        ...
+
+    async def reopen(self, run: Run, event: Commanded) -> bool:
+        """In one step: give the closed incident its target back and append the event, once by its id.
+
+        False, and nothing stored, when the target has an open incident, or a newer closed one.
         """
         ...
 
@@ -383,9 +390,13 @@ class JobLogs(Protocol):
         ...
 
 
-class PodFinder(Protocol):
+class Finder(Protocol):
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         """Pods of any namespace with these labels. Raise `ClusterError` on no answer or when it is not allowed."""
+        ...
+
+    async def node_events(self) -> Sequence[Obj]:
+        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 
@@ -395,12 +406,6 @@ class GpuShell(Protocol):
 
         Bounded in bytes; the caller has the deadline.
         """
-        ...
-
-
-class NodeEvents(Protocol):
-    async def node_events(self) -> Sequence[Obj]:
-        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 
@@ -432,6 +437,12 @@ class Signals(Protocol):
 
 
 # --- cluster ----------------------------------------------------------------------------------------------------
+
+
+class Workloads(Protocol):
+    async def workload(self, namespace: str, name: str) -> Target | None:
+        """The workload of that name, of whichever kind; None when there is none. Raise `ClusterError` on no answer."""
+        ...
 
 
 class Cluster(Protocol):
@@ -517,6 +528,10 @@ class Messenger(Protocol):
 
     async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None: ...
 
+    async def announce(self, text: str) -> None:
+        """Say something in the channel that is about no incident. Raise `MessengerError` when Slack refused."""
+        ...
+
     async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
         """Put a file into the incident's thread, once by `name` and content."""
         ...
@@ -526,6 +541,16 @@ class Clock(Protocol):
     def now(self) -> float:
         """Epoch seconds."""
         ...
+
+
+class Silences(Protocol):
+    """Every method raises `SourceError` when nobody answers."""
+
+    async def create(self, labels: Mapping[str, str], *, starts_at: float, ends_at: float, why: str, key: str) -> str:
+        """Silence alerts with all of these labels; the silence's id. With the same `key` it is made once."""
+        ...
+
+    async def expire(self, silence: str) -> None: ...
 
 
 class Alarms(Protocol):

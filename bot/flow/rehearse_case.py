@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from bot.domain.alert import Alert
 from bot.domain.event import AlertChanged, OpenedByHand
 from bot.domain.form import answers
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import Edge
@@ -75,13 +76,13 @@ Load = Callable[[Mapping[str, str]], CompiledPlaybook]
 
 
 async def play_table(table: Table, load: Load, origins: Mapping[str, Origin] = NO_ORIGINS) -> TableResult:
-    known: dict[tuple[tuple[str, str], ...], CompiledPlaybook] = {}
+    known: dict[tuple[tuple[str, str], ...], Bundle] = {}
     results: list[CaseResult] = []
     for case in table.whole():
         settings = {name: _as_text(value) for name, value in case.settings.items()}
         key = tuple(sorted(settings.items()))
         if key not in known:
-            known[key] = load(settings)
+            known[key] = with_stand_ins(load(settings))
         results.append(await play_case(case, known[key]))
     return TableResult(load({}), tuple(results), origins)
 
@@ -90,8 +91,9 @@ def _as_text(value: float | str | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-async def play_case(case: Case, playbook: CompiledPlaybook) -> CaseResult:
-    clock, bundle = Clock(BEGINS_AT), with_stand_ins(playbook)
+async def play_case(case: Case, bundle: Bundle) -> CaseResult:
+    """`bundle` has a stand-in for each other playbook."""
+    clock, playbook = Clock(BEGINS_AT), bundle.entry_playbook
     met = AsWritten(case, playbook, clock)
     alert = alert_at(BEGINS_AT, case.name)
     run = opened("INC-1", alert.alert, TARGET, bundle)

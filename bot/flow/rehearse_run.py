@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from bot.domain.approval import ApprovalRules, Authority, Demand, Policy, Press
+from bot.domain.approval import APPROVERS, ApprovalRules, Authority, Demand, Policy, Press
 from bot.domain.change.plan import PlanResult
 from bot.domain.change.stand_in import stand_in_plan
 from bot.domain.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
@@ -30,7 +30,9 @@ from bot.flow.read_for_run import ReadForRun
 from bot.flow.watch_signals import HELD, WatchForRun
 
 MOST_VISITS = 200
-ANYBODY = Policy(demands=(Demand(users=("anybody",)),), expires_seconds=900.0, own_work_counts=True)
+ANYBODY = Policy(
+    demands=(Demand(users=("anybody",)),), expires_seconds=900.0, own_work_counts=True, single_operator=True
+)
 RULES = Rules(approvals=ApprovalRules(low=ANYBODY, medium=ANYBODY, high=ANYBODY))
 
 Silence = Literal["silence"]
@@ -87,10 +89,11 @@ class Everybody:
     """The `People` port: in a rehearsal everybody may do everything."""
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        return Authority(allowed=True, reason="a rehearsal", read_at=at)
+        teams = tuple(demand.team for demand in policy.demands)
+        return Authority(allowed=True, teams=teams, reason="a rehearsal", read_at=at)
 
     async def may_steer(self, user: str, *, at: float) -> Authority:
-        return Authority(allowed=True, reason="a rehearsal", read_at=at)
+        return Authority(allowed=True, teams=(APPROVERS,), reason="a rehearsal", read_at=at)
 
 
 @dataclass(order=True)
@@ -107,10 +110,12 @@ class Rehearsal:
         bundle: Bundle,
         met: Circumstances,
         clock: Clock,
+        *,
         listen: Callable[[Entry], None] | None = None,
+        until: float = float("inf"),
     ) -> None:
         self.run, self._bundle, self._met, self._clock = run, bundle, met, clock
-        self._listen = listen
+        self._listen, self._until = listen, until
         self._entries: list[Entry] = []
         self._proposed: list[Proposed] = []
         self._owed: dict[str, _Due] = {}
@@ -142,6 +147,8 @@ class Rehearsal:
                 await self._perform(due)
             else:
                 stopped = self._people_or_time(due)
+            if self._clock.now > self._until and self.run.is_open:
+                stopped = stopped or "the recording ends here"
         return Rehearsed(self.run, tuple(self._entries), tuple(self._proposed), stopped)
 
     async def _playbook_of(self, run: Run) -> CompiledPlaybook:

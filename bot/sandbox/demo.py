@@ -70,6 +70,8 @@ class Scenario:
     """Settings beside `WINDOWS`."""
     verified_by: str = "verify_calm"
     """The watch that has to have held."""
+    endings: tuple[str, ...] = ("fixed", "accepted_degraded")
+    """How the incident may end."""
 
 
 THRASH = Scenario(
@@ -89,12 +91,14 @@ ONE_BAD_REPLICA = Scenario(
 )
 GPU_FAULT = Scenario(
     name="gpu-fault",
-    what="the GPU of one replica falls off the bus (XID 79)",
+    what="the GPU of one replica falls off the bus (XID 79); in the end a person finds the hardware well",
     healthy_load={"workers": 12},
     trouble_load={"workers": 12},
     rule="xid",
     gpu={"full_csv": True, "xid": 79},
+    answers={"Who took it?": "It was a false alarm"},
     verified_by="recovered",
+    endings=("not_applicable",),
 )
 HOT_NODE = Scenario(
     name="hot-node",
@@ -109,8 +113,8 @@ HOT_NODE = Scenario(
 SLO_BREACH = Scenario(
     name="slo-breach",
     what="more requests come than fit the batches, so first tokens wait in the queue",
-    healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [12, 16]},
-    trouble_load={"workers": 310, "prompt_tokens": [8, 12], "output_tokens": [12, 16]},
+    healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
+    trouble_load={"workers": 300, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
     rule="slo",
     windows={
         "short_window": "8s",

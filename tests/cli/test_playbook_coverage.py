@@ -53,3 +53,12 @@ def test_a_case_that_deviates_covers_nothing(tmp_path: Path) -> None:
 def test_an_id_that_is_no_row_is_named_with_its_place(tmp_path: Path) -> None:
     playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K99]\n    change: scale\n")
     assert "✖ K99 is no row; it is named in grow.grow" in lines(tmp_path, playbook, TABLE)
+
+
+def test_a_broken_playbook_covers_nothing_and_hides_no_other(tmp_path: Path) -> None:
+    written(tmp_path, PLAYBOOK.replace("start: look", "start: lok"), "broken.yaml")
+    written(tmp_path, TABLE, "broken.test.yaml")
+    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12]\n    change: scale\n")
+    found = lines(tmp_path, playbook, TABLE)
+    assert sum("unknown state 'lok'" in line for line in found) == 1
+    assert any(line.startswith("✔ K12") for line in found)

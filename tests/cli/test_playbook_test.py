@@ -218,6 +218,21 @@ def test_a_table_that_names_nothing_is_a_fault_with_its_place(tmp_path: Path, ca
     assert fault in result.stderr
 
 
+def test_a_broken_playbook_does_not_hide_the_tables_of_others(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        PLAYBOOK.replace("playbook: grow", "playbook: broken").replace("start: look", "start: lok"),
+        "broken.yaml",
+    )
+    written(tmp_path, TABLE, "broken.test.yaml")
+    written(tmp_path, PLAYBOOK, "grow.yaml")
+    written(tmp_path, TABLE, "grow.test.yaml")
+    result = CliRunner().invoke(app, ["playbook", "test", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "unknown state 'lok'" in result.stderr
+    assert "grow: 8 of 8 cases hold" in result.stdout
+
+
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, PLAYBOOK, "grow.yaml")
     result = CliRunner().invoke(app, ["playbook", "test", str(path)])

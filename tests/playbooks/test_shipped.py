@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
 import pytest
 
-from bot.cli.playbook_coverage import covered
+from bot.cli.playbook_coverage import Covered, covered
 from bot.cli.playbook_test import ENDING, play_file, told
 from bot.domain.playbook.rows import rows
 from bot.settings import packaged_playbooks
@@ -19,9 +20,17 @@ COMPLETE = False
 """Whether every playbook and table of the requirements has landed: then nothing may be missing any more."""
 
 
+played_once = functools.cache(play_file)
+
+
+@pytest.fixture(scope="module")
+def found() -> Covered:
+    return covered(PLAYBOOKS, played_once)
+
+
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
 def test_every_case_holds_and_every_written_edge_is_taken(table: Path) -> None:
-    result = play_file(table)
+    result = played_once(table)
     deviations = [f"{one.case.name}: {one.deviation}" for one in result.failed]
     assert deviations == []
     assert result.unreached == [], "\n".join(told(result, quietly=True))
@@ -34,9 +43,8 @@ def test_every_playbook_has_a_table() -> None:
 
 
 @pytest.mark.skipif(not COMPLETE, reason="not every playbook has landed")
-def test_every_row_of_the_requirements_has_states_and_tests() -> None:
-    found, _ = covered(PLAYBOOKS)
-    assert {row.row.id: row.lacks for row in found if row.lacks} == {}
+def test_every_row_of_the_requirements_has_states_and_tests(found: Covered) -> None:
+    assert {row.row.id: row.lacks for row in found.rows if row.lacks} == {}
 
 
 @pytest.mark.fast
@@ -54,6 +62,5 @@ def test_what_covers_a_row_outside_the_playbooks_is_a_test_that_exists() -> None
             assert re.search(rf"^(async )?def {name}\(", (REPOSITORY / file).read_text(), re.MULTILINE), other.test
 
 
-def test_no_state_or_case_names_a_row_that_does_not_exist() -> None:
-    _, strange = covered(PLAYBOOKS)
-    assert strange == {}
+def test_no_state_or_case_names_a_row_that_does_not_exist(found: Covered) -> None:
+    assert found.strange == {}

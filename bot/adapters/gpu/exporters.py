@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.gpu import amd, nvidia
-from bot.adapters.gpu.health import AMD_LABELS, AMD_PORT, DCGM_LABELS, DCGM_PORT, DEADLINE_SECONDS
-from bot.domain.change.objects import dig, is_going_away, name_of, namespace_of
-from bot.domain.change.world import Obj
+from bot.adapters.gpu.exporter_pods import DEADLINE_SECONDS, Exporter, exporters_by_node
 from bot.domain.errors import SourceError
-from bot.flow.ports import PodFinder, PodPage, PodPages
+from bot.flow.ports import Finder, PodPages
 
 XIDS_COUNTED = "DCGM_EXP_XID_ERRORS_COUNT"
 """How often each XID came within the exporter's own window of some minutes: unlike the register it forgets."""
@@ -52,32 +50,28 @@ class NodeSeen:
 
 
 class Exporters:
-    def __init__(self, finder: PodFinder, pages: PodPages) -> None:
-        self._finder, self._pages = finder, pages
+    def __init__(self, finder: Finder, pages: PodPages, amd_labels: Mapping[str, str] | None = None) -> None:
+        self._finder, self._pages, self._amd_labels = finder, pages, amd_labels
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def nodes(self, wanted: frozenset[str] | None = None) -> dict[str, NodeSeen]:
         """The wanted nodes, or all that have an exporter. Raise `ClusterError` when exporters cannot be listed."""
-        nvidias, amds = await asyncio.gather(
-            self._finder.pods_labelled(DCGM_LABELS), self._finder.pods_labelled(AMD_LABELS)
-        )
-        found = {node: (page, True) for node, page in _pages(amds, AMD_PORT).items()}
-        found |= {node: (page, False) for node, page in _pages(nvidias, DCGM_PORT).items()}
+        found = await exporters_by_node(self._finder, self._amd_labels)
         asked = sorted(found if wanted is None else wanted)
-        seen = await asyncio.gather(*(self._seen(node, *found.get(node, (None, False))) for node in asked))
+        seen = await asyncio.gather(*(self._seen(node, found.get(node)) for node in asked))
         return dict(zip(asked, seen, strict=True))
 
-    async def _seen(self, node: str, page: PodPage | None, is_amd: bool) -> NodeSeen:
-        if page is None:
+    async def _seen(self, node: str, exporter: Exporter | None) -> NodeSeen:
+        if exporter is None:
             return NodeSeen(unreadable=f"no exporter of NVIDIA or AMD on {node}")
         try:
             async with self._slots, asyncio.timeout(DEADLINE_SECONDS):
-                text = await self._pages.read(page)
+                text = await self._pages.read(exporter.page)
         except TimeoutError:
             return NodeSeen(unreadable=f"{node}: its exporter did not answer within {DEADLINE_SECONDS:g} s")
         except SourceError as error:
             return NodeSeen(unreadable=f"{node}: its exporter: {error}")
-        gpus = _amds_on(text) if is_amd else nvidias_on(text)
+        gpus = _amds_on(text) if exporter.is_amd else nvidias_on(text)
         return NodeSeen(gpus, "" if gpus else f"{node}: no GPU on the exporter's page")
 
 
@@ -115,15 +109,3 @@ def nvidias_on(page: str) -> tuple[GpuSeen, ...]:
 
 def _amds_on(page: str) -> tuple[GpuSeen, ...]:
     return tuple(GpuSeen(gpu=gpu, values=values, is_amd=True) for gpu, values in amd.readings_of(page, []).items())
-
-
-def _pages(pods: Sequence[Obj], port_of_it: int) -> dict[str, PodPage]:
-    """Node to the page of its exporter."""
-    found: dict[str, PodPage] = {}
-    for pod in pods:
-        node, address = dig(pod, "spec", "nodeName"), dig(pod, "status", "podIP")
-        if node and address and not is_going_away(pod):
-            ports = [p for c in dig(pod, "spec", "containers") or [] for p in c.get("ports") or []]
-            port = next((int(p["containerPort"]) for p in ports if p.get("name") == "metrics"), port_of_it)
-            found[node] = PodPage(namespace_of(pod), name_of(pod), address, port)
-    return found

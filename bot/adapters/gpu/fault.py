@@ -23,7 +23,7 @@ from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
-from bot.flow.ports import NodeEvents, Question, SampleStore
+from bot.flow.ports import Finder, Question, SampleStore
 from bot.flow.probes import Part, answer, unreadable
 
 SEVERITY = ("none", "stale", "application", "contained", "", "fatal")
@@ -44,9 +44,7 @@ class Fault:
 class GpuFault:
     """Its history of registers is kept in the sample store, one key a node."""
 
-    def __init__(
-        self, *, exporters: Exporters, events: NodeEvents, store: SampleStore, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, *, exporters: Exporters, events: Finder, store: SampleStore, now: Callable[[], float]) -> None:
         self._exporters, self._events, self._store, self._now = exporters, events, store, now
 
     async def __call__(self, question: Question) -> Reading:
@@ -82,8 +80,8 @@ class GpuFault:
         mapped = any(gpu.pod for gpu in seen.gpus)
         return [
             _named(judge_gpu(gpu.values, _before(earlier, gpu.gpu), told, reaches_back=reaches_back), gpu, node)
-            # A node that is asked for by name may hold none of ours any more.
-            for gpu in (held if held or (mapped and question.spec.of == "target") else seen.gpus)
+            # A node that is asked for by name is looked at whole: it may hold none of ours any more.
+            for gpu in (held if question.spec.of == "target" and mapped else seen.gpus)
         ]
 
     async def _said(self, question: Question) -> Mapping[str, Sequence[Obj]]:

@@ -13,13 +13,12 @@ from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.adapters.gpu.health import AMD_LABELS, AMD_PORT, DCGM_LABELS, DCGM_PORT, DEADLINE_SECONDS
+from bot.adapters.gpu.exporter_pods import DEADLINE_SECONDS, Exporter, exporters_by_node
 from bot.adapters.gpu.nvidia import BLANK
-from bot.domain.change.objects import dig, is_going_away, name_of, namespace_of
-from bot.domain.change.world import Obj
+from bot.domain.change.objects import dig, name_of
 from bot.domain.errors import SourceError
 from bot.domain.signal import Reading
-from bot.flow.ports import PodFinder, PodPage, PodPages, Question
+from bot.flow.ports import Finder, PodPages, Question
 from bot.flow.probes import Part, answer, pods_asked_for, unreadable
 
 SOURCE = "GPU exporters"
@@ -48,8 +47,15 @@ class DayOfMemory(Protocol):
 class GpuLoad:
     """The `gpu_load` probe. `day`: who remembers a day of it; None when nobody does."""
 
-    def __init__(self, *, finder: PodFinder, pages: PodPages, day: DayOfMemory | None = None) -> None:
-        self._finder, self._pages, self._day = finder, pages, day
+    def __init__(
+        self,
+        *,
+        finder: Finder,
+        pages: PodPages,
+        day: DayOfMemory | None = None,
+        amd_labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self._finder, self._pages, self._day, self._amd_labels = finder, pages, day, amd_labels
 
     async def __call__(self, question: Question) -> Reading:
         world = await question.world()
@@ -58,8 +64,8 @@ class GpuLoad:
         by_node: dict[str, list[str]] = defaultdict(list)
         for pod in pods_asked_for(question, world):
             by_node[dig(pod, "spec", "nodeName") or ""].append(name_of(pod))
-        pages = await self._exporters()
-        told = await asyncio.gather(*(self._gpus(pages.get(node), pods) for node, pods in by_node.items()))
+        exporters = await exporters_by_node(self._finder, self._amd_labels)
+        told = await asyncio.gather(*(self._gpus(exporters.get(node), pods) for node, pods in by_node.items()))
         silent = [node or "no node" for node, gpus in zip(by_node, told, strict=True) if not gpus]
         if silent or not told:
             reason = f"nothing is exported of the GPUs on {', '.join(silent)}" if silent else "there is no such pod"
@@ -78,36 +84,19 @@ class GpuLoad:
         except SourceError as error:
             return None, str(error)
 
-    async def _gpus(self, page: PodPage | None, pods: Sequence[str]) -> Gpus:
+    async def _gpus(self, exporter: Exporter | None, pods: Sequence[str]) -> Gpus:
         """Empty when this node's exporter does not answer or says nothing of these pods."""
-        if page is None:
+        if exporter is None:
             return {}
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return gpus_of(await self._pages.read(page), pods)
+                return gpus_of(await self._pages.read(exporter.page), pods)
         except (TimeoutError, SourceError):
             # The reading says of which node nothing is known.
             return {}
 
-    async def _exporters(self) -> dict[str, PodPage]:
-        nvidia, amd = await asyncio.gather(
-            self._finder.pods_labelled(DCGM_LABELS), self._finder.pods_labelled(AMD_LABELS)
-        )
-        return _pages(amd, AMD_PORT) | _pages(nvidia, DCGM_PORT)
-
 
 PARTS = ("least_free", "least_free_day", "total", "compute")
-
-
-def _pages(pods: Sequence[Obj], port_of_it: int) -> dict[str, PodPage]:
-    found: dict[str, PodPage] = {}
-    for pod in pods:
-        node, address = dig(pod, "spec", "nodeName"), dig(pod, "status", "podIP")
-        if node and address and not is_going_away(pod):
-            ports = [p for c in dig(pod, "spec", "containers") or [] for p in c.get("ports") or []]
-            port = next((int(p["containerPort"]) for p in ports if p.get("name") == "metrics"), port_of_it)
-            found[node] = PodPage(namespace_of(pod), name_of(pod), address, port)
-    return found
 
 
 def gpus_of(page: str, pods: Sequence[str]) -> Gpus:

@@ -14,7 +14,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, context, divider, fields, header, section
 from bot.adapters.slack.escape import code, code_block, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.press_value import CHOOSE, ButtonValue
+from bot.adapters.slack.press_value import CHOOSE, FILL, ButtonValue
 from bot.adapters.slack.request_message import mentions, missing_teams, people_of, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, reasons_of, rows_of, span, table, value
 from bot.domain.playbook import text_sizes
@@ -224,9 +224,10 @@ def _choices(run: Run, question: Question) -> list[Block]:
     for place, (key, label) in enumerate(list(question.choices.items())[:CHOICES]):
         packed = ButtonValue(run.incident_id, question.question_id, choice=key).packed()
         style = question.styles.get(key, "")
+        action = FILL if question.forms.get(key) else CHOOSE
         if packed is not None:
             buttons.append(
-                button(label, f"{CHOOSE}{place}", packed, style=style if style in ("primary", "danger") else "")
+                button(label, f"{action}{place}", packed, style=style if style in ("primary", "danger") else "")
             )
     return buttons
 

@@ -21,10 +21,12 @@ from bot.domain.event import (
     Pressed,
     Progressed,
     SignalsRead,
+    Silenced,
+    SilencesEnded,
     StepSettled,
     Watched,
 )
-from bot.domain.machine import asking, changing, reading, steering
+from bot.domain.machine import asking, by_hand, changing, reading, steering
 from bot.domain.machine.draft import Decision, Draft, Rules
 from bot.domain.machine.entering import enter
 from bot.domain.playbook.bundle import Bundle
@@ -41,9 +43,12 @@ def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
             steering.opened_by_hand(draft, event)
         else:
             steering.open_incident(draft, event)
+        by_hand.expect_status(draft)
         enter(draft, draft.playbook.start)
     elif not run.is_open:
         _after_the_end(draft, event)
+        if draft.run.is_open:
+            by_hand.expect_status(draft)
     else:
         HANDLERS[type(event)](draft, event)
     return draft.decision()
@@ -71,10 +76,12 @@ HANDLERS: Mapping[type, Handler] = {
     Progressed: changing.progressed,
     Pressed: asking.pressed,
     Judged: asking.judged,
-    Due: steering.due,
-    Commanded: steering.commanded,
+    Due: by_hand.due,
+    Commanded: by_hand.commanded,
+    Silenced: by_hand.silenced,
+    SilencesEnded: by_hand.silences_ended,
     Posted: steering.posted,
-    EffectFailed: steering.effect_failed,
+    EffectFailed: by_hand.effect_failed,
 }
 
 
@@ -84,8 +91,12 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             steering.alert_changed(draft, event)
         case Posted():
             steering.posted(draft, event)
-        case Commanded(command="note" | "export"):
-            steering.commanded(draft, event)
+        case Commanded(command="note" | "export" | "graph" | "reopen" | "pin"):
+            by_hand.commanded(draft, event)
+        case Silenced():
+            by_hand.silenced(draft, event)
+        case SilencesEnded():
+            by_hand.silences_ended(draft, event)
         case Pressed():
             asking.pressed(draft, event)
         case Judged():

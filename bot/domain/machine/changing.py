@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bot.domain.approval import Request
-from bot.domain.change.plan import Call, LedgerEntry, Plan, PlanResult, Wait, highest
+from bot.domain.change.flag_history import release_of
+from bot.domain.change.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Wait, highest
+from bot.domain.change.risks import one_up
 from bot.domain.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.event import Planned, Progressed, StepSettled
 from bot.domain.machine import asking, entering, reading
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import ChangeState, EndState
+from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.run import ActiveChange
 from bot.domain.signal import RESULTS, result_in_words
 
@@ -53,8 +56,13 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
     approvals = draft.rules.approvals
     floors = [approvals.risk_floors.get(plan.verb, "low"), plan.risk]
     risk = highest(*floors, written.risk) if written and written.risk else highest(*floors)
+    if written and not VERBS[written.change].restores and (strange := _strange_version(draft)):
+        risk = one_up(risk)
+        note = Circumstance(name="rehearsed_on", grade="note", text=f"{strange}: the risk is one higher")
+        plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     plan = plan.model_copy(update={"risk": risk, "expected": (written.expected if written else "") or plan.expected})
-    policy = approvals.policy(risk, plan.approved_by)
+    teams = dict.fromkeys((*plan.approved_by, *(written.approvers if written else ())))
+    policy = approvals.policy(risk, tuple(teams))
     if written and written.expires:
         policy = policy.model_copy(update={"expires_seconds": draft.playbook.seconds(written.expires)})
     request = Request(
@@ -79,6 +87,18 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         "request", f"{request.request_id} ({risk} risk): {plan.title}",
         data={"request": request.request_id, "digest": plan.digest, "plan": plan.model_dump(mode="json")},
     )  # fmt: skip
+
+
+def _strange_version(draft: Draft) -> str:
+    """That the engine is of a version which this playbook was not rehearsed on; empty when it was or nobody knows."""
+    known = draft.playbook.playbook.rehearsed_on
+    said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
+    try:
+        runs = [release_of(version) for version in said]
+    except ValueError:
+        return ""
+    strange = [version for version in runs if version not in known]
+    return f"rehearsed on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
 
 
 def step_settled(draft: Draft, event: StepSettled) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.effect import PlanChange, ReadSignals, ReleaseLeases, WatchSignals
+from bot.domain.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.machine import asking, diverting
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
-from bot.domain.run import ActiveChange, ActiveWatch, Run
+from bot.domain.run import NEXT_STATUS, ActiveChange, ActiveWatch, Run
 
 LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node", "drain_node"})
 """What the bot must not leave behind at an end without a person saying so."""
@@ -53,8 +53,8 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
         change=None,
         watch=None,
         question="",
-        deadlines={},
     )
+    draft.clear_waits()
     title = state.title or name.replace("_", " ")
     entered = {"kind": draft.playbook.kind(name), **(by or {})}
     if instead_of:
@@ -156,6 +156,7 @@ def end(draft: Draft, state: EndState) -> None:
 def close(draft: Draft, ending: str, text: str) -> None:
     draft.clear_deadlines("request")
     draft.clear_deadlines("question")
+    draft.set_deadline(NEXT_STATUS, None)
     draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
     held = [entry.title for entry in draft.run.held]
     draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data={"ending": ending, "held": held})
@@ -165,4 +166,11 @@ def close(draft: Draft, ending: str, text: str) -> None:
         ending,
         {"ending": ending, "text": text, "held": held, "head": draft.run.timeline_head},
     )
+    end_silences(draft, f"close/{draft.run.visit}")
     draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
+
+
+def end_silences(draft: Draft, because: str) -> None:
+    """A silence that outlives its incident would hide the next one."""
+    if draft.run.silences:
+        draft.want(EndSilences(effect_id=f"unsilence/{because}", ids=tuple(draft.run.silences)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.effect import ExportTimeline
+from bot.domain.effect import DrawWay, ExportTimeline
 from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.form import OPENING
 from bot.domain.machine import asking, changing, diverting, entering
@@ -91,7 +91,7 @@ def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
         return
     draft.set(offers=run.offers | {offer.playbook: offer})
     how = f"`/incident divert {run.incident_id} {offer.playbook}` goes over to it"
-    _say(draft, "", f"{alert_name} is one for '{offer.title}', which counts more than this playbook. {how}.")
+    say(draft, "", f"{alert_name} is one for '{offer.title}', which counts more than this playbook. {how}.")
 
 
 def _reopen(draft: Draft, alert_name: str) -> None:
@@ -190,6 +190,8 @@ def commanded(draft: Draft, event: Commanded) -> None:
             draft.record("note", f"led by {event.text or event.user}", who=event.user)
         case "export":
             export(draft, event)
+        case "graph":
+            draft.want(DrawWay(effect_id=f"draw/{event.event_id}"))
         case "undo":
             start_undo(draft, event.user)
         case "resolve":
@@ -214,12 +216,12 @@ def _resume(draft: Draft, event: Commanded) -> None:
         changing.want_step(draft)
 
 
-def _is_applying(draft: Draft) -> bool:
+def is_applying(draft: Draft) -> bool:
     change = draft.run.change
     return change is not None and change.begun
 
 
-def _say(draft: Draft, event_user: str, text: str) -> None:
+def say(draft: Draft, event_user: str, text: str) -> None:
     number = f"N{draft.number()}"
     draft.record("note", text, who=event_user)
     draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
@@ -229,16 +231,16 @@ def start_undo(draft: Draft, user: str) -> None:
     """Propose the inverse of the last applied change; it goes the same way as every change: plan, request, grant."""
     last = next(reversed(draft.run.held), None)
     if last is None:
-        return _say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
+        return say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
     change_id = last.call_id.rsplit("/", 1)[0]
     return take_back(draft, user, tuple(e for e in draft.run.held if e.call_id.startswith(f"{change_id}/")))
 
 
 def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None:
     """Propose to undo exactly these applied calls."""
-    if _is_applying(draft) and not draft.run.halted_by:
-        return _say(draft, user, "A change is being applied right now; halt it first, then undo.")
-    _withdraw_what_waits(draft, "an undo was asked for")
+    if is_applying(draft) and not draft.run.halted_by:
+        return say(draft, user, "A change is being applied right now; halt it first, then undo.")
+    withdraw_what_waits(draft, "an undo was asked for")
     draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
     draft.set(steered_by=user)
     calls = tuple(entry.call_id for entry in entries)
@@ -248,7 +250,7 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
     return entering.begin_change(draft, "undo", undo_of=calls)
 
 
-def _withdraw_what_waits(draft: Draft, why: str) -> None:
+def withdraw_what_waits(draft: Draft, why: str) -> None:
     request, question = draft.run.open_request, draft.run.open_question
     if request is not None:
         withdrawn = request.model_copy(update={"status": "withdrawn", "decision_reason": why})
@@ -256,13 +258,13 @@ def _withdraw_what_waits(draft: Draft, why: str) -> None:
     if question is not None:
         gone = question.model_copy(update={"status": "withdrawn"})
         draft.set(questions=draft.run.questions | {question.question_id: gone})
-    draft.set(deadlines={})
+    draft.clear_waits()
 
 
 def _resolve(draft: Draft, event: Commanded) -> None:
-    if _is_applying(draft):
-        return _say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
-    _withdraw_what_waits(draft, "the incident was resolved by hand")
+    if is_applying(draft):
+        return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
+    withdraw_what_waits(draft, "the incident was resolved by hand")
     if entering.leftovers(draft.run):
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
         return asking.ask_about_leftovers(draft)
@@ -273,10 +275,10 @@ def _divert(draft: Draft, event: Commanded) -> None:
     wanted = event.text.strip()
     if wanted not in draft.run.offers:
         known = ", ".join(draft.run.offers) or "none"
-        return _say(draft, event.user, f"No alert of this incident is one for '{wanted}'. Offered: {known}.")
-    if _is_applying(draft):
-        return _say(draft, event.user, "A change is being applied; its outcome must be known first.")
-    _withdraw_what_waits(draft, f"the run goes over to {wanted}")
+        return say(draft, event.user, f"No alert of this incident is one for '{wanted}'. Offered: {known}.")
+    if is_applying(draft):
+        return say(draft, event.user, "A change is being applied; its outcome must be known first.")
+    withdraw_what_waits(draft, f"the run goes over to {wanted}")
     return diverting.take_offer(draft, wanted, event.user)
 
 

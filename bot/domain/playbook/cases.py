@@ -165,6 +165,14 @@ def table_of(data: Mapping[str, Any]) -> Table | list[Mistake]:
         return [_mistake(detail, data) for detail in error.errors(include_url=False)]
 
 
+def circumstances_of(data: Mapping[str, Any]) -> Circumstances | list[Mistake]:
+    """A file of answers for a rehearsal: a case without a name and without expectations."""
+    try:
+        return Circumstances.model_validate(data)
+    except ValidationError as error:
+        return [_mistake(detail, data) for detail in error.errors(include_url=False)]
+
+
 def _mistake(detail: Any, data: Any) -> Mistake:
     """At the deepest place of the error that is really in the file."""
     path: list[str | int] = []
@@ -185,7 +193,7 @@ def _mistake(detail: Any, data: Any) -> Mistake:
 
 def check_table(table: Table, playbook: CompiledPlaybook) -> Mistakes:
     """Words of a table that its playbook does not know: a test that names nothing proves nothing."""
-    yield from _circumstances(("shared",), table.shared, playbook)
+    yield from check_circumstances(("shared",), table.shared, playbook)
     names: set[str] = set()
     for index, case in enumerate(table.whole()):
         if case.opened_by == "hand":
@@ -196,11 +204,11 @@ def check_table(table: Table, playbook: CompiledPlaybook) -> Mistakes:
         if case.name in names:
             yield Mistake((*at, "name"), f"two cases are called '{case.name}'")
         names.add(case.name)
-        yield from _circumstances(at, case, playbook)
+        yield from check_circumstances(at, case, playbook)
         yield from _expected((*at, "expect"), case.expect, playbook)
 
 
-def _circumstances(at: Path, case: Circumstances, playbook: CompiledPlaybook) -> Mistakes:
+def check_circumstances(at: Path, case: Circumstances, playbook: CompiledPlaybook) -> Mistakes:
     yield from _all_known((*at, "settings"), case.settings, playbook.settings, "setting")
     yield from _given((*at, "given"), case.given, playbook)
     yield from _all_known((*at, "at"), case.at, playbook.playbook.states, "state")

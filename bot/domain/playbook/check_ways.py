@@ -237,7 +237,8 @@ def _durations(playbook: Playbook) -> Iterator[str]:
             yield from (value for value in signal.parameters.values() if isinstance(value, str))
         else:
             yield signal.over
-            yield from (signal.past,) if isinstance(signal, ComparedSignal) else ()
+        if isinstance(signal, ComparedSignal):
+            yield signal.past
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)

@@ -108,6 +108,8 @@ def test_what_is_filled_in_decides() -> None:
     assert story.run.forms["ask"] == {"size": 1.0}
     question = story.run.open_question
     assert question is not None
-    assert (question.by, question.not_by) == ("serving", "ana")
+    assert question.by is not None
+    assert [(demand.team, demand.needed) for demand in question.by.demands] == [("serving", 1)]
+    assert question.not_by == "ana"
     assert story.chooses("sure", user="ana").run.is_open
     assert story.chooses("sure", user="ben").run.ending == "fixed"
