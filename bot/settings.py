@@ -35,6 +35,7 @@ from bot.domain.approval_table import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_K
 from bot.domain.change.plan import RISKS, Risk
 from bot.domain.errors import SettingsError
 from bot.domain.playbook.durations import seconds
+from bot.domain.playbook.settings import Tuning
 from bot.domain.playbook.vocabulary import VERBS
 
 PREFIX = "INCIDENT_BOT_"
@@ -141,7 +142,9 @@ Secret = Annotated[SecretStr, Field(min_length=1)]
 Users = Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[UW][A-Z0-9]+$")], ...], BeforeValidator(_listed)]
 UserGroup = Annotated[str, StringConstraints(pattern=r"^(S[A-Z0-9]+)?$")]
 Channel = Annotated[str, StringConstraints(pattern=r"^([CG][A-Z0-9]+)?$")]
-Workload = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/[a-z0-9.-]+$")]
+Workload = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9-]+/((Deployment|StatefulSet|LeaderWorkerSet)/)?[a-z0-9.-]+$")
+]
 WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 
@@ -166,6 +169,8 @@ class Alertmanager(_Part):
     user: str = ""
     password: Secret | None = None
     open: bool = False
+    url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://alertmanager.monitoring:9093"])
+    """Its own address, for silences; without it nobody can silence from Slack."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -228,6 +233,20 @@ class Prometheus(_Part):
 
     url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
     bearer_token: Secret | None = None
+    router_errors: str = Field(
+        "",
+        examples=[
+            'sum(rate(router_requests_total{status=~"5..",service="$workload"}[5m])) '
+            '/ sum(rate(router_requests_total{service="$workload"}[5m]))'
+        ],
+    )
+    gateway_p99: str = Field(
+        "",
+        examples=[
+            "histogram_quantile(0.99, sum by (le) "
+            '(rate(gateway_request_seconds_bucket{namespace="$namespace",service="$workload"}[5m])))'
+        ],
+    )
 
 
 class People(_Part):
@@ -273,12 +292,18 @@ class Sampling(_Part):
     """What is scraped all the time, so that an incident finds a history from before it opened."""
 
     workloads: Annotated[tuple[Workload, ...], BeforeValidator(_listed)] = Field(
-        (), examples=["serving/llm,serving/llm-large"]
+        (), examples=["serving/llm,serving/StatefulSet/llm-large"]
     )
-    """Deployments as namespace/name; those with an open incident are sampled besides."""
+    """As namespace/name for a Deployment, else namespace/kind/name; those with an open incident are sampled besides."""
     every: Duration = Field(timedelta(seconds=10), examples=["10s"])
     through: Literal["address", "proxy"] = "address"
     """How pods' pages are read: at the pods' addresses, or by the API server's pod proxy (needs get on pods/proxy)."""
+
+    @property
+    def named(self) -> tuple[tuple[str, str, str], ...]:
+        """Namespace, kind and name of each workload."""
+        parts = (workload.split("/") for workload in self.workloads)
+        return tuple((part[0], part[1] if len(part) == 3 else "Deployment", part[-1]) for part in parts)
 
 
 class Gpu(_Part):
@@ -289,6 +314,8 @@ class Gpu(_Part):
 
     It needs get and create on pods/exec, which would also let its holder run anything else there.
     """
+    amd_exporter: Pairs = Field({}, examples=["app=release-amdgpu-metrics-exporter"])
+    """The labels of AMD's device-metrics-exporter where they are not its GPU operator's or its chart's usual ones."""
 
 
 class Approvals(People):
@@ -411,6 +438,16 @@ def packaged_playbooks() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "playbooks"
 
 
+def _texts(value: Any) -> Any:
+    """Numbers and switches as they are written: a playbook says what it takes."""
+    if not isinstance(value, dict):
+        return value
+    return {name: str(each).lower() if isinstance(each, bool) else str(each) for name, each in value.items()}
+
+
+Texts = Annotated[dict[str, str], BeforeValidator(_texts)]
+
+
 class Settings(_Part):
     cluster: str = ""
     """The value of the alerts' `cluster` label that means this cluster."""
@@ -430,11 +467,21 @@ class Settings(_Part):
     )
     overrides: Pairs = Field({}, alias="set", examples=["window=15s,calm_for=20s"])
     """Playbook settings by name; each playbook takes those that it declares."""
+    playbook_settings: dict[str, Texts] = Field({}, examples=["{kv-cache-oom: {kv_ceiling: 0.85}}"])
+    """Settings of one playbook."""
+    target_settings: dict[str, dict[str, Texts]] = Field(
+        {}, examples=["{'llm/chat-*': {kv-cache-oom: {kv_ceiling: 0.85}}}"]
+    )
+    """Settings of a playbook on some targets, by `namespace/workload`; `*` stands for anything."""
     approvals: Approvals
     breaker: Breaker
     retention_days: int = Field(90, ge=1)
     reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
     log: Log
+
+    @property
+    def tuning(self) -> Tuning:
+        return Tuning(self.playbook_settings, self.target_settings)
 
     @property
     def approval_rules(self) -> ApprovalRules:

@@ -20,9 +20,15 @@ from starlette.applications import Starlette
 
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
+from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.docket import DocketAlarms
+from bot.adapters.gpu.exporters import Exporters
+from bot.adapters.gpu.fault import GpuFault
 from bot.adapters.gpu.health import GpuHealth
+from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
+from bot.adapters.gpu.load import GpuLoad
+from bot.adapters.gpu.trend import MemoryTrend
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
@@ -32,6 +38,8 @@ from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus import PrometheusHistory
+from bot.adapters.prometheus_memory import PrometheusMemory
+from bot.adapters.prometheus_router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.loads import RedisLoads
@@ -48,26 +56,37 @@ from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.adapters.vllm.generations import VllmGenerations
+from bot.adapters.vllm.limits import Limits
 from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
-from bot.adapters.yaml_playbooks import from_bundle, load_folder
-from bot.domain.errors import ClusterError, StorageUnavailableError
+from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folder
+from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
+from bot.domain.playbook.picture import Picture
 from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
 from bot.flow.accept_alerts import AcceptAlerts
+from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.draw_way import DrawWayForRun
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.live_playbooks import LivePlaybooks
+from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
+from bot.flow.open_by_hand import OpenByHand
+from bot.flow.outside import Outside
+from bot.flow.past_probes import past_probes
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
+from bot.flow.playbook_shelf import PlaybookShelf
 from bot.flow.ports import History, PodPages
+from bot.flow.pressure_probes import pressure_probes
 from bot.flow.probes import WORLD_PROBES
 from bot.flow.read_for_run import ReadForRun
 from bot.flow.read_signals import ReadSignals
@@ -77,6 +96,7 @@ from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
 from bot.flow.see_world import SeeWorld
 from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
+from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
 from bot.flow.workload_probes import workload_probes
@@ -203,21 +223,44 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
+    prometheus: httpx.AsyncClient | None = None
+    day: PrometheusMemory | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
         prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
+        day = PrometheusMemory(prometheus, settings.prometheus.url)
     reader = cluster.port.reader
     inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
-    gpus = GpuHealth(finder=reader, events=reader, pages=pages, store=samples, now=clock.now, inside=inside)
+    gpus = GpuHealth(
+        finder=reader, pages=pages, store=samples, now=clock.now,
+        inside=inside, amd_labels=settings.gpu.amd_exporter,
+    )  # fmt: skip
+    exporters = Exporters(reader, pages, settings.gpu.amd_exporter)
+    router = PrometheusRouter(
+        prometheus,
+        settings.prometheus.url,
+        errors=settings.prometheus.router_errors,
+        latency=settings.prometheus.gateway_p99,
+    )
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
         **workload_probes(history=history, now=clock.now, loads=loads if history is scraped else None),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
+        **pressure_probes(history=history, now=clock.now),
+        **past_probes(runs=storage.store, now=clock.now),
+        **ACTOR_PROBES,
+        **NEIGHBOUR_PROBES,
+        "limits": Limits(cluster.logs),
         "gpu_health": gpus,
+        "memory_trend": MemoryTrend(day),
+        "outside": Outside(history=history, router=router),
+        "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
+        "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),
+        "gpu_load": GpuLoad(finder=reader, pages=pages, day=day, amd_labels=settings.gpu.amd_exporter),
     }
     generations = VllmGenerations()
     stack.push_async_callback(generations.close)
@@ -237,17 +280,16 @@ def credentials(settings: Settings) -> Credentials | None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starlette]:
     """The whole bot at work in this process; yields the application that listens."""
-    library = load_folder(settings.playbooks, settings.overrides)
-    for file, faults in library.faults.items():
-        log.error("playbook.refused", file=file, faults=[str(fault) for fault in faults])
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)
         cluster = open_cluster(settings, stack)
         talk = open_talk(settings, storage, stack)
         sight = open_sight(settings, storage, cluster, stack)
+        library = live_playbooks(settings, storage, talk)
         rules = Rules(approvals=settings.approval_rules)
         advance = AdvanceRun(storage.store, from_bundle, rules)
-        handlers = effect_handlers(settings, storage, cluster, talk, advance, sight)
+        silences = open_silences(settings, stack)
+        handlers = {**effect_handlers(settings, storage, cluster, talk, advance, sight), **silencing(silences)}
         perform = PerformEffect(storage.store, storage.store, handlers)
         alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
         wake = Wake(advance, perform, alarms)
@@ -260,9 +302,18 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             reopen_within_seconds=settings.reopen_within.total_seconds(),
             wake=wake.incident,
         )
-        reconcile = Reconcile(storage.store, storage.store, wake, route)
+        reconcile = Reconcile(storage.store, storage.store, wake, route, refresh=library.refresh)
         hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
-        desk = Desk(inbound=hear, people=talk.people, messenger=talk.messenger, clock=SystemClock())
+        by_hand = OpenByHand(storage.store, library, wake=wake.incident)
+        shelf = PlaybookShelf(lambda: library.library, by_hand, advance.playbook_of, cluster.port)
+        desk = Desk(
+            inbound=hear,
+            people=talk.people,
+            messenger=talk.messenger,
+            clock=SystemClock(),
+            shelf=shelf,
+            can_silence=silences is not None,
+        )
         app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
         inside = Inside(
             read=read_webhook,
@@ -278,8 +329,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         rounds = asyncio.create_task(reconcile.forever(), name="reconcile")
         stack.push_async_callback(_end, rounds)
         named = [
-            Target(cluster=settings.cluster, namespace=namespace, name=name)
-            for namespace, _, name in (workload.partition("/") for workload in settings.sampling.workloads)
+            Target(cluster=settings.cluster, namespace=namespace, kind=kind, name=name)
+            for namespace, kind, name in settings.sampling.named
         ]
         sampling = KeepSampling(
             sight.signals,
@@ -290,6 +341,23 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         stack.push_async_callback(_end, samples)
         limit = settings.http.body_limit_bytes
         yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
+
+
+def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlaybooks:
+    async def tell_once(about: str, text: str) -> None:
+        if not await storage.store.is_first(about):
+            return
+        try:
+            await talk.messenger.announce(text)
+        except MessengerError:
+            await storage.store.is_first_no_more(about)
+            raise
+
+    return LivePlaybooks(
+        lambda: load_folder(settings.playbooks, settings.overrides, settings.tuning),
+        lambda: hashes_of(settings.playbooks),
+        tell_once,
+    )
 
 
 def effect_handlers(
@@ -321,8 +389,30 @@ def effect_handlers(
         "show_in_slack": ShowRun(talk.messenger),
         "tell": TellPerson(talk.messenger),
         "export_timeline": ExportForRun(talk.messenger, storage.store),
+        "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),
         "release_leases": ReleaseForRun(storage.claims),
     }
+
+
+def open_silences(settings: Settings, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
+    if not settings.alertmanager.url:
+        return None
+    http = httpx.AsyncClient(timeout=5.0)
+    stack.push_async_callback(http.aclose)
+    return AlertmanagerApi(http, settings.alertmanager.url)
+
+
+def silencing(silences: AlertmanagerApi | None) -> Mapping[str, Handler]:
+    """Nothing asks for silences where Alertmanager's address is not known."""
+    if silences is None:
+        return {}
+    return {"silence_alerts": SilenceForRun(silences), "end_silences": EndSilencesForRun(silences)}
+
+
+def draw_png(drawing: Picture) -> bytes:
+    from bot.adapters.drawn_graph import drawn  # matplotlib takes half a second to import, and few ask for a picture
+
+    return drawn(drawing, "png")
 
 
 async def warm_up(cluster: Cluster) -> None:

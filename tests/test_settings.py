@@ -314,3 +314,25 @@ def test_no_secret_is_ever_shown() -> None:
     assert "s3cret" not in str(read.model_dump())
     broken = {name: value.replace("redis://", "s3cret://") for name, value in ENOUGH.items()}
     assert "s3cret" not in str(faults(broken | {"INCIDENT_BOT_KUBERNETES_TOKEN": "s3cret-token"}))
+
+
+def test_a_sampled_workload_is_a_deployment_unless_it_names_its_kind() -> None:
+    named = load_settings(ENOUGH | {"INCIDENT_BOT_SAMPLING_WORKLOADS": "serving/llm,serving/LeaderWorkerSet/big"})
+    assert named.sampling.named == (("serving", "Deployment", "llm"), ("serving", "LeaderWorkerSet", "big"))
+
+
+@pytest.mark.parametrize("strange", ["serving/DaemonSet/llm", "llm", "serving/statefulset/llm"])
+def test_a_kind_that_cannot_be_sampled_is_refused(strange: str) -> None:
+    with pytest.raises(SettingsError, match="SAMPLING_WORKLOADS"):
+        load_settings(ENOUGH | {"INCIDENT_BOT_SAMPLING_WORKLOADS": strange})
+
+
+def test_playbooks_are_tuned_as_a_whole_and_for_targets(tmp_path: Path) -> None:
+    text = """
+playbook_settings: {kv-cache-oom: {kv_ceiling: 0.85, careful: true}}
+target_settings:
+  llm/chat-*: {kv-cache-oom: {window: 10m}}
+"""
+    tuning = load_settings(ENOUGH, written(tmp_path, text)).tuning
+    assert tuning.playbooks == {"kv-cache-oom": {"kv_ceiling": "0.85", "careful": "true"}}
+    assert tuning.targets == {"llm/chat-*": {"kv-cache-oom": {"window": "10m"}}}

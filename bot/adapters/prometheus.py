@@ -27,7 +27,7 @@ DEADLINE_SECONDS = 4.0
 MOST_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes allows as the name of a pod or namespace; nothing else gets into a query."""
-_POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
+POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
 """How a Deployment's pods go on after its name: template hash and a random end."""
 
 
@@ -124,6 +124,9 @@ class PrometheusHistory:
         return bytes(body)
 
 
+# --- answers and queries ----------------------------------------------------------------------------------------------
+
+
 def result_of(body: bytes) -> list[dict[str, Any]]:
     """The series of a query's answer; raise `SourceError` when it is none."""
     try:
@@ -146,7 +149,7 @@ def raw_query(pattern: str, namespace: str, pods: Sequence[str], seconds: float,
     strange = [name for name in (namespace, *pods, *filter(None, [former])) if not _NAME.fullmatch(name)]
     if strange:
         raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
-    names = "|".join([*(re.escape(pod) for pod in pods), *([f"{re.escape(former)}{_POD_OF_IT}"] if former else [])])
+    names = "|".join([*(re.escape(pod) for pod in pods), *([f"{re.escape(former)}{POD_OF_IT}"] if former else [])])
     matchers = f'__name__=~{_quoted(pattern)},namespace="{namespace}",pod=~{_quoted(names)}'
     return f"{{{matchers}}}[{math.ceil(seconds * 1000)}ms]"
 

@@ -5,10 +5,12 @@ Anchors, aliases, tags and repeated keys are refused: what a file says must be r
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -16,11 +18,29 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from bot.domain.errors import Fault, PlaybookError
-from bot.domain.playbook.check import Checked, Position, Source, check, recompile
+from bot.domain.playbook.bundle import Bundle, diverts_of
+from bot.domain.playbook.check import Checked, check, recompile
+from bot.domain.playbook.check_ways import NOTHING_OPENS
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.expression import did_you_mean
+from bot.domain.playbook.include import expand
 from bot.domain.playbook.library import Library
+from bot.domain.playbook.link import Known, link_faults
 from bot.domain.playbook.mistakes import Path
+from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
+from bot.domain.playbook.settings import Tuning
+from bot.domain.playbook.source import Position, Source
+from bot.domain.playbook.tuning import tuned_settings, tuning_faults
+from bot.domain.rehearsed import Origin
+from bot.domain.signal import Value
 
+PIECES = "pieces"
+"""The folder of pieces, beside the playbooks."""
+NO_PIECES: Pieces = MappingProxyType({})
+NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_TUNING = Tuning()
+SETTINGS = "settings"
+"""In place of a file: where an operator's own settings are wrong."""
 BIGGEST_BYTES = 256 * 1024
 DEEPEST = 30
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
@@ -31,26 +51,82 @@ def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) ->
     return _sound(check_file(path, overrides or {}))
 
 
-def load_text(text: str, overrides: Mapping[str, str] | None = None, *, file: str = "playbook") -> CompiledPlaybook:
-    return _sound(check_text(text, overrides or {}, file=file))
+def origins_in(path: FilePath) -> Mapping[str, Origin]:
+    """States of a sound playbook that were written in a piece, by the piece's own names."""
+    pieces = read_pieces(path.parent / PIECES)
+    text = _text_of(path)
+    expanded = expand(_read_source(text, str(path)), pieces) if isinstance(text, str) else None
+    if expanded is None or expanded.source is None:
+        return {}
+    own = {
+        (read.source.file, at.line): (name, str(where[1]))
+        for name, read in pieces.items()
+        if read.source is not None
+        for where, at in read.source.keys.items()
+        if len(where) == 2 and where[0] == "states"
+    }
+    found: dict[str, Origin] = {}
+    for where, at in expanded.source.keys.items():
+        if len(where) == 2 and where[0] == "states" and (at.file, at.line) in own:
+            piece, state = own[at.file, at.line]
+            found[str(where[1])] = Origin(piece, state, str(where[1]).removesuffix(f"_{state}"))
+    return found
 
 
-def from_bundle(bundle: Mapping[str, str]) -> CompiledPlaybook:
-    """The playbook that a run began with, with the settings of that time; newer rules of the check do not stop it."""
-    source = _read_source(bundle["source"], bundle["file"])
-    return recompile(source, json.loads(bundle["settings"]))
+def load_text(
+    text: str,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    file: str = "playbook",
+    pieces: Mapping[str, str] = NOTHING,
+) -> CompiledPlaybook:
+    return _sound(check_text(text, overrides or {}, file=file, pieces=pieces_of(pieces)))
 
 
-def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) -> Library:
+def from_bundle(stored: Mapping[str, str]) -> Bundle:
+    """The playbooks that a run began with, with the settings of that time; newer rules of the check do not stop it."""
+    return Bundle(stored["entry"], _WhenNeeded(json.loads(stored["playbooks"])))
+
+
+class _WhenNeeded(Mapping[str, CompiledPlaybook]):
+    """Stored playbooks, each compiled when a run first comes to it: most runs never leave the first."""
+
+    def __init__(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        self._kept = kept
+        self._compiled: dict[str, CompiledPlaybook] = {}
+
+    def __getitem__(self, name: str) -> CompiledPlaybook:
+        if name not in self._compiled:
+            self._compiled[name] = _from_stored(self._kept[name])
+        return self._compiled[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
+    pieces = {name: _read_piece(name, piece["source"], piece["file"]) for name, piece in kept["pieces"].items()}
+    return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"])
+
+
+def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None, tuning: Tuning = NO_TUNING) -> Library:
     """Every `*.yaml` of the folder but `*.test.yaml`; an override counts for each playbook that has such a setting."""
     overrides = overrides or {}
+    pieces = read_pieces(folder / PIECES)
     playbooks: dict[str, CompiledPlaybook] = {}
-    faults: dict[str, tuple[Fault, ...]] = {}
+    faults = {str(folder / PIECES / f"{name}.yaml"): read.faults for name, read in pieces.items() if read.faults}
     warnings: dict[str, tuple[Fault, ...]] = {}
     for path in sorted(folder.glob("*.yaml")):
         if path.name.endswith(".test.yaml"):
             continue
-        checked = check_file(path, overrides, only_known_overrides=True)
+        own = {**overrides, **tuning.playbooks.get(path.stem, {})}
+        checked = check_file(path, own, pieces=pieces, only_known_overrides=True)
         found = checked.compiled
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
@@ -60,37 +136,146 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None) ->
             faults[str(path)] = checked.faults
         if checked.warnings:
             warnings[str(path)] = checked.warnings
+    _unlink(playbooks, faults, warnings)
     known = {name for playbook in playbooks.values() for name in playbook.settings}
-    unknown = tuple(
+    if unknown := [
         Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in known
-    )
-    if unknown:
-        faults[str(folder)] = unknown
-    return Library(playbooks, faults, warnings)
+    ]:
+        faults[str(folder)] = tuple(unknown)
+    targets, wrong = _tuned(playbooks, faults, tuning)
+    if wrong:
+        faults[SETTINGS] = tuple(wrong)
+    return Library(playbooks, faults, warnings, targets)
 
 
-def check_file(path: FilePath, overrides: Mapping[str, str], *, only_known_overrides: bool = False) -> Checked:
+def _unlink(
+    playbooks: dict[str, CompiledPlaybook],
+    faults: dict[str, tuple[Fault, ...]],
+    warnings: dict[str, tuple[Fault, ...]],
+) -> None:
+    """Take out what diverts to nothing; what is diverted to needs nothing else that opens it."""
+    for name, compiled in list(playbooks.items()):
+        known: Known = {**{FilePath(file).stem: None for file in faults}, **playbooks}
+        if unlinked := tuple(link_faults(compiled, known)):
+            faults[compiled.file] = unlinked
+            del playbooks[name]
+    for name in {name for compiled in playbooks.values() for name in diverts_of(compiled)} & playbooks.keys():
+        file = playbooks[name].file
+        if others := tuple(w for w in warnings.pop(file, ()) if w.what != NOTHING_OPENS):
+            warnings[file] = others
+
+
+def _tuned(
+    playbooks: Mapping[str, CompiledPlaybook], faults: Mapping[str, object], tuning: Tuning
+) -> tuple[dict[str, dict[str, dict[str, Value]]], list[Fault]]:
+    """The settings for targets, and what is wrong with anything that an operator set; what is wrong does not count."""
+    wrong: list[Fault] = []
+    refused = {FilePath(file).stem for file in faults}
+    named = [("playbook_settings", name, own) for name, own in tuning.playbooks.items()]
+    named += [(f"target_settings: {glob}", n, own) for glob, some in tuning.targets.items() for n, own in some.items()]
+    for place, name, own in named:
+        if name not in playbooks and name not in refused:
+            wrong.append(Fault(f"{place}: {name}", f"unknown playbook '{name}'", did_you_mean(name, playbooks)))
+        elif name in playbooks:
+            wrong += tuning_faults(playbooks[name], own, f"{place}: {name}")
+    good = {
+        glob: {name: tuned_settings(playbooks[name], own) for name, own in some.items() if name in playbooks}
+        for glob, some in tuning.targets.items()
+    }
+    return good, wrong
+
+
+def load_table(path: FilePath) -> Source:
+    """A test table with its positions: a list of cases, or a mapping that has them under `cases`."""
+    text, file = _text_of(path), str(path)
+    if isinstance(text, Fault):
+        raise PlaybookError((text,))
+    root = _composed(text, file)
+    reader = _NodeReader(text, file)
+    if isinstance(root, SequenceNode):
+        data = {"cases": reader.read(root, ("cases",))}
+    elif isinstance(root, MappingNode):
+        data = reader.read(root, ())
+    else:
+        raise PlaybookError((Fault(f"{file}:1:1", "a test table is a list of cases"),))
+    if reader.faults:
+        raise PlaybookError(tuple(reader.faults))
+    return Source(file, text, data, reader.values, reader.keys)
+
+
+def hashes_of(folder: FilePath) -> dict[str, str]:
+    """A hash of each file of the folder that `load_folder` reads; a file that cannot be read has none."""
+    files = [*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml")]
+    texts = {str(path): _text_of(path) for path in sorted(files)}
+    return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
+
+
+def read_pieces(folder: FilePath) -> Pieces:
+    """Every piece of a folder, by the name of its file; those of a playbook stand in `pieces/` beside it."""
+    return {path.stem: _read_piece(path.stem, _text_of(path), str(path)) for path in sorted(folder.glob("*.yaml"))}
+
+
+def pieces_of(texts: Mapping[str, str]) -> Pieces:
+    """Pieces from texts, by name."""
+    return {name: _read_piece(name, text, f"{PIECES}/{name}.yaml") for name, text in texts.items()}
+
+
+def _read_piece(name: str, text: str | Fault, file: str) -> ReadPiece:
+    if isinstance(text, Fault):
+        return ReadPiece(None, None, (text,))
+    try:
+        return read_piece(name, _read_source(text, file))
+    except PlaybookError as error:
+        return ReadPiece(None, None, error.faults)
+
+
+def check_file(
+    path: FilePath,
+    overrides: Mapping[str, str],
+    *,
+    pieces: Pieces | None = None,
+    only_known_overrides: bool = False,
+) -> Checked:
+    """`pieces`: None for a file that is checked alone, with the pieces and the playbooks beside it."""
+    text = _text_of(path)
+    if isinstance(text, Fault):
+        return Checked(None, (text,))
+    beside = read_pieces(path.parent / PIECES) if pieces is None else pieces
+    checked = check_text(text, overrides, file=str(path), pieces=beside, only_known_overrides=only_known_overrides)
+    if checked.compiled is None or pieces is not None:
+        return checked
+    others = (other for other in path.parent.glob("*.yaml") if not other.name.endswith(".test.yaml"))
+    neighbours = {other.stem: None for other in others}
+    unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
+    return Checked(None, unlinked) if unlinked else checked
+
+
+def _text_of(path: FilePath) -> str | Fault:
     try:
         with path.open("rb") as file:
             content = file.read(BIGGEST_BYTES + 1)
         if len(content) > BIGGEST_BYTES:
-            return Checked(None, (Fault(str(path), f"the file is bigger than {BIGGEST_BYTES // 1024} KiB"),))
-        text = content.decode("utf-8")
+            return Fault(str(path), f"the file is bigger than {BIGGEST_BYTES // 1024} KiB")
+        return content.decode("utf-8")
     except OSError as error:
-        return Checked(None, (Fault(str(path), f"cannot be read: {error.strerror}"),))
+        return Fault(str(path), f"cannot be read: {error.strerror}")
     except UnicodeDecodeError as error:
-        return Checked(None, (Fault(str(path), f"is not UTF-8 at byte {error.start}"),))
-    return check_text(text, overrides, file=str(path), only_known_overrides=only_known_overrides)
+        return Fault(str(path), f"is not UTF-8 at byte {error.start}")
 
 
 def check_text(
-    text: str, overrides: Mapping[str, str], *, file: str = "playbook", only_known_overrides: bool = False
+    text: str,
+    overrides: Mapping[str, str],
+    *,
+    file: str = "playbook",
+    pieces: Pieces = NO_PIECES,
+    only_known_overrides: bool = False,
 ) -> Checked:
     try:
         source = _read_source(text, file)
     except PlaybookError as error:
         return Checked(None, error.faults)
-    return check(source, overrides, only_known_overrides=only_known_overrides)
+    return check(source, pieces, overrides, only_known_overrides=only_known_overrides)
 
 
 def _sound(checked: Checked) -> CompiledPlaybook:
@@ -101,17 +286,7 @@ def _sound(checked: Checked) -> CompiledPlaybook:
 
 def _read_source(text: str, file: str) -> Source:
     """The data with the position of everything in it; raise `PlaybookError` for what is no plain YAML."""
-    try:
-        faults = list(_strange_things(text, file))
-        if faults:
-            raise PlaybookError(tuple(faults))
-        root = _yaml().compose(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise PlaybookError((Fault(where, _one_line(error.problem or error.context or "is not YAML")),)) from error
-    except YAMLError as error:
-        raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
+    root = _composed(text, file)
     if not isinstance(root, MappingNode):
         raise PlaybookError((Fault(f"{file}:1:1", "a playbook is a mapping of keys", "Begin with 'language: 1'."),))
     reader = _NodeReader(text, file)
@@ -119,6 +294,21 @@ def _read_source(text: str, file: str) -> Source:
     if reader.faults:
         raise PlaybookError(tuple(reader.faults))
     return Source(file, text, data, reader.values, reader.keys)
+
+
+def _composed(text: str, file: str) -> Node | None:
+    try:
+        faults = list(_strange_things(text, file))
+        if faults:
+            raise PlaybookError(tuple(faults))
+        root: Node | None = _yaml().compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise PlaybookError((Fault(where, _one_line(error.problem or error.context or "is not YAML")),)) from error
+    except YAMLError as error:
+        raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
+    return root
 
 
 def _yaml() -> YAML:

@@ -24,8 +24,6 @@ from bot.sandbox.approver import Approver
 LONGEST_SECONDS = 240.0
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
-GOOD_ENDINGS = ("fixed", "accepted_degraded")
-VERIFIED = ("verdict", "verify")
 
 
 def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Console) -> int:
@@ -33,9 +31,9 @@ def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Consol
     # SIGTERM unwinds as Ctrl-C does, so that whatever was started is stopped.
     signal.signal(signal.SIGTERM, _end)
     scenario = demo.SCENARIOS[scenario_name]
-    shortened = ", ".join(f"{name} {value}" for name, value in demo.WINDOWS.items())
+    shortened = ", ".join(f"{name} {value}" for name, value in {**demo.WINDOWS, **scenario.windows}.items())
     console.print("Starting Valkey, Kubernetes, the vLLM fleet, Slack, alerting and the bot …")
-    with demo.world(slack_port=port) as world:
+    with demo.world(slack_port=port, scenario=scenario) as world:
         console.print(f"[bold]Slack page:[/bold] {world.slack_url}")
         console.print(f"[dim]Logs: {world.folder}. Windows are shortened for the demo: {shortened}.[/dim]")
         world.load(scenario.healthy_load)
@@ -78,22 +76,23 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
         approver.look()
         run = asyncio.run(wiring.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
-            return _report(world, run, time.monotonic() - began, console)
+            return _report(world, run, scenario, time.monotonic() - began, console)
     console.print(f"[red]The incident was not closed within {LONGEST_SECONDS:.0f} s.[/red]")
     return 1
 
 
-def _report(world: demo.World, run: Run, seconds: float, console: Console) -> int:
+def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float, console: Console) -> int:
     entries = asyncio.run(wiring.load_timeline(world.redis_url, run.incident_id))
     # A page of wide tables is for a file; a terminal gets what fits it.
     console.print(short_report(Report.of(entries)) if console.is_terminal else Markdown(markdown(entries)))
-    verified = is_verified(run, entries)
+    verified = is_verified(run, entries, scenario)
     colour, word = ("green", "verified") if verified else ("red", "NOT verified")
     console.print(f"[{colour}]{run.incident_id} closed after {seconds:.0f} s: {run.ending}, {word}.[/{colour}]")
     return 0 if verified else 1
 
 
-def is_verified(run: Run, entries: Sequence[Chained]) -> bool:
+def is_verified(run: Run, entries: Sequence[Chained], scenario: demo.Scenario = demo.THRASH) -> bool:
     """A good ending whose last watch over the whole fleet held."""
-    verdicts = [item.entry.data.get("verdict") for item in entries if (item.entry.kind, item.entry.state) == VERIFIED]
-    return run.ending in GOOD_ENDINGS and verdicts[-1:] == ["held"]
+    watched = ("verdict", scenario.verified_by)
+    verdicts = [item.entry.data.get("verdict") for item in entries if (item.entry.kind, item.entry.state) == watched]
+    return run.ending in scenario.endings and verdicts[-1:] == ["held"]

@@ -28,7 +28,7 @@ MARKS: dict[Grade, str] = {"fine": "✔", "weak": "!", "broken": "✖"}
 
 
 async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
-    library = load_folder(settings.playbooks, settings.overrides)
+    library = load_folder(settings.playbooks, settings.overrides, settings.tuning)
     looks = [
         _within("redis", _redis(settings)),
         _within("slack", _slack(settings)),

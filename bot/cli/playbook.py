@@ -1,4 +1,4 @@
-"""`incident-bot playbook …`: check playbooks and draw them, without any connection."""
+"""`incident-bot playbook …`: write, check, test, rehearse and draw playbooks, without any connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.domain.playbook.compiled import CompiledPlaybook
 
 playbooks = typer.Typer(
-    cls=Commands, help="Check playbooks and draw them.", no_args_is_help=True, rich_markup_mode=None
+    cls=Commands, help="Write, check, test, rehearse and draw playbooks.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Overrides = Annotated[
@@ -27,6 +27,8 @@ Overrides = Annotated[
 
 class GraphFormat(StrEnum):
     mermaid = "mermaid"
+    svg = "svg"
+    png = "png"
 
 
 @playbooks.command()
@@ -54,28 +56,187 @@ def check(
         raise typer.Exit(1)
 
 
+@playbooks.command("test")
+def play(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILES]...", help="Test tables, playbooks or folders; default: the packaged ones."),
+    ] = None,
+    all_edges: Annotated[
+        bool, typer.Option("--all-edges", help="A written edge that no case takes is a failure.")
+    ] = False,
+    quietly: Annotated[bool, typer.Option("--quiet", help="Do not name the cases that hold.")] = False,
+) -> None:
+    """Play every case of the test tables through the real machine; exit 1 when one deviates."""
+    from bot.cli.playbook_test import play_file, tables_in, told
+    from bot.domain.errors import PlaybookError
+    from bot.settings import packaged_playbooks
+
+    good = True
+    for path in tables_in(paths or [packaged_playbooks()]):
+        try:
+            result = play_file(path)
+        except PlaybookError as error:  # the other tables can still be played
+            typer.echo(str(error), err=True)
+            good = False
+            continue
+        for line in told(result, quietly=quietly):
+            typer.echo(line)
+        good &= not result.failed and not (all_edges and result.unreached)
+    if not good:
+        raise typer.Exit(1)
+
+
 @playbooks.command()
-def graph(
+def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
     name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
-    format: Annotated[GraphFormat, typer.Option(help="How to draw it.")] = GraphFormat.mermaid,  # noqa: A002 - the option's name
+    scrapes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Over recorded metrics: scrapes/index.jsonl and the pages it names. Default: the sandbox.",
+        ),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What is given, answered and done, as in a case; the rest is asked here."),
+    ] = None,
+    opens_at: Annotated[
+        float, typer.Option("--opens-at", metavar="SECOND", help="When in the recording it opens.")
+    ] = 0,
+    scenario: Annotated[str, typer.Option(help="In the sandbox: what goes wrong.")] = "thrash",
+    alert: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=VALUE", help="In the sandbox: a label of the alert that opens it."),
+    ] = None,
+    overrides: Overrides = None,
     folder: Annotated[
         Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Draw the written states of a playbook, as mermaid text."""
-    from bot.adapters.yaml_playbooks import load_playbook
-    from bot.domain.playbook.graph import mermaid
+    """Go through a whole run: which way it goes, what it proposes, and at what second.
+
+    In the sandbox a script presses what the file of answers says, else the first choice; without a file, you do, in the
+    Slack page.
+    """
+    from bot.cli import playbook_rehearse as over_recording
+    from bot.settings import packaged_playbooks
+
+    settings = pairs(overrides)
+    found = load_named(name, folder or packaged_playbooks(), settings)
+    written = over_recording.read_answers(answers, found)
+    where = Path(found.file).parent
+    if scrapes is None:
+        from bot.cli import rehearse_in_sandbox as in_sandbox
+        from bot.sandbox.demo import SCENARIOS
+
+        if scenario not in SCENARIOS:
+            raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")
+        labels = in_sandbox.wanted_alert(found, where, pairs(alert))
+        attended = answers is None
+        wanted = in_sandbox.Wanted(found, SCENARIOS[scenario], written, settings, labels, attended)
+        raise typer.Exit(in_sandbox.rehearse(wanted))
+    recording, begins = over_recording.recorded(scrapes, opens_at)
+    if overrides:
+        typer.echo(f"shortened or changed for this rehearsal: {', '.join(overrides)}")
+    played = over_recording.rehearse(over_recording.Wanted(found, where, recording, begins, written))
+    for line in over_recording.told(played, recording.begins):
+        typer.echo(line)
+
+
+@playbooks.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Its name: small letters, digits and hyphens.")],
+    folder: Annotated[Path, typer.Option("--in", help="Where to write it.")] = Path(),
+) -> None:
+    """Write a commented playbook to start from, with its test table; it passes check and test as it is."""
+    from bot.cli.playbook_new import write_starter
+
+    for path in write_starter(name, folder):
+        typer.echo(path)
+
+
+class SchemaOf(StrEnum):
+    playbook = "playbook"
+    piece = "piece"
+
+
+@playbooks.command()
+def schema(
+    of: Annotated[SchemaOf, typer.Argument(help="Of which kind of file.")] = SchemaOf.playbook,
+) -> None:
+    """Print the JSON Schema by which an editor completes and explains what it edits."""
+    import json
+
+    from bot.domain.playbook.schema import piece_schema, playbook_schema
+
+    made = playbook_schema() if of is SchemaOf.playbook else piece_schema()
+    typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
+
+
+@playbooks.command()
+def coverage(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="Playbooks and their tables; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none."""
+    from bot.cli.playbook_coverage import covered, told
+    from bot.settings import packaged_playbooks
+
+    found = covered(folder or packaged_playbooks())
+    for line in told(found):
+        typer.echo(line)
+    if found.strange or found.faults or any(row.lacks for row in found.rows):
+        raise typer.Exit(1)
+
+
+@playbooks.command()
+def graph(
+    name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
+    format: Annotated[GraphFormat, typer.Option(help="How to draw it.")] = GraphFormat.mermaid,  # noqa: A002 - the option's name
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there; a picture is not written to a terminal.")
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Draw the states of pieces too, not one row for each piece.")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
+    ] = None,
+) -> None:
+    """Draw the written states of a playbook: as mermaid text, or as a picture."""
+    from bot.cli.playbook_graph import graph_of
+    from bot.settings import packaged_playbooks
 
     as_file = Path(name)
-    found = load_playbook(as_file) if as_file.suffix == ".yaml" else _named(name, folder)
-    typer.echo(mermaid(found.playbook), nl=False)
+    folder = folder or packaged_playbooks()
+    found = load_named(name, folder)
+    path = as_file if as_file.suffix == ".yaml" else Path(found.file)
+    content = graph_of(found, path, format.value, whole=whole)
+    if out is not None:
+        out.write_bytes(content)
+        typer.echo(f"{out}: {len(content):,} bytes", err=True)
+    elif format is GraphFormat.png:
+        raise CommandError("a PNG needs a file; add --out FILE")
+    else:
+        typer.echo(content.decode(), nl=False)
+
+
+def load_named(name: str, folder: Path, overrides: dict[str, str] | None = None) -> CompiledPlaybook:
+    """A playbook by its file or by its name; raise `CommandError` with a suggestion."""
+    from bot.adapters.yaml_playbooks import load_playbook
+
+    as_file = Path(name)
+    path = as_file if as_file.suffix == ".yaml" else Path(_named(name, folder).file)
+    return load_playbook(path, overrides)
 
 
 def pairs(overrides: list[str] | None) -> dict[str, str]:
     parted = [text.partition("=") for text in overrides or ()]
     wrong = next((name for name, equals, value in parted if not (name and equals and value)), None)
     if wrong is not None:
-        raise CommandError(f"--set {wrong}: write name=value; example: --set window=15s")
+        raise CommandError(f"{wrong}: write name=value; example: --set window=15s")
     return {name: value for name, _, value in parted}
 
 

@@ -96,6 +96,8 @@ class Press(BaseModel):
     digest: str = ""
     value: str = ""
     """The choice; of an edit the new values as JSON."""
+    fields: dict[str, float | str] = {}
+    """What was filled in beside the choice."""
     reason: str = ""
     user: str
     user_name: str = ""

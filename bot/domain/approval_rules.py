@@ -55,6 +55,10 @@ class ApprovalRules(BaseModel):
             }
         )
 
+    def one_of(self, team: str) -> Policy:
+        """The policy of a question that one person of this team answers, whatever its risk."""
+        return self.low.model_copy(update={"demands": (self._of_team(Share(team=team), self.low),)})
+
     def _demands(self, level: Policy, shares: tuple[Share, ...]) -> tuple[Demand, ...]:
         demands = [self._of_team(share, level) for share in shares]
         rest = level.needed - sum(demand.needed for demand in demands)

@@ -72,6 +72,26 @@ class ExportTimeline(_Effect):
     wanted_by: str = ""
 
 
+class DrawWay(_Effect):
+    """The playbook as a picture, with the way that the run took, into its thread."""
+
+    kind: Literal["draw_way"] = "draw_way"
+
+
+class SilenceAlerts(_Effect):
+    """Alertmanager keeps quiet about this incident's alerts for a while."""
+
+    kind: Literal["silence_alerts"] = "silence_alerts"
+    ends_at: float
+    why: str
+    wanted_by: str
+
+
+class EndSilences(_Effect):
+    kind: Literal["end_silences"] = "end_silences"
+    ids: tuple[str, ...]
+
+
 Effect = Annotated[
     ReadSignals
     | PlanChange
@@ -81,7 +101,10 @@ Effect = Annotated[
     | Tell
     | ShowInSlack
     | ReleaseLeases
-    | ExportTimeline,
+    | ExportTimeline
+    | DrawWay
+    | SilenceAlerts
+    | EndSilences,
     Field(discriminator="kind"),
 ]
 EFFECT: TypeAdapter[Effect] = TypeAdapter(Effect)

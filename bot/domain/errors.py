@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -47,6 +48,14 @@ class ExpressionError(BotError):
 
 class BadWebhookError(BotError):
     """Tell the sender (4xx): the payload is not what Alertmanager sends."""
+
+
+class OpeningError(BotError):
+    """Tell who wanted an incident opened; `fields` says what is wrong with which field of the form."""
+
+    def __init__(self, reason: str, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(reason)
+        self.fields = dict(fields or {})
 
 
 class ApprovalError(BotError):

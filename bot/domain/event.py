@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from bot.domain.alert import Alert
 from bot.domain.approval import Authority, Press
 from bot.domain.change.plan import PlanResult, Result
+from bot.domain.run import Offer
 from bot.domain.signal import Reading
 
 
@@ -25,6 +26,17 @@ class AlertChanged(_Event):
     alert: Alert
     truncated: int = 0
     """How many more alerts of the same webhook Alertmanager left out."""
+    offer: Offer | None = None
+    """The playbook that such an alert opens, where it is another than the run's."""
+
+
+class OpenedByHand(_Event):
+    """A person opened the incident; the fields were judged by the form before."""
+
+    kind: Literal["opened_by_hand"] = "opened_by_hand"
+    user: str
+    user_name: str = ""
+    fields: dict[str, float | str] = {}
 
 
 class SignalsRead(_Event):
@@ -102,10 +114,36 @@ class Commanded(_Event):
     """A slash command that concerns one run, already judged as permitted."""
 
     kind: Literal["commanded"] = "commanded"
-    command: Literal["halt", "resume", "note", "undo", "resolve", "lead", "export", "reset"]
+    command: Literal[
+        "halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph", "status", "skip",
+        "silence", "unsilence", "reopen", "pin",
+    ]  # fmt: skip
     user: str
     user_name: str = ""
     text: str = ""
+    to: str = ""
+    """The state to go on in."""
+    seconds: float | None = None
+    """Until the next status; how long to silence."""
+    happened_at: float | None = None
+    author: str = ""
+    link: str = ""
+    """Of a pinned message: when, by whom, and where it was said."""
+
+
+class Silenced(_Event):
+    """Alertmanager took the silences."""
+
+    kind: Literal["silenced"] = "silenced"
+    ids: tuple[str, ...]
+    about: tuple[str, ...]
+    ends_at: float
+    user: str
+
+
+class SilencesEnded(_Event):
+    kind: Literal["silences_ended"] = "silences_ended"
+    ids: tuple[str, ...]
 
 
 class Posted(_Event):
@@ -128,6 +166,7 @@ class EffectFailed(_Event):
 
 Event = Annotated[
     AlertChanged
+    | OpenedByHand
     | SignalsRead
     | Planned
     | Pressed
@@ -137,6 +176,8 @@ Event = Annotated[
     | Watched
     | Due
     | Commanded
+    | Silenced
+    | SilencesEnded
     | Posted
     | EffectFailed,
     Field(discriminator="kind"),

@@ -51,6 +51,8 @@ HISTOGRAMS = frozenset(
         "inter_token_latency_seconds",
         "e2e_request_latency_seconds",
         "request_queue_time_seconds",
+        "request_prefill_time_seconds",
+        "request_decode_time_seconds",
         "request_prompt_tokens",
         "request_generation_tokens",
     }
@@ -73,6 +75,7 @@ UNITS: dict[str, str] = {
     **dict.fromkeys(("request_success", "request_success_abort", "request_success_error"), "requests"),
     **dict.fromkeys(("time_to_first_token_seconds", "inter_token_latency_seconds"), "s"),
     **dict.fromkeys(("e2e_request_latency_seconds", "request_queue_time_seconds"), "s"),
+    **dict.fromkeys(("request_prefill_time_seconds", "request_decode_time_seconds"), "s"),
     "num_preemptions": "preemptions",
     "kv_cache_usage_perc": "ratio",
 }

@@ -10,14 +10,17 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.alert import Alert
-from bot.domain.approval import Request
+from bot.domain.approval import Policy, Request
 from bot.domain.change.plan import LedgerEntry
+from bot.domain.form import Form, moment_in
 from bot.domain.signal import Reading, Value
 from bot.domain.target import Target
 from bot.domain.timeline import GENESIS
 
 Severity = Literal["page", "ticket", "info"]
 STARTS_AT = "incident.starts_at"
+NEXT_STATUS = "status:next:due"
+"""The deadline by which somebody should say how it stands."""
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
 
 
@@ -37,8 +40,14 @@ class Question(_Frozen):
     choices: dict[str, str] = {}
     """Choice key to the label on its button.
 
-    Built-in keys: `again`, `goto:<state>`, `undo`, `keep`, `hand_over`, `close`.
+    Built-in keys: `again`, `goto:<state>`, `divert:<playbook>`, `undo`, `keep`, `hand_over`, `close`.
     """
+    forms: dict[str, Form] = {}
+    """Choice key to what is filled in with it."""
+    by: Policy | None = None
+    """Whose answer counts; None: whoever may steer."""
+    not_by: str = ""
+    """The person who must not answer it."""
     notes: dict[str, str] = {}
     styles: dict[str, str] = {}
     evidence: tuple[str, ...] = ()
@@ -95,6 +104,31 @@ class Post(_Frozen):
     data: dict[str, Any] = {}
 
 
+class Frame(_Frozen):
+    """Where a run comes back to: what its playbook knew when it was diverted to another one."""
+
+    playbook: str
+    state: str
+    """The divert."""
+    results: dict[str, dict[str, Reading]] = {}
+    answers: dict[str, str] = {}
+    answered_by: dict[str, str] = {}
+    forms: dict[str, dict[str, float | str]] = {}
+    picked: dict[str, str] = {}
+    baseline: dict[str, Reading] = {}
+    way: tuple[str, ...] = ()
+
+
+class Offer(_Frozen):
+    """Another playbook that a further alert wants; a person may take the run over to it."""
+
+    playbook: str
+    title: str
+    priority: int
+    digest: str
+    """Of the bundle that it was offered with."""
+
+
 class Note(_Frozen):
     note_id: str
     at: float
@@ -115,6 +149,10 @@ class Run(_Frozen):
     ending: str = ""
     """How it ended (`fixed`, `unproven`, …); empty while open."""
     lead: str = ""
+    status_at: float = 0.0
+    """When somebody last said how it stands; at first, when it opened."""
+    silences: dict[str, float] = {}
+    """Alertmanager's ids of the silences that the bot holds for it, with their ends."""
     steered_by: str = ""
     """Who last answered a question or asked for an undo: what is proposed next is that person's own work."""
     alerts: dict[str, Alert] = {}
@@ -122,8 +160,15 @@ class Run(_Frozen):
     alerts_resolved_at: float | None = None
 
     playbook: str
+    """The playbook that it is in now."""
     digest: str
-    """Of the resolved playbook and its effective settings: a run keeps what it started with."""
+    """Of the bundle, with its effective settings: a run keeps what it started with."""
+    frames: tuple[Frame, ...] = ()
+    """The diverts that it will come back from, the innermost last."""
+    diverts: int = 0
+    """How often it was diverted to another playbook."""
+    offers: dict[str, Offer] = {}
+    """By playbook."""
     at_state: str
     """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
     state: str
@@ -132,13 +177,17 @@ class Run(_Frozen):
     """Counts entries into states; effects carry it."""
     entered_at: float
     way: tuple[str, ...] = ()
-    """Written states entered so far, in order."""
+    """Written states of the present playbook entered so far, in order."""
 
     readings: dict[str, Reading] = {}
     """Signals read in this visit."""
     results: dict[str, dict[str, Reading]] = {}
     """Written state to what was last read there."""
     answers: dict[str, str] = {}
+    answered_by: dict[str, str] = {}
+    """Written question (or `opening`) to who answered it last."""
+    forms: dict[str, dict[str, float | str]] = {}
+    """Written question (or `opening`) to what was filled in there."""
     picked: dict[str, str] = {}
     baseline: dict[str, Reading] = {}
     latest: dict[str, Reading] = {}
@@ -209,6 +258,7 @@ def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Val
     for name, reading in run.baseline.items():
         values |= _named(f"baseline.{name}", reading)
     values |= {f"answers.{state}": answer for state, answer in run.answers.items()}
+    values |= {f"forms.{state}.{field}": value for state, form in run.forms.items() for field, value in form.items()}
     values |= {f"picked.{name}": replica for name, replica in run.picked.items()}
     values |= {f"settings.{name}": value for name, value in settings.items()}
     return values | {"target.name": run.target.name, "target.namespace": run.target.namespace}
@@ -220,9 +270,15 @@ def moments_of(run: Run) -> dict[str, float]:
         f"results.{state}.{name}": reading.at
         for state, earlier in run.results.items()
         for name, reading in earlier.items()
-        if reading.at > 0
+        if reading.at > 0 and reading.is_known
     }
-    return read_at | {STARTS_AT: run.starts_at}
+    said = {
+        f"forms.{state}.{field}": at
+        for state, form in run.forms.items()
+        for field, value in form.items()
+        if (at := moment_in(value)) is not None
+    }
+    return read_at | said | {STARTS_AT: run.starts_at}
 
 
 def _named(name: str, reading: Reading) -> dict[str, Value]:

@@ -34,6 +34,7 @@ from bot.domain.playbook.language import (
     ProbeSignal,
     QuantileSignal,
     RatioSignal,
+    ShareSignal,
     SignalSpec,
     StallSignal,
 )
@@ -47,11 +48,12 @@ from bot.domain.window import (
     increase,
     quantile,
     sampled_seconds,
+    share_above,
     short,
     slope,
 )
 
-SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | StallSignal
+SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSignal | StallSignal
 
 COUNTER_TAKES = ("rate", "increase", "last")
 GAUGE_LACKS = ("rate", "increase")
@@ -71,6 +73,17 @@ def span_of(over: str, settings: Mapping[str, float | str | bool]) -> float:
     if value is None or isinstance(value, bool):
         raise ValueError(f"{over} is not a duration")
     return seconds(value) if isinstance(value, str) else float(value)
+
+
+def with_target(spec: SampledSpec, settings: Mapping[str, float | str | bool]) -> SampledSpec:
+    """The spec with the number that its target stands for. Raise `ValueError` when it stands for none."""
+    if not isinstance(spec, ShareSignal) or not isinstance(spec.share_above, str):
+        return spec
+    try:
+        target = float(spec.share_above)
+    except ValueError:
+        target = span_of(spec.share_above, settings)
+    return spec.model_copy(update={"share_above": target})
 
 
 def end_of(ending: str, moments: Mapping[str, float]) -> float | None:
@@ -100,6 +113,10 @@ def spec_fault(spec: SignalSpec) -> str:
             return metric_fault(spec.histogram, "histogram") or (
                 "" if 0 < spec.quantile < 1 else "a quantile lies between 0 and 1"
             )
+        case ShareSignal():
+            return metric_fault(spec.histogram, "histogram") or (
+                f"{spec.share_above} is no target yet" if isinstance(spec.share_above, str) else ""
+            )
         case StallSignal() | ProbeSignal() | ComparedSignal():
             return ""
 
@@ -120,6 +137,8 @@ def unit_of(spec: SampledSpec) -> str:
             return UNITS[spec.mean]
         case QuantileSignal():
             return UNITS[spec.histogram]
+        case ShareSignal():
+            return "ratio"
 
 
 def metrics_of(spec: SampledSpec) -> frozenset[str]:
@@ -131,7 +150,7 @@ def metrics_of(spec: SampledSpec) -> frozenset[str]:
             return frozenset({*spec.ratio, "num_requests_running"})
         case MeanSignal():
             return frozenset({spec.mean})
-        case QuantileSignal():
+        case QuantileSignal() | ShareSignal():
             return frozenset({spec.histogram})
         case StallSignal():
             return DERIVED["arrivals"]
@@ -169,6 +188,8 @@ def _read(
             reading = _mean(name, spec, history)
         case QuantileSignal():
             reading = _quantile(name, spec, history)
+        case ShareSignal():
+            reading = _share_above(name, spec, history)
         case StallSignal():
             reading = _stall(name, spec, history)
     return reading.model_copy(update={"at": history.newest})
@@ -331,22 +352,39 @@ def _pairs(
 
 
 def _quantile(name: str, spec: QuantileSignal, history: History) -> Reading:
-    def count(scrape: Scrape, rank: str) -> float | None:
-        found = scrape.histograms.get(rank, {}).get(spec.histogram)
-        return None if found is None else found.count
-
-    risen, missing = measured(
-        history,
-        spec.histogram,
-        count,
-        lambda scrapes, rank: _bucket_rises(scrapes, rank, spec.histogram, history.window),
-    )
-    buckets = {replica: _add_buckets(ranks) for replica, ranks in risen.items()}
+    buckets, missing = _buckets(history, spec.histogram)
     each = {r: own for r, counts in buckets.items() if (own := histogram_quantile(counts, spec.quantile)) is not None}
     value = histogram_quantile(_add_buckets(list(buckets.values())), spec.quantile)
     if buckets and value is None:
         return unknown(name, f"no {spec.histogram} observed in {short(history.window.seconds)}", at=history.newest)
     return _answer(name, value, each, missing, unit_of(spec), readable=len(buckets))
+
+
+def _share_above(name: str, spec: ShareSignal, history: History) -> Reading:
+    buckets, missing = _buckets(history, spec.histogram)
+    target = float(spec.share_above)
+    each = {r: own for r, counts in buckets.items() if (own := share_above(counts, target)) is not None}
+    together = _add_buckets(list(buckets.values()))
+    value = share_above(together, target)
+    if buckets and value is None:
+        observed = together.get("+Inf", 0.0) > 0
+        nothing = f"no {spec.histogram} observed in {short(history.window.seconds)}"
+        beyond = f"{target:g} lies beyond the highest bound of {spec.histogram}"
+        return unknown(name, beyond if observed else nothing, at=history.newest)
+    return _answer(name, value, each, missing, unit_of(spec), readable=len(buckets))
+
+
+def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """For each replica how much its cumulative counts rose in the window, all its ranks together."""
+
+    def count(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(histogram)
+        return None if found is None else found.count
+
+    risen, missing = measured(
+        history, histogram, count, lambda scrapes, rank: _bucket_rises(scrapes, rank, histogram, history.window)
+    )
+    return {replica: _add_buckets(ranks) for replica, ranks in risen.items()}, missing
 
 
 def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
@@ -442,6 +480,8 @@ def words_of(spec: SampledSpec, window: Window) -> str:
             return f"mean of {spec.mean} over {span}, {spec.across} across replicas{of}"
         case QuantileSignal():
             return f"{spec.quantile:g} quantile of {spec.histogram} over {span}, all replicas{of}"
+        case ShareSignal():
+            return f"share of {spec.histogram} above {float(spec.share_above):g} over {span}, all replicas{of}"
         case StallSignal():
             return f"running falls, waiting rises, nothing finishes over {span}{of}"
 

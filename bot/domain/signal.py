@@ -81,17 +81,90 @@ PROBES: dict[str, dict[str, Kind]] = {
         "version": "text",
         "kv_cache_dtype": "text",
         "shutdown_timeout": "number",
+        "max_num_batched_tokens": "number",
     },
     "kv_budget": {"tokens": "number", "block_size": "number", "blocks": "number"},
     "gpu_health": {"healthy": "flag", "fault": "flag", "thermal": "flag", "detail": "text"},
+    "gpu_fault": {
+        **dict.fromkeys(("kind", "xids", "node", "gpu", "bus_id", "replica", "actors", "owners", "detail"), "text"),
+        **dict.fromkeys(("xid", "here", "others_pods"), "number"),
+        **dict.fromkeys(("remap_pending", "remap_failed", "others_act"), "flag"),
+    },
+    "thermal_scope": {
+        **dict.fromkeys(("scope", "node", "zone", "replica", "where", "detail"), "text"),
+        **dict.fromkeys(("nodes", "hottest", "margin", "rising", "power_brake", "ours"), "number"),
+        "slowed": "flag",
+    },
+    "outside": {
+        **dict.fromkeys(("pending", "router_errors", "gateway_p99", "replicas_before"), "number"),
+        **dict.fromkeys(("at_max", "scaled_down"), "flag"),
+        "detail": "text",
+    },
     "rotation": {"in_rotation": "number", "ready": "number", "wanted": "number"},
     "drain_mode": {"mode": "text", "detail": "text"},
-    "last_words": {"why": "text", "line": "text", "oom": "flag", "host_oom": "flag", "died": "flag", "lines": "number"},
+    "last_words": {
+        **dict.fromkeys(("why", "line"), "text"),
+        **dict.fromkeys(("oom", "host_oom", "died", "collective"), "flag"),
+        **dict.fromkeys(("lines", "fits_tokens"), "number"),
+    },
     "compression_method": {"kind": "text", "offloads": "flag", "evidence": "text"},
     "owner": {"managed": "flag", "tool": "text", "name": "text", "how": "text", "autoscaler": "text"},
     "last_good": {"found": "flag", "revision": "number", "is_current": "flag", "hours": "number", "summary": "text"},
     "traffic": {"arrivals_ratio": "number", "prompt_ratio": "number", "output_ratio": "number", "arrivals": "number"},
     "capacity": {"free_gpus": "number", "replicas_that_fit": "number"},
+    # Hands on the workload.
+    "rollout_progress": {"exists": "flag", "running": "flag"},
+    "other_actors": {"acted": "flag", "who": "text"},
+    "spare_edits": {"spare": "flag", "ready": "flag", "live": "flag"},
+    "warm_previous": {"ready": "number"},
+    # KV pressure.
+    "kv_room": {
+        "free_blocks": "number",
+        "blocks_per_request": "number",
+        "more_requests": "number",
+        "tail_waste": "number",
+    },
+    "request_lengths": {"longest": "number", "above": "number", "requests": "number"},
+    "pressure_symptoms": {"count": "number", "signs": "text"},
+    "no_progress": {"bad": "number", "worst": "text"},
+    "gpu_load": {"least_free": "number", "least_free_day": "number", "total": "number", "compute": "number"},
+    "limits": {
+        "utilization": "number",
+        "sizes_by_utilization": "flag",
+        "max_model_len": "number",
+        "prefix_caching": "flag",
+        "chunked_prefill": "flag",
+        "output_cap": "number",
+        "generation_config": "flag",
+        "offloading": "number",
+        "ranks": "number",
+        "v0": "flag",
+        "host_room": "number",
+        "bytes_per_token": "number",
+        "missing": "text",
+    },
+    # Crashes.
+    "crash_scene": {
+        **dict.fromkeys(("crashed", "ready", "steady_for", "lived", "exit_code", "oldest_hours"), "number"),
+        **dict.fromkeys(("only_new", "serving"), "flag"),
+        "oldest": "text",
+    },
+    "neighbours": {"leaving": "number", "others": "number", "who": "text"},
+    "memory_trend": {
+        **dict.fromkeys(("free_per_day", "free_fit", "host_per_day", "host_fit", "taken"), "number"),
+        "leaks": "flag",
+    },
+    "flag_hygiene": {
+        **dict.fromkeys(("removed", "ignored", "no_op", "risky"), "text"),
+        **dict.fromkeys(("count", "gpus_per_replica"), "number"),
+        **dict.fromkeys(("expandable", "expandable_fits"), "flag"),
+    },
+    # A compression, and what it was judged on.
+    "compression_since": {"by": "text", "hours": "number", "same_image": "flag", "changed": "text"},
+    "served_config": {"digest": "text", "image": "text", "model": "text"},
+    # The bot's own closed incidents.
+    "recurrence": {"count": "number", "incidents": "text"},
+    "replaced_before": {"count": "number", "node": "text"},
 }
 """Every probe with its parts and their kinds: expressions are checked against this table when a playbook is loaded."""
 

@@ -96,6 +96,28 @@ def histogram_quantile(buckets: Mapping[str, float], q: float) -> float | None:
     return below
 
 
+def share_above(buckets: Mapping[str, float], target: float) -> float | None:
+    """The share of observations above `target`, within a bucket linearly as `histogram_quantile` has it.
+
+    None when nothing was observed, and where the target lies beyond the highest finite bound but something else does
+    too: how much of that is above the target cannot be known.
+    """
+    bounds = sorted((float(bound), count) for bound, count in buckets.items())
+    if not bounds or bounds[-1][1] <= 0:
+        return None
+    total = bounds[-1][1]
+    below, count_below = 0.0, 0.0
+    for bound, count in bounds:
+        if target <= bound:
+            if target == bound or count == count_below:
+                return (total - count) / total
+            if math.isinf(bound):
+                return None
+            return (total - count_below - (count - count_below) * (target - below) / (bound - below)) / total
+        below, count_below = bound, count
+    return None
+
+
 def short(seconds: float) -> str:
     """A duration as people write it: `12 s`, `5 m`, `2.5 h`."""
     for size, unit in ((3600.0, "h"), (60.0, "m")):

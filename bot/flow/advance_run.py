@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -11,6 +11,7 @@ from bot.domain.effect import Effect
 from bot.domain.errors import BotError, Fault, PlaybookError, StaleRunError
 from bot.domain.event import Due, Event
 from bot.domain.machine import Decision, Rules, advance, set_aside
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.run import Run
 from bot.domain.timeline import Entry, chain
@@ -20,8 +21,8 @@ log = structlog.get_logger()
 FAILURES_BEFORE_SET_ASIDE = 3
 STALE_ATTEMPTS = 20
 
-FromBundle = Callable[[Mapping[str, str]], CompiledPlaybook]
-"""The playbook exactly as a run started with it. Raises `PlaybookError` when it no longer compiles."""
+FromBundle = Callable[[Mapping[str, str]], Bundle]
+"""The playbooks exactly as a run started with them. Raises `PlaybookError` when one no longer compiles."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Advanced:
 class AdvanceRun:
     def __init__(self, store: RunStore, from_bundle: FromBundle, rules: Rules) -> None:
         self._store, self._from_bundle, self._rules = store, from_bundle, rules
-        self._compiled: dict[str, CompiledPlaybook] = {}
+        self._bundles: dict[str, Bundle] = {}
 
     async def __call__(self, incident_id: str) -> Advanced:
         owed: dict[str, Effect] = {}
@@ -68,24 +69,30 @@ class AdvanceRun:
         return bool(due) and await self._store.append(run.incident_id, due)
 
     async def playbook_of(self, run: Run) -> CompiledPlaybook:
-        """The playbook as this run started with it, whatever the files say now."""
-        if run.digest not in self._compiled:
-            bundle = await self._store.bundle(run.digest)
-            if bundle is None:
-                fault = Fault(
-                    run.incident_id, f"its playbook '{run.playbook}' ({run.digest[:12]}) is not stored any more"
-                )
+        """The playbook that the run is in, as it was when the run started, whatever the files say now."""
+        return (await self.bundle_of(run)).playbooks[run.playbook]
+
+    async def bundle_of(self, run: Run) -> Bundle:
+        """All playbooks that the run may come to, those that it was offered included."""
+        bundle = await self._bundle(run, run.digest)
+        offered = {name: await self._bundle(run, offer.digest) for name, offer in run.offers.items()}
+        return replace(bundle, offered=offered) if offered else bundle
+
+    async def _bundle(self, run: Run, digest: str) -> Bundle:
+        if digest not in self._bundles:
+            stored = await self._store.bundle(digest)
+            if stored is None:
+                fault = Fault(run.incident_id, f"its playbook '{run.playbook}' ({digest[:12]}) is not stored any more")
                 raise PlaybookError((fault,))
-            self._compiled[run.digest] = self._from_bundle(bundle)
-        return self._compiled[run.digest]
+            self._bundles[digest] = self._from_bundle(stored)
+        return self._bundles[digest]
 
     async def _commit(self, run: Run, events: Sequence[Event]) -> tuple[Effect, ...]:
-        playbook = await self.playbook_of(run)
         entries: list[Entry] = []
         effects: dict[str, Effect] = {}
         moved, consumed = run, 0
         for event in events:
-            decision = await self._decide(moved, event, playbook)
+            decision = await self._decide(moved, event, await self.bundle_of(moved))
             if decision is None:
                 break
             moved, consumed = decision.run, consumed + 1
@@ -103,10 +110,10 @@ class AdvanceRun:
         await self._store.commit(moved, consumed=consumed, entries=chained, effects=live)
         return live
 
-    async def _decide(self, run: Run, event: Event, playbook: CompiledPlaybook) -> Decision | None:
+    async def _decide(self, run: Run, event: Event, bundle: Bundle) -> Decision | None:
         """The decision, or None to stop before this event and try it again later. Its third failure sets it aside."""
         try:
-            return advance(run, event, playbook, self._rules)
+            return advance(run, event, bundle, self._rules)
         except Exception as error:
             # A fault of ours in one event must not stick the incident in silence: its third failure sets it aside.
             if isinstance(error, BotError):
@@ -117,4 +124,4 @@ class AdvanceRun:
             if failures < FAILURES_BEFORE_SET_ASIDE:
                 return None
             reason = f"{type(error).__name__}: {error}"
-            return set_aside(run, event, reason, playbook, self._rules)
+            return set_aside(run, event, reason, bundle, self._rules)

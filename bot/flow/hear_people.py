@@ -34,6 +34,13 @@ class HearPeople:
             await self._claims.reset_breakers(run.target.key)
         return await self._store(incident_id, command)
 
+    async def reopen(self, command: Commanded, run: Run) -> bool:
+        """False when its target has a newer incident."""
+        reopened = await self._runs.reopen(run, command)
+        if reopened:
+            self._wake(run.incident_id)
+        return reopened
+
     async def _store(self, incident_id: str, event: Pressed | Commanded) -> bool:
         stored = await self._runs.append(incident_id, [event])
         if stored:

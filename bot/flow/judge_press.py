@@ -15,12 +15,13 @@ class JudgeForRun:
 
     async def __call__(self, job: Job, effect: JudgePress) -> Done:
         press = effect.press
-        request = job.run.requests.get(press.about)
+        request, question = job.run.requests.get(press.about), job.run.questions.get(press.about)
+        policy = request.policy if request else question.by if question else None
         if request is not None and request.status != "open":
             # Nothing can come of it any more, so nobody is asked who that is.
             authority = Authority(allowed=False, reason=f"the request was {request.status} already", read_at=job.now)
-        elif request is not None:
-            authority = await self._people.authority(press.user, request.policy, at=job.now)
+        elif policy is not None:
+            authority = await self._people.authority(press.user, policy, at=job.now)
         else:
             authority = await self._people.may_steer(press.user, at=job.now)
         event = Judged(

@@ -47,18 +47,9 @@ class PlanForRun:
         if not isinstance(state, ChangeState):
             return PlanResult(outcome="failed", reason=f"'{change.state}' is not a change"), {}
         readings = await self._read.readings(run, change.state)
-        values = scope_values(run, dict(readings), playbook.settings)
-        holds = playbook.still_holds(change.state, values)
-        if isinstance(holds, Unknown):
-            why = f"whether '{state.still}' still holds: {_with_causes(holds, readings)}"
-            return PlanResult(outcome="unknown", reason=why), readings
-        if not holds:
-            return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true"), readings
-        arguments = playbook.arguments(change.state, values)
-        if isinstance(arguments, Unknown):
-            return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings)), readings
-        if change.values:
-            arguments = with_values(state.change, arguments, change.values)
+        arguments = arguments_of(run, playbook, state, readings)
+        if isinstance(arguments, PlanResult):
+            return arguments, readings
         return await self._of_world(run, playbook, state.change, arguments, at=at), readings
 
     async def _of_world(
@@ -91,6 +82,23 @@ class PlanForRun:
         return result
 
 
+def arguments_of(
+    run: Run, playbook: CompiledPlaybook, state: ChangeState, readings: Mapping[str, Reading]
+) -> Mapping[str, object] | PlanResult:
+    """What the `with` of the run's present change comes to under these readings; or why there is nothing to plan."""
+    values = scope_values(run, dict(readings), playbook.settings)
+    holds = playbook.still_holds(run.state, values)
+    if isinstance(holds, Unknown):
+        why = f"whether '{state.still}' still holds: {_with_causes(holds, readings)}"
+        return PlanResult(outcome="unknown", reason=why)
+    if not holds:
+        return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true")
+    arguments = playbook.arguments(run.state, values)
+    if isinstance(arguments, Unknown):
+        return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
+    return with_values(state.change, arguments, run.change.values) if run.change else arguments
+
+
 def _with_causes(missing: Unknown, readings: Mapping[str, Reading]) -> str:
     """What is not known, and why it could not be read."""
     causes = dict.fromkeys(reading.unknown for reading in readings.values() if not reading.is_known)
@@ -102,7 +110,9 @@ def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanCont
         value = playbook.settings.get(name, default)
         return float(value) if isinstance(value, int | float) else default
 
+    state = playbook.playbook.states.get(run.change.state) if run.change and not run.change.undo_of else None
     return PlanContext(
+        against=state.against if isinstance(state, ChangeState) else "",
         incident_id=run.incident_id,
         request_number=run.counter,
         now=at,

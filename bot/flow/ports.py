@@ -15,12 +15,13 @@ from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect
-from bot.domain.event import Event
+from bot.domain.event import Commanded, Event, OpenedByHand
 from bot.domain.gpu_query import GpuQuery
 from bot.domain.load_log import LoadPoint
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ProbeSignal, SignalSpec
-from bot.domain.run import Run
+from bot.domain.run import Offer, Run
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
 from bot.domain.target import Target
@@ -67,8 +68,12 @@ class AlertStore(Protocol):
         """The oldest accepted alerts that no route has finished, in order. Reading takes nothing away."""
         ...
 
-    async def route(self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str]) -> bool:
+    async def route(
+        self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
+    ) -> bool:
         """In one step: create, extend or reopen the incident, append the alert event, end the intake entry.
+
+        The bundle is kept for a run that opens; with an offer, which the event then carries, it is that offer's.
 
         False, and nothing changed, when the open incident of the target is not what the caller saw. An entry that
         another process has routed meanwhile counts as routed.
@@ -88,6 +93,21 @@ class RunStore(Protocol):
         ...
 
     async def next_incident_id(self) -> str: ...
+
+    async def open(self, run: Run, event: OpenedByHand, *, bundle: Mapping[str, str], submission_id: str) -> str | None:
+        """In one step: create the incident, keep its bundle, append its first event. The id of what was opened.
+
+        Another incident's id when this submission opened that one before; None, and nothing stored, when the target
+        has an open incident.
+        """
+        ...
+
+    async def reopen(self, run: Run, event: Commanded) -> bool:
+        """In one step: give the closed incident its target back and append the event, once by its id.
+
+        False, and nothing stored, when the target has an open incident, or a newer closed one.
+        """
+        ...
 
     async def open_incident(self, target_key: str) -> str | None: ...
 
@@ -185,6 +205,10 @@ class WatchLog(Protocol):
 class Playbooks(Protocol):
     def match(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
         """Playbooks whose matchers want an alert with these labels, highest priority first."""
+        ...
+
+    def bundle(self, name: str, target: Target) -> Bundle | None:
+        """This playbook and all that it may divert to, with the settings for that target; None when there is none."""
         ...
 
 
@@ -334,6 +358,18 @@ class History(Protocol):
         ...
 
 
+class Router(Protocol):
+    """What stands before the engines. Each raises `SourceError` with the reason when it is not known."""
+
+    async def error_share(self, target: Target) -> float:
+        """The share of requests that the router answered with an error of its own or of the engines."""
+        ...
+
+    async def latency_p99(self, target: Target) -> float:
+        """The p99 of whole requests as clients see it, in seconds."""
+        ...
+
+
 class PodLogs(Protocol):
     async def read(
         self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
@@ -354,9 +390,13 @@ class JobLogs(Protocol):
         ...
 
 
-class PodFinder(Protocol):
+class Finder(Protocol):
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         """Pods of any namespace with these labels. Raise `ClusterError` on no answer or when it is not allowed."""
+        ...
+
+    async def node_events(self) -> Sequence[Obj]:
+        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 
@@ -366,12 +406,6 @@ class GpuShell(Protocol):
 
         Bounded in bytes; the caller has the deadline.
         """
-        ...
-
-
-class NodeEvents(Protocol):
-    async def node_events(self) -> Sequence[Obj]:
-        """Events on Node objects that the cluster still has. Raise `ClusterError` on no answer or no permission."""
         ...
 
 
@@ -403,6 +437,12 @@ class Signals(Protocol):
 
 
 # --- cluster ----------------------------------------------------------------------------------------------------
+
+
+class Workloads(Protocol):
+    async def workload(self, namespace: str, name: str) -> Target | None:
+        """The workload of that name, of whichever kind; None when there is none. Raise `ClusterError` on no answer."""
+        ...
 
 
 class Cluster(Protocol):
@@ -488,6 +528,10 @@ class Messenger(Protocol):
 
     async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None: ...
 
+    async def announce(self, text: str) -> None:
+        """Say something in the channel that is about no incident. Raise `MessengerError` when Slack refused."""
+        ...
+
     async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
         """Put a file into the incident's thread, once by `name` and content."""
         ...
@@ -497,6 +541,16 @@ class Clock(Protocol):
     def now(self) -> float:
         """Epoch seconds."""
         ...
+
+
+class Silences(Protocol):
+    """Every method raises `SourceError` when nobody answers."""
+
+    async def create(self, labels: Mapping[str, str], *, starts_at: float, ends_at: float, why: str, key: str) -> str:
+        """Silence alerts with all of these labels; the silence's id. With the same `key` it is made once."""
+        ...
+
+    async def expire(self, silence: str) -> None: ...
 
 
 class Alarms(Protocol):

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from bot.domain.change.capacity import capacity_of
 from bot.domain.change.drain import drain_mode
+from bot.domain.change.kept_revisions import RolledOut, rolled_out
 from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, seconds_of
 from bot.domain.change.owner import autoscaler_of, owner_of
+from bot.domain.change.plan import Difference
 from bot.domain.change.rollout import TEMPLATE, replica_sets_of, revision_of
 from bot.domain.change.rotation import pods_of_canary, pods_of_workload, rotation_of
 from bot.domain.change.template_differences import template_differences
+from bot.domain.change.workload import KINDS, NUMBERED
 from bot.domain.change.world import Obj, World
 from bot.domain.signal import Reading, unknown
 from bot.flow.ports import Probe, Question
@@ -131,47 +133,50 @@ async def owner(question: Question) -> Reading:
 # --- recent rollout ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Rollout:
-    replica_set: Obj
-    before: Obj | None
-    at: float
-    by_bot: bool
-
-
 async def recent_rollout(question: Question) -> Reading:
     """What was rolled out shortly before the incident opened, by whom, and whether it can have caused it."""
     world = await question.world()
-    if failed := unreadable(question, world, "replica_sets"):
+    kind = question.context.target.kind
+    if failed := unreadable(question, world, "revisions" if kind in NUMBERED else "replica_sets"):
         return failed
-    if world.workload is None or question.context.target.kind not in ("Deployment", "Unknown"):
-        return unknown(question.name, "only a Deployment keeps revisions to look at", at=question.at, source=SOURCE)
+    if world.workload is None or kind not in (*KINDS, "Unknown"):
+        return unknown(question.name, "it keeps no revisions to look at", at=question.at, source=SOURCE)
     opened = question.context.opened_at
+    if kind in NUMBERED:
+        every = rolled_out(world, incident_id=question.context.incident_id, opened_at=opened)
+    else:
+        every = _of_deployment(world, question)
+    if kind in NUMBERED and (not every or every[0].at is None):
+        reason = "when its present revision was rolled out is not known" if every else "its controller kept no revision"
+        return unknown(question.name, reason, at=question.at, source=SOURCE)
     recent = [
-        rollout
-        for rollout in _rollouts(world, question)
-        if opened - BEFORE_SECONDS <= rollout.at <= opened + AFTER_SECONDS
+        one for one in every if one.at is not None and opened - BEFORE_SECONDS <= one.at <= opened + AFTER_SECONDS
     ]
     # Our own fix is never the suspect: with a deploy before it, the deploy is.
-    chosen = next((rollout for rollout in recent if not rollout.by_bot), recent[0] if recent else None)
+    chosen = next((one for one in recent if one.by_bot is not True), recent[0] if recent else None)
     if chosen is None:
         parts: dict[str, Part | None] = {"happened": False, "matters": False, "by_bot": False, "summary": ""}
         detail = "no rollout from 2 h before the incident opened to 10 m after"
-        return answer(
-            question, _with_revisions(parts, *replica_sets_of(world)[:2]), missing=_NO_REVISION, detail=detail
-        )
+        return answer(question, parts | _revisions(every[0] if every else None), missing=_MISSING, detail=detail)
     return _told(question, chosen)
 
 
-def _rollouts(world: World, question: Question) -> list[_Rollout]:
-    """The Deployment's rollouts that can be dated, newest first."""
+def _of_deployment(world: World, question: Question) -> list[RolledOut]:
+    """Newest first."""
     found = replica_sets_of(world)
     rollouts = []
     for index, replica_set in enumerate(found):
         before = found[index + 1] if index + 1 < len(found) else None
-        at = rolled_out_at(replica_set, world, is_current=index == 0)
-        if at is not None:
-            rollouts.append(_Rollout(replica_set, before, at, is_ours(replica_set, before, question)))
+        rollouts.append(
+            RolledOut(
+                after=(dig(replica_set, "spec", "template") or {},),
+                before=None if before is None else (dig(before, "spec", "template") or {},),
+                revision=revision_of(replica_set),
+                previous=None if before is None else revision_of(before),
+                at=rolled_out_at(replica_set, world, is_current=index == 0),
+                by_bot=is_ours(replica_set, before, question),
+            )
+        )
     return rollouts
 
 
@@ -199,41 +204,46 @@ def is_ours(replica_set: Obj, before: Obj | None, question: Question) -> bool:
     return not (was_there and stamp.startswith(f"{question.context.incident_id}/"))
 
 
-_NO_REVISION = {
+_LOST = "the revision before it is not kept"
+_MISSING = {
     "revision": "the ReplicaSet carries no revision",
     "previous_revision": "there is no earlier revision",
+    "matters": "what it changed, or whether the bot made it, is not known",
+    "by_bot": "a later call of the bot may have left the stamp",
 }
 
 
-def _with_revisions(parts: dict[str, Part | None], *replica_sets: Obj | None) -> dict[str, Part | None]:
-    revisions = [revision_of(one) if one is not None else None for one in (*replica_sets, None, None)[:2]]
-    numbers = [None if revision is None else float(revision) for revision in revisions]
-    return parts | {"revision": numbers[0], "previous_revision": numbers[1]}
+def _revisions(rollout: RolledOut | None) -> dict[str, Part | None]:
+    numbers = (None, None) if rollout is None else (rollout.revision, rollout.previous)
+    named = zip(("revision", "previous_revision"), numbers, strict=True)
+    return {name: None if number is None else float(number) for name, number in named}
 
 
-def _told(question: Question, rollout: _Rollout) -> Reading:
-    after = dig(rollout.replica_set, "spec", "template") or {}
-    before = dig(rollout.before, "spec", "template")
-    differences = template_differences(before, after) if before is not None else ()
-    matters = any(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)) for change in differences)
+def _told(question: Question, rollout: RolledOut) -> Reading:
+    differences = _differences(rollout)
+    can_matter = any(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)) for change in differences)
+    # What nobody knows is neither a cause nor none; what our own call rolled out is none.
+    in_doubt = rollout.is_lost or (can_matter and rollout.by_bot is None)
+    assert rollout.at is not None
     minutes = (question.context.opened_at - rollout.at) / 60
     when = f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} the incident opened"
-    changed = "; ".join(change.text for change in differences) or (
-        "first revision" if before is None else "no difference"
-    )
+    nothing = _LOST if rollout.is_lost else "first revision" if rollout.before is None else "no difference"
+    changed = "; ".join(change.text for change in differences) or nothing
     parts: dict[str, Part | None] = {
         "happened": True,
-        "matters": matters and not rollout.by_bot,
+        "matters": False if rollout.by_bot else None if in_doubt else can_matter,
         "by_bot": rollout.by_bot,
         "summary": changed[:600],
     }
     who = " by the bot" if rollout.by_bot else ""
-    return answer(
-        question,
-        _with_revisions(parts, rollout.replica_set, rollout.before),
-        missing=_NO_REVISION,
-        detail=f"rolled out{who} {when}: {changed}"[:900],
-    )
+    detail = f"rolled out{who} {when}: {changed}"[:900]
+    return answer(question, parts | _revisions(rollout), missing=_MISSING, detail=detail)
+
+
+def _differences(rollout: RolledOut) -> tuple[Difference, ...]:
+    """Over all templates of a replica, as far as there were as many before."""
+    pairs = zip(rollout.before or (), rollout.after, strict=False)
+    return tuple(change for old, new in pairs for change in template_differences(old, new))
 
 
 WORLD_PROBES: dict[str, Probe] = {

@@ -15,7 +15,7 @@ from bot.domain.change.world import World
 from bot.domain.comparison import compare, metrics_compared
 from bot.domain.errors import BotError
 from bot.domain.playbook.language import ComparedSignal, ProbeSignal, SignalSpec
-from bot.domain.sampling import SampledSpec, end_of, metrics_of, read_window, span_of
+from bot.domain.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import Window
 from bot.flow.ports import History, Probe, Question, ReadContext, Worlds
@@ -67,6 +67,7 @@ class ReadSignals:
         if not wanted:
             return {}
         asked, readings = _asked(wanted, context, at=self._now())
+        wanted = {**wanted, **{one.name: one.spec for one in asked}}
         try:
             async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
@@ -183,9 +184,10 @@ class _ReadOnce:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A signal's window: its seconds, and its end where that is a past moment."""
+    """A signal with its target as a number, and its window: the seconds, and the end where that is a past moment."""
 
     name: str
+    spec: SampledSpec
     span: float
     end: float | None
 
@@ -199,7 +201,7 @@ def _asked(
     for name, spec in wanted.items():
         try:
             end = end_of(spec.ending, context.moments)
-            asked.append(_Asked(name, span_of(spec.over, context.settings), end))
+            asked.append(_Asked(name, with_target(spec, context.settings), span_of(spec.over, context.settings), end))
         except ValueError as error:
             faulty[name] = unknown(name, str(error), at=at)
     return asked, faulty

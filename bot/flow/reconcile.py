@@ -17,8 +17,17 @@ AT_MOST = 200
 
 
 class Reconcile:
-    def __init__(self, runs: RunStore, effects: EffectStore, wake: Wake, route: Callable[[], Awaitable[int]]) -> None:
-        self._runs, self._effects, self._wake, self._route = runs, effects, wake, route
+    def __init__(
+        self,
+        runs: RunStore,
+        effects: EffectStore,
+        wake: Wake,
+        route: Callable[[], Awaitable[int]],
+        *,
+        refresh: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`refresh`: what else is looked at each round, as the files of the playbooks."""
+        self._runs, self._effects, self._wake, self._route, self._refresh = runs, effects, wake, route, refresh
         self._routing = asyncio.Lock()
         self._wanted = asyncio.Event()
 
@@ -44,6 +53,8 @@ class Reconcile:
         try:
             while True:
                 await _logged(self.once(), "reconcile.failed")
+                if self._refresh is not None:
+                    await _logged(self._refresh(), "playbooks.not_refreshed")
                 await asyncio.sleep(EVERY_SECONDS)
         finally:
             router.cancel()

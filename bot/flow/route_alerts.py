@@ -9,8 +9,9 @@ import structlog
 
 from bot.domain.alert import Alert
 from bot.domain.errors import ClusterError
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.run import Run, Severity
+from bot.domain.run import Offer, Run, Severity
 from bot.domain.target import Target, named_by
 from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore
 
@@ -78,13 +79,14 @@ class RouteAlerts:
 
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False when the index changed under us."""
+        bundle = self._playbooks.bundle(playbook.name, target) or Bundle.of(playbook)
         run, how = await self._known(entry.alert, target)
         if run is None:
             if entry.alert.status == "resolved":
                 await self._alerts.keep_unmatched(entry, "it is resolved, and no incident of its target is open")
                 return True
-            run, how = opened(await self._runs.next_incident_id(), entry.alert, target, playbook), "opens"
-        routed = await self._alerts.route(entry, run, how, bundle=playbook.bundle())
+            run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
+        routed = await self._alerts.route(entry, run, how, bundle=bundle.stored(), offer=_offer(bundle, run, how))
         if routed:
             self._wake(run.incident_id)
         return routed
@@ -101,8 +103,17 @@ class RouteAlerts:
         return run, "tells" if alert.status == "resolved" else "reopens"
 
 
-def opened(incident_id: str, alert: Alert, target: Target, playbook: CompiledPlaybook) -> Run:
+def _offer(bundle: Bundle, run: Run, how: RouteKind) -> Offer | None:
+    """What an alert would have opened that joins a run of another playbook; whether that counts is decided later."""
+    if how != "extends" or bundle.entry == run.playbook or bundle.entry in run.offers:
+        return None
+    playbook = bundle.entry_playbook.playbook
+    return Offer(playbook=bundle.entry, title=playbook.title, priority=playbook.priority, digest=bundle.digest)
+
+
+def opened(incident_id: str, alert: Alert, target: Target, bundle: Bundle) -> Run:
     """The run as it is before its first decision."""
+    playbook = bundle.entry_playbook
     return Run(
         incident_id=incident_id,
         target=target,
@@ -110,8 +121,8 @@ def opened(incident_id: str, alert: Alert, target: Target, playbook: CompiledPla
         severity=severity_of(alert),
         opened_at=alert.received_at,
         starts_at=alert.starts_at.timestamp(),
-        playbook=playbook.playbook.playbook,
-        digest=playbook.digest,
+        playbook=playbook.name,
+        digest=bundle.digest,
         at_state=playbook.machine.entry(playbook.start),
         state=playbook.start,
         visit=0,

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from bot.domain.errors import BotError
+from bot.domain.playbook.durations import seconds
 from bot.sandbox import valkey
 from bot.sandbox.processes import Family
 
@@ -40,9 +41,11 @@ WINDOWS = {
     "flap_for": "15s",
     "flap_within": "45s",
     "quiet_for": "4s",
+    "listed_for": "4s",
     "drain_budget": "60s",
     "startup_budget": "90s",
     "ttft_target": "2s",
+    "tpot_target": "1s",
 }
 """The playbook's durations, shortened so that a run fits a coffee break; the demo says so."""
 
@@ -59,6 +62,16 @@ class Scenario:
     """A fault of one replica; empty for none."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """Text of a question to the label of the choice that the scripted approver presses."""
+    rule: str = "thrash"
+    """What alerting watches."""
+    gpu: dict[str, Any] = field(default_factory=dict)
+    """Trouble of the GPU that one replica holds; empty for none."""
+    windows: Mapping[str, str] = field(default_factory=dict)
+    """Settings beside `WINDOWS`."""
+    verified_by: str = "verify_calm"
+    """The watch that has to have held."""
+    endings: tuple[str, ...] = ("fixed", "accepted_degraded")
+    """How the incident may end."""
 
 
 THRASH = Scenario(
@@ -76,7 +89,42 @@ ONE_BAD_REPLICA = Scenario(
     fault={"kind": "small_pool", "blocks": 32},
     answers={"requests wait longer": "Accept it for now"},
 )
-SCENARIOS = {scenario.name: scenario for scenario in (THRASH, ONE_BAD_REPLICA)}
+GPU_FAULT = Scenario(
+    name="gpu-fault",
+    what="the GPU of one replica falls off the bus (XID 79); in the end a person finds the hardware well",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    rule="xid",
+    gpu={"full_csv": True, "xid": 79},
+    answers={"Who took it?": "It was a false alarm"},
+    verified_by="recovered",
+    endings=("not_applicable",),
+)
+HOT_NODE = Scenario(
+    name="hot-node",
+    what="the GPUs that replicas hold on one node are too hot under load",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    rule="heat",
+    gpu={"full_csv": True, "hot_under_load": 91.0},
+    windows={"cool_for": "6s", "cool_within": "60s", "back_for": "6s", "back_within": "60s"},
+    verified_by="again",
+)
+SLO_BREACH = Scenario(
+    name="slo-breach",
+    what="more requests come than fit the batches, so first tokens wait in the queue",
+    healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
+    trouble_load={"workers": 300, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
+    rule="slo",
+    windows={
+        "short_window": "8s",
+        "long_window": "12s",
+        "slow_short": "10s",
+        "slow_long": "15s",
+        "ttft_target": "250ms",
+    },
+)
+SCENARIOS = {scenario.name: scenario for scenario in (THRASH, ONE_BAD_REPLICA, GPU_FAULT, HOT_NODE, SLO_BREACH)}
 
 
 @dataclass
@@ -100,12 +148,22 @@ class World:
 
     def cause_trouble(self, scenario: Scenario) -> None:
         if scenario.fault:
-            pods = httpx.get(
-                f"{self.kubernetes_url}/api/v1/namespaces/serving/pods", params={"labelSelector": "app=llm"}
-            ).json()["items"]
-            victim = sorted(pod["metadata"]["name"] for pod in pods)[0]
-            self._tell(f"replicas/{victim}/fault", scenario.fault)
+            self._tell(f"replicas/{self._victim()}/fault", scenario.fault)
+        if scenario.gpu:
+            node, gpu = self._gpu_of(self._victim())
+            self._tell(f"nodes/{node}/gpu", {"gpu": gpu, **scenario.gpu})
         self._tell("load", scenario.trouble_load)
+
+    def _victim(self) -> str:
+        pods = httpx.get(
+            f"{self.kubernetes_url}/api/v1/namespaces/serving/pods", params={"labelSelector": "app=llm"}
+        ).json()["items"]
+        return min(str(pod["metadata"]["name"]) for pod in pods)
+
+    def _gpu_of(self, pod: str) -> tuple[str, int]:
+        """The node and the index of the GPU that this pod holds."""
+        nodes = httpx.get(f"{self.fleet_url}/__sandbox__/nodes", timeout=5).json()
+        return next((name, gpu["gpu"]) for name, node in nodes.items() for gpu in node["gpus"] if gpu["pod"] == pod)
 
     def load(self, wanted: dict[str, Any]) -> None:
         self._tell("load", wanted)
@@ -125,7 +183,7 @@ class World:
 
 
 @contextlib.contextmanager
-def world(
+def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of the demo
     *,
     settings: Mapping[str, str] | None = None,
     rate_limits: str = "real",
@@ -133,6 +191,7 @@ def world(
     startup_seconds: float = 3.0,
     with_alerting: bool = True,
     start_bot: bool = True,
+    scenario: Scenario = THRASH,
 ) -> Iterator[World]:
     """Start everything; stop everything that was started, however the block ends."""
     with contextlib.ExitStack() as cleanup:
@@ -157,7 +216,7 @@ def world(
         )["url"]  # fmt: skip
         environment = bot_environment(
             redis_url=redis.url, port=bot_port, slack_url=slack, secret=secret, kubernetes_url=kubernetes,
-            alert_token=alert_token, windows={**WINDOWS, **(settings or {})},
+            alert_token=alert_token, windows={**WINDOWS, **scenario.windows, **(settings or {})},
         )  # fmt: skip
         made = World(family, redis, bot_url, slack, kubernetes, fleet, folder, environment)
         made.wait_until_replicas_serve()
@@ -166,7 +225,8 @@ def world(
         if with_alerting:
             family.start(
                 "alerting", "bot.sandbox.alerting", "--api", kubernetes, "--bot-url", bot_url,
-                "--token", alert_token, "--for-seconds", str(ALERT_AFTER_SECONDS), "--die-with-parent",
+                "--token", alert_token, "--for-seconds", str(ALERT_AFTER_SECONDS), "--rule", scenario.rule,
+                "--ttft-target", str(seconds(scenario.windows.get("ttft_target", "500ms"))), "--die-with-parent",
             )  # fmt: skip
         yield made
 

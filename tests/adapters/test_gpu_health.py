@@ -144,14 +144,13 @@ class Finder:
     async def pods_labelled(self, labels: Mapping[str, str]) -> Sequence[Obj]:
         if not self.pods:
             raise ClusterError("pods is forbidden in all namespaces")
-        (name,) = labels.values()
-        return [pod for pod in self.pods if pod["metadata"]["labels"] == {"app.kubernetes.io/name": name}]
+        return [pod for pod in self.pods if labels.items() <= pod["metadata"]["labels"].items()]
 
 
-def exporter_pod(port: int, node: str = "n1", name: str = "dcgm-exporter") -> Obj:
+def exporter_pod(port: int, node: str = "n1") -> Obj:
     container = {"name": "exporter", "ports": [{"name": "metrics", "containerPort": port}]}
     return {
-        "metadata": {"name": "dcgm", "labels": {"app.kubernetes.io/name": name}},
+        "metadata": {"name": "dcgm", "labels": {"app.kubernetes.io/name": "dcgm-exporter"}},
         "spec": {"nodeName": node, "containers": [container]},
         "status": {"podIP": "127.0.0.1"},
     }
@@ -181,6 +180,7 @@ async def ask(
     now: float = 1000.0,
     world: World | None = None,
     shell: Shell | None = None,
+    amd_labels: Mapping[str, str] | None = None,
 ) -> Reading:
     async def read_world() -> World:
         return world or cluster()
@@ -195,7 +195,10 @@ async def ask(
     question = Question("node", ProbeSignal(probe="gpu_health"), context, now, read_world)
     async with AddressPages() as pages:
         within = inside.InsideGpus(shell, store, lambda: now) if shell else None
-        probe = GpuHealth(finder=finder, events=finder, pages=pages, store=store, now=lambda: now, inside=within)
+        probe = GpuHealth(
+            finder=finder, pages=pages, store=store, now=lambda: now,
+            inside=within, amd_labels=amd_labels,
+        )  # fmt: skip
         return await probe(question)
 
 
@@ -319,9 +322,21 @@ def test_amd_readings_are_those_of_the_gpus_that_our_pods_hold(prefix: str) -> N
     assert found == {"0": {"gpu_health": 1.0, "gpu_afid_errors:0": 55.0, "gpu_afid_errors:1": 65.0}}
 
 
-async def test_amds_exporter_is_found_beside_nvidias(exporter: Exporter) -> None:
+@pytest.mark.parametrize(
+    ("labels", "chosen"),
+    [
+        pytest.param({"app.kubernetes.io/name": "metrics-exporter"}, {}, id="gpu-operator"),
+        pytest.param({"app": "exporter-amdgpu-metrics-exporter"}, {}, id="chart"),
+        pytest.param({"app": "ours-amdgpu-metrics-exporter"}, {"app": "ours-amdgpu-metrics-exporter"}, id="setting"),
+    ],
+)
+async def test_amds_exporter_is_found_beside_nvidias(
+    exporter: Exporter, labels: dict[str, str], chosen: dict[str, str]
+) -> None:
     exporter.values = {"gpu_health": 0, "gpu_junction_temperature": 60}
-    reading = await ask(Finder(exporter_pod(exporter.port, name="metrics-exporter")), FakeSampleStore())
+    pod = exporter_pod(exporter.port)
+    pod["metadata"]["labels"] = labels
+    reading = await ask(Finder(pod), FakeSampleStore(), amd_labels=chosen)
     assert (reading.fields["fault"], reading.fields["thermal"]) == (True, False)
     assert "its exporter calls it unhealthy" in str(reading.fields["detail"])
 

@@ -24,6 +24,7 @@ from bot.domain.playbook.language import (
     MetricSignal,
     QuantileSignal,
     RatioSignal,
+    ShareSignal,
     StallSignal,
 )
 from bot.domain.sampling import SampledSpec, metrics_of, read_window
@@ -280,6 +281,8 @@ def _wait_until_ready(process: "subprocess.Popen[str]") -> None:
         RatioSignal(ratio=("request_success_error", "request_success"), across="each"),
         MeanSignal(mean="request_generation_tokens"),
         QuantileSignal(quantile=0.9, histogram="time_to_first_token_seconds"),
+        ShareSignal(share_above=0.25, histogram="time_to_first_token_seconds"),
+        MeanSignal(mean="request_prefill_time_seconds"),
         MetricSignal(metric="kv_cache_usage_perc", take="slope"),
         MetricSignal(metric="free_blocks", take="min", across="min"),
         MetricSignal(metric="num_preemptions", take="rate", across="each"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bot.adapters.yaml_playbooks import check_file, check_text, from_bundle, load_folder, load_playbook, load_text
 from bot.domain.errors import PlaybookError
+from bot.domain.playbook.bundle import Bundle
 
 pytestmark = pytest.mark.fast
 
@@ -120,8 +121,8 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
         "p.yaml:10:69: 'p95' is not possible here Did you mean 'p99'?",
         "p.yaml:24:21: unknown state 'ovr' Did you mean 'over'?",
         "p.yaml:33:13: unknown verb 'set_flag' Did you mean 'set_flags'?",
-        "p.yaml:41:19: unknown name 'trash' Did you mean 'thrash'?",
-        "p.yaml:46:3: 'taken' is missing",
+        "p.yaml:42:19: unknown name 'trash' Did you mean 'thrash'?",
+        "p.yaml:47:3: 'taken' is missing",
     ]
 
 
@@ -187,7 +188,7 @@ def test_a_state_may_only_use_what_comes_before_it(mention: str, listed: str, sa
         ),
         (", idle: bad_one < 1", "", "no state reads 'bad_one'"),
         ("for: settings.window", "for: 5m", None),
-        ("opens_on: [", "opens_on: [] #", "no alert opens this playbook Write 'opens_on'."),
+        ("opens_on: [", "opens_on: [] #", "no alert opens this playbook Write 'opens_on', or 'opens: by_hand'."),
         ("thrash > settings.ratio && usage > 0.9", "thrash > 1", None),
     ],
 )  # fmt: skip
@@ -269,10 +270,67 @@ def test_a_file_that_is_not_there_is_a_fault() -> None:
 
 
 def test_a_run_goes_on_with_a_playbook_that_a_newer_check_would_refuse() -> None:
-    begun = load_text(SMALL).bundle()
+    begun = Bundle.of(load_text(SMALL)).stored()
     stricter = SMALL.replace("    held: over", "    held: over\n    not_held: cap")
     assert check_text(stricter, {}).compiled is None
-    assert from_bundle({**begun, "source": stricter}).successors("calm") == ("over", "cap", "question")
+    kept = json.loads(begun["playbooks"])
+    kept["small"]["source"] = stricter
+    again = from_bundle({**begun, "playbooks": json.dumps(kept)}).playbooks["small"]
+    assert again.successors("calm") == ("over", "cap", "question")
+
+
+# --- several files ---------------------------------------------------------------------------------------------------
+
+
+def folder_of(folder: Path, **texts: str) -> Path:
+    for name, text in texts.items():
+        path = folder / (name.replace("__", "/") + ".yaml")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def diverting(to: str, end: str = "fixed") -> str:
+    divert = f"  people:\n    divert: {to}\n    why: It crashes.\n    returns: {{{end}: over}}\n"
+    start, stop = SMALL.index("  people:\n"), SMALL.index("  over:")
+    return (SMALL[:start] + divert + SMALL[stop:]).replace("playbook: small", "playbook: one")
+
+
+def said(folder: Path) -> list[str]:
+    library = load_folder(folder)
+    return [str(fault).removeprefix(f"{folder}/") for faults in library.faults.values() for fault in faults]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (diverting("smal"), "one.yaml:48:13: unknown playbook 'smal' Did you mean 'small'?"),
+        (diverting("small", "unproven"), "one.yaml:50:15: 'small' never ends with 'unproven' Known: fixed."),
+        (diverting("small", "fxed"), "one.yaml:50:15: no playbook ends with 'fxed' Did you mean 'fixed'?"),
+    ],
+)
+def test_a_divert_must_lead_to_a_playbook_of_the_folder(tmp_path: Path, text: str, fault: str) -> None:
+    assert said(folder_of(tmp_path, one=text, small=SMALL)) == [fault]
+    assert load_folder(tmp_path).playbooks.keys() == {"small"}
+
+
+def test_a_playbook_with_faults_does_not_take_those_with_it_that_divert_to_it(tmp_path: Path) -> None:
+    library = load_folder(folder_of(tmp_path, one=diverting("small"), small=SMALL.replace("thrash", "trash", 1)))
+    assert library.playbooks.keys() == {"one"}
+    assert [Path(file).name for file in library.faults] == ["small.yaml"]
+
+
+def test_a_file_that_is_checked_alone_knows_what_stands_beside_it(tmp_path: Path) -> None:
+    folder_of(tmp_path, one=diverting("small"), small=SMALL, two=diverting("smal"))
+    assert check_file(tmp_path / "one.yaml", {}).faults == ()
+    assert len(check_file(tmp_path / "two.yaml", {}).faults) == 1
+
+
+def test_a_piece_with_faults_is_told_by_its_own_file_and_by_who_includes_it(tmp_path: Path) -> None:
+    text = SMALL.replace("  over: {end: fixed}", "  over: {include: last}")
+    folder_of(tmp_path, small=text, pieces__last="language: 1\npiece: last\nstart: x\nstates: {y: {end: fixed}}\n")
+    fault = "pieces/last.yaml:3:8: unknown state 'x' Known: y."
+    assert said(tmp_path) == [fault, fault]
 
 
 # --- fuzz ------------------------------------------------------------------------------------------------------------

@@ -132,6 +132,15 @@ def test_a_playbook_is_drawn_by_name_or_by_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.fast
+def test_a_picture_goes_into_a_file_and_never_to_a_terminal(tmp_path: Path) -> None:
+    path, out = written(tmp_path, PLAYBOOK), tmp_path / "tiny.png"
+    refused = incident_bot("playbook", "graph", path, "--format", "png")
+    assert (refused.exit_code, refused.stderr) == (1, "a PNG needs a file; add --out FILE\n")
+    assert incident_bot("playbook", "graph", path, "--format", "png", "--out", out).exit_code == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.fast
 def test_an_unknown_playbook_is_answered_with_a_suggestion(tmp_path: Path) -> None:
     written(tmp_path, PLAYBOOK)
     result = incident_bot("playbook", "graph", "tinny", "--playbooks", tmp_path)

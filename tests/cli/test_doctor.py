@@ -99,6 +99,7 @@ states:
     with: {edits: [{flag: --max-model-len, value: 4096}]}
     why: a test
     still: usage > 0.9
+    against: no_kv_room
     expires: settings.soon
     done: cap
   cap:
@@ -106,6 +107,7 @@ states:
     with: {edits: [{flag: --max-num-seqs, value: 6}]}
     why: a test
     still: usage > 0.9
+    against: no_kv_room
     done: calm
   calm: {end: fixed}
 """
@@ -127,6 +129,14 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
         f"small: cap: set_flags: high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA); {others}; {glass}; 10 min",
         f"small: cap: promote: high risk: 1 of S0SERVING; {others}; 15 min",
     ]
+
+
+@pytest.mark.fast
+def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None:
+    rules = load_settings(ENOUGH | {"INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}).approval_rules
+    text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
+    first = who_approves([load_text(text)], rules)[0].what
+    assert "grow: scale: medium risk: 1 of model (U0MO) and 1 of lead (S0SERVING: the approvers stand in);" in first
 
 
 @pytest.mark.fast

@@ -29,6 +29,7 @@ from bot.domain.event import (
     Watched,
 )
 from bot.domain.machine import advance
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.report import Report, as_json, markdown
 from bot.domain.report.escaping import lasting, moment, one_line, text
 from bot.domain.run import Run
@@ -42,7 +43,7 @@ SNAPSHOT = Path(__file__).parent / "snapshots" / "report.md"
 PLAYBOOK = load_text(
     """
 language: 1
-playbook: kv-cache-oom
+playbook: test
 title: KV-cache OOM and preemption thrash
 opens_on: ['alertname="VllmKVCacheThrash"']
 signals:
@@ -92,7 +93,7 @@ class Story:
 
     def tell(self, after: float, event: Event) -> "Story":
         at = START + after
-        decision = advance(self.run, event.model_copy(update={"at": at}), PLAYBOOK, rules())
+        decision = advance(self.run, event.model_copy(update={"at": at}), Bundle.of(PLAYBOOK), rules())
         linked = chain(decision.entries, head=self.run.timeline_head, length=self.run.timeline_length)
         self.timeline += linked
         head = linked[-1].hash if linked else self.run.timeline_head

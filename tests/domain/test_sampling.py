@@ -11,10 +11,11 @@ from bot.domain.playbook.language import (
     MetricSignal,
     QuantileSignal,
     RatioSignal,
+    ShareSignal,
     SignalSpec,
     StallSignal,
 )
-from bot.domain.sampling import SampledSpec, loads_in, points, read_window, span_of, spec_fault
+from bot.domain.sampling import SampledSpec, loads_in, points, read_window, span_of, spec_fault, with_target
 from bot.domain.scrape import Histogram, Scrape
 from bot.domain.signal import Reading
 from bot.domain.window import Window, histogram_quantile, quantile, short
@@ -418,3 +419,89 @@ def test_durations_read_as_people_write_them(seconds: float, text: str) -> None:
 def test_a_quantile_of_one_value_is_that_value() -> None:
     assert quantile([0.4], 0.9) == 0.4
     assert math.isclose(quantile([0, 1], 0.9), 0.9)
+
+
+# --- share above a target ---------------------------------------------------------------------------------------------
+
+TTFT = "time_to_first_token_seconds"
+
+
+def first_tokens(replica: str, *below: float, over: float = 60) -> list[Scrape]:
+    """Cumulative counts at 0.25, 0.5, 1.0 and +Inf that came in the window."""
+    bounds = ("0.25", "0.5", "1.0", "+Inf")
+    empty = observed(dict.fromkeys(bounds, 0.0), 0)
+    after = observed(dict(zip(bounds, below, strict=True)), 1)
+    return [
+        scrape(NOW - over, replica, histograms={TTFT: empty}),
+        scrape(NOW, replica, histograms={TTFT: after}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "share"),
+    [
+        pytest.param(0.5, 0.2, id="on-a-bound"),
+        pytest.param(0.75, 0.15, id="half-way-through-a-bucket"),
+        pytest.param(1.0, 0.1, id="on-the-highest-finite-bound"),
+        pytest.param(0.0, 1.0, id="nothing-is-quicker-than-nothing"),
+    ],
+)
+def test_a_share_is_what_the_buckets_count_above_the_target(target: float, share: float) -> None:
+    reading = read(ShareSignal(share_above=target, histogram=TTFT), first_tokens("a", 60, 80, 90, 100))
+    assert reading.value == pytest.approx(share)
+    assert reading.unit == "ratio"
+
+
+def test_a_share_is_of_all_requests_and_not_the_mean_of_the_replicas_shares() -> None:
+    samples = first_tokens("a", 0, 0, 10, 10) + first_tokens("b", 90, 90, 90, 90)
+    reading = read(ShareSignal(share_above=0.5, histogram=TTFT), samples)
+    assert reading.value == pytest.approx(0.1)
+    assert reading.by_replica == {"a": 1.0, "b": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("spec", "samples", "reason"),
+    [
+        pytest.param(
+            ShareSignal(share_above=0.5, histogram=TTFT),
+            first_tokens("a", 0, 0, 0, 0),
+            f"no {TTFT} observed in 60 s",
+            id="nothing-observed",
+        ),
+        pytest.param(
+            ShareSignal(share_above=5.0, histogram=TTFT),
+            first_tokens("a", 60, 80, 90, 100),
+            f"5 lies beyond the highest bound of {TTFT}",
+            id="beyond-the-bounds",
+        ),
+        pytest.param(
+            ShareSignal(share_above=0.5, histogram=TTFT),
+            first_tokens("a", 60, 80, 90, 100, over=20),
+            "only 20 s of 60 s of history (a)",
+            id="half-of-the-window-is-missing",
+        ),
+    ],
+)
+def test_a_share_that_cannot_be_told_is_unknown_and_not_zero(
+    spec: ShareSignal, samples: list[Scrape], reason: str
+) -> None:
+    assert read(spec, samples).unknown == reason
+
+
+def test_a_target_beyond_the_bounds_is_met_when_all_requests_lie_below_them() -> None:
+    reading = read(ShareSignal(share_above=5.0, histogram=TTFT), first_tokens("a", 60, 80, 100, 100))
+    assert reading.value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("written", "target"), [(0.5, 0.5), ("0.5", 0.5), ("500ms", 0.5), ("settings.ttft_target", 0.8)]
+)
+def test_a_target_is_a_number_a_duration_or_a_setting(written: float | str, target: float) -> None:
+    spec = with_target(ShareSignal(share_above=written, histogram=TTFT), {"ttft_target": 0.8})
+    assert isinstance(spec, ShareSignal)
+    assert spec.share_above == target
+
+
+def test_a_target_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"settings.absent is not a duration"):
+        with_target(ShareSignal(share_above="settings.absent", histogram=TTFT), {})

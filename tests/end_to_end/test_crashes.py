@@ -47,7 +47,7 @@ def crash_right_after_an_acknowledged_press(world: Stage) -> None:
 
 
 def lose_redis_for_a_while(world: Stage) -> None:
-    world.pressing_until(lambda: world.state() == "spare_ok", "the spare is watched", 60)
+    world.pressing_until(lambda: world.state() == "roll_out_judge", "the spare is watched", 60)
     before = len(world.timeline())
     world.world.redis.kill()
     refused = world.post(as_body(webhook(alert("VllmKVCacheNearFull"))))
@@ -77,7 +77,7 @@ def is_half_way(world: Stage) -> bool:
 def crash_during_the_watch(world: Stage) -> None:
     def watches() -> bool:
         run = world.run()
-        return run is not None and run.state == "verify" and run.watch is not None
+        return run is not None and run.state == "verify_calm" and run.watch is not None
 
     world.pressing_until(watches, "the fleet is verified", 90)
     world.world.family.kill("bot")

@@ -36,7 +36,9 @@ def test_a_real_alert_comes_to_a_verified_fix_and_its_end_is_heard(tmp_path: Pat
             timeline = world.timeline()
             assert is_verified(run, timeline), world.told()
             assert first_break(timeline) is None
-            assert all("Prometheus" in str(entry.data) for entry in world.entries("read") if entry.state == "verify")
+            assert all(
+                "Prometheus" in str(entry.data) for entry in world.entries("read") if entry.state == "verify_calm"
+            )
             assert any(
                 "VllmKVCacheThrash is firing" in text or "by alert VllmKVCacheThrash" in text for text in told(world)
             )

@@ -37,7 +37,9 @@ async def test_a_person_clicks_from_the_card_to_an_approved_spare_and_a_stranger
         await expect(thread).to_contain_text("@Ana Alvarez answered Cap the running requests", timeout=A_LOOK)
 
         approve = thread.get_by_role("button", name="Approve")
-        await expect(thread).to_contain_text("Start one spare replica of llm with --max-num-seqs", timeout=A_LOOK)
+        await expect(thread).to_contain_text(
+            "Start one spare replica of llm with --max-num-active-seqs", timeout=A_LOOK
+        )
         await act_as(page, "Mo Haddad")
         await approve.click()
         whisper = page.locator(".message.ephemeral")

@@ -8,10 +8,15 @@ from typing import Literal
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Authority, Policy, Press
-from bot.domain.errors import StorageUnavailableError
+from bot.domain.errors import OpeningError, StorageUnavailableError
 from bot.domain.event import Commanded
+from bot.domain.form import problems
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.library import Library
 from bot.domain.run import Run
+from bot.domain.target import Target
 from bot.domain.timeline import Chained
+from bot.flow.open_by_hand import Opened, Opening
 
 
 class MemoryInbound:
@@ -45,6 +50,13 @@ class MemoryInbound:
         if incident_id in self.runs:
             self.commands.setdefault(command.event_id, (incident_id, command))
         return incident_id in self.runs
+
+    async def reopen(self, command: Commanded, run: Run) -> bool:
+        await self._reach()
+        if any(each.is_open and each.target == run.target for each in self.runs.values()):
+            return False
+        self.commands.setdefault(command.event_id, (run.incident_id, command))
+        return True
 
     async def open_runs(self) -> Sequence[Run]:
         await self._reach()
@@ -92,3 +104,31 @@ class KnownPeople:
     async def may_steer(self, user: str, *, at: float) -> Authority:
         allowed = user in self.allowed
         return Authority(allowed=allowed, reason="" if allowed else "you are not in @serving-oncall", read_at=at)
+
+
+class MemoryShelf:
+    """`Shelf`; forms are judged as the real one does. `workloads` are what the cluster has."""
+
+    def __init__(self) -> None:
+        self.library = Library({})
+        self.workloads = {("serving", "llm"): Target(cluster="prod-1", namespace="serving", name="llm")}
+        self.openings: dict[str, Opening] = {}
+        self.open_already = ""
+        self.away = False
+
+    async def playbook_of(self, run: Run) -> CompiledPlaybook:
+        return self.library.playbooks[run.playbook]
+
+    async def workload(self, namespace: str, name: str) -> Target | None:
+        return self.workloads.get((namespace, name))
+
+    async def open(self, opening: Opening) -> Opened:
+        if self.away:
+            raise StorageUnavailableError("the storage is away")
+        form = self.library.playbooks[opening.playbook].playbook.form
+        if wrong := problems(form, opening.fields or {}):
+            raise OpeningError("; ".join(wrong.values()), wrong)
+        if self.open_already:
+            return Opened(self.open_already, is_new=False)
+        self.openings.setdefault(opening.submission_id, opening)
+        return Opened(f"INC-{100 + list(self.openings).index(opening.submission_id)}", is_new=True)

@@ -32,6 +32,7 @@ from bot.domain.approval import Press
 from bot.domain.approval_rules import ApprovalRules
 from bot.domain.errors import StorageUnavailableError
 from bot.domain.machine import Rules
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.library import Library
 from bot.domain.run import Run
@@ -92,11 +93,11 @@ Answers = Mapping[str, str]
 
 
 @functools.cache
-def _compiled(source: tuple[tuple[str, str], ...]) -> CompiledPlaybook:
+def _compiled(source: tuple[tuple[str, str], ...]) -> Bundle:
     return from_bundle(dict(source))
 
 
-def compiled_once(bundle: Mapping[str, str]) -> CompiledPlaybook:
+def compiled_once(bundle: Mapping[str, str]) -> Bundle:
     """`from_bundle`, shared by all bots of the tests: it is frozen, and reading it takes longer than a whole run."""
     return _compiled(tuple(sorted(bundle.items())))
 

@@ -12,6 +12,7 @@ from bot.adapters.redis.store import RedisStore
 from bot.domain.effect import Effect
 from bot.domain.errors import StaleRunError
 from bot.domain.event import StepSettled
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.run import Run
 from bot.domain.timeline import Chained, first_break
 from bot.flow.advance_run import AdvanceRun
@@ -41,8 +42,10 @@ class Overtaken(RedisStore):
 async def opened(store: RedisStore) -> None:
     await store.accept([builders.alert()], truncated=0)
     (entry,) = await store.intake(10)
-    playbook = drill_playbook()
-    assert await store.route(entry, builders.run(digest=playbook.digest), "opens", bundle=playbook.bundle())
+    bundle = Bundle.of(drill_playbook())
+    assert await store.route(
+        entry, builders.run(playbook=bundle.entry, digest=bundle.digest), "opens", bundle=bundle.stored()
+    )
 
 
 async def asked(scene: Scene, bot: Bot) -> Run:

@@ -127,3 +127,20 @@ async def test_an_export_is_owed_only_by_an_incident_that_exists(store: RedisSto
     assert await hear.export("INC-1", "md", "ana")
     assert not await hear.export("INC-9", "md", "ana")
     assert await commands(store, "INC-1") == ["export"]
+
+
+async def test_a_closed_incident_gets_its_target_back_once_and_only_while_that_is_free(
+    store: RedisStore, hear: HearPeople, woken: list[str]
+) -> None:
+    await opened(store, "INC-1")
+    run = await store.load("INC-1")
+    assert run is not None
+    assert not await hear.reopen(command("reopen"), run)
+    closed = run.with_(version=run.version + 1, closed_at=1.0)
+    await store.commit(closed, consumed=0, entries=(), effects=())
+    assert await store.open_incidents() == []
+    assert await hear.reopen(command("reopen"), closed)
+    assert not await hear.reopen(command("reopen"), closed)
+    assert await store.open_incident(run.target.key) == "INC-1"
+    assert await commands(store, "INC-1") == ["reopen"]
+    assert woken == ["INC-1"]

@@ -14,6 +14,7 @@ from bot.domain.playbook.language import (
     ProbeSignal,
     QuantileSignal,
     RatioSignal,
+    ShareSignal,
     SignalSpec,
     StallSignal,
 )
@@ -181,6 +182,8 @@ async def test_a_window_that_ends_at_what_was_not_read_yet_is_unknown() -> None:
         RatioSignal(ratio=("num_preemptions", "request_success")),
         MeanSignal(mean="request_prompt_tokens"),
         QuantileSignal(quantile=0.9, histogram="time_to_first_token_seconds"),
+        ShareSignal(share_above="500ms", histogram="time_to_first_token_seconds"),
+        ShareSignal(share_above="settings.absent", histogram="time_to_first_token_seconds"),
         StallSignal(stall="engine"),
     ],
     ids=lambda spec: spec.model_dump_json(exclude_defaults=True),

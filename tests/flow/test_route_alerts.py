@@ -10,6 +10,7 @@ import pytest
 from bot.adapters.redis.store import RedisStore
 from bot.domain.alert import Alert
 from bot.domain.errors import ClusterError
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.library import Library
 from bot.domain.target import Target
 from bot.flow.route_alerts import RouteAlerts
@@ -77,8 +78,8 @@ async def test_an_alert_opens_an_incident_on_its_workload_and_wakes_it(
     run = await store.load("INC-1")
     assert run is not None
     assert (run.target, run.playbook, run.visit, run.state) == (builders.TARGET, "drill", 0, "look")
-    assert run.digest == drill_playbook().digest
-    assert await store.bundle(run.digest) == drill_playbook().bundle()
+    assert run.digest == Bundle.of(drill_playbook()).digest
+    assert await store.bundle(run.digest) == Bundle.of(drill_playbook()).stored()
     assert await store.open_incident(builders.TARGET.key) == "INC-1"
     assert woken == ["INC-1"]
 

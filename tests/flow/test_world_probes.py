@@ -203,8 +203,100 @@ async def test_what_cannot_be_listed_is_not_taken_for_no_rollout() -> None:
     assert reading.unknown == "replica_sets: 403"
 
 
-async def test_a_workload_without_revisions_is_unknown() -> None:
-    assert "only a Deployment" in (await ask("recent_rollout", world(OLD), kind="LeaderWorkerSet")).unknown
+async def test_a_kind_without_revisions_is_unknown() -> None:
+    assert (await ask("recent_rollout", world(OLD), kind="DaemonSet")).unknown == "it keeps no revisions to look at"
+    assert "kept no revision" in (await ask("recent_rollout", world(OLD), kind="LeaderWorkerSet")).unknown
+
+
+# --- recent rollout of a StatefulSet or LeaderWorkerSet ---------------------------------------------------------------
+
+
+def kept(number: int, data: Obj, *, minutes_before: float, stamp: str = "") -> Obj:
+    """A ControllerRevision, which keeps the spec as a patch that replaces it."""
+    return {
+        "metadata": {
+            "name": f"llm-{number}",
+            "creationTimestamp": at(OPENED - minutes_before * MINUTES),
+            "annotations": {"incident-bot/call": stamp} if stamp else {},
+            "ownerReferences": [{"kind": "StatefulSet", "uid": "d", "controller": True}],
+        },
+        "revision": number,
+        "data": {"spec": data},
+    }
+
+
+def numbered(*args: str) -> Obj:
+    return {"template": template(*args) | {"$patch": "replace"}}
+
+
+def numbered_world(*revisions: Obj, kind: str = "StatefulSet", stamp: str = "", **parts: Any) -> World:
+    seen = world(revisions=revisions, **parts)
+    assert seen.workload is not None
+    seen.workload["kind"] = kind
+    seen.workload["metadata"]["annotations"] = {"incident-bot/call": stamp} if stamp else {}
+    return seen
+
+
+FIRST = kept(1, numbered("--max-num-seqs=64"), minutes_before=9999)
+
+
+async def test_a_deploy_of_a_stateful_set_is_told_as_that_of_a_deployment() -> None:
+    seen = numbered_world(FIRST, kept(2, numbered("--max-num-seqs=256"), minutes_before=20))
+    reading = await ask("recent_rollout", seen, kind="StatefulSet")
+    assert reading.fields == {
+        "happened": True,
+        "matters": True,
+        "by_bot": False,
+        "revision": 2.0,
+        "previous_revision": 1.0,
+        "summary": "--max-num-seqs 64 → 256",
+    }
+
+
+async def test_the_bots_own_revision_of_a_stateful_set_is_told_by_its_stamp() -> None:
+    ours = kept(2, numbered("--max-num-seqs=6"), minutes_before=20, stamp="INC-6/cap/1")
+    reading = await ask("recent_rollout", numbered_world(FIRST, ours, stamp="INC-6/cap/1"), kind="StatefulSet")
+    assert (reading.fields["by_bot"], reading.fields["matters"]) == (True, False)
+
+
+def pod_of(name: str, minutes_before: float) -> Obj:
+    created = at(OPENED - minutes_before * MINUTES)
+    return {"metadata": {"name": "p", "labels": {"controller-revision-hash": name}, "creationTimestamp": created}}
+
+
+async def test_a_revision_that_is_taken_again_is_dated_by_its_first_new_pod() -> None:
+    again = FIRST | {"revision": 3}
+    between = kept(2, numbered("--max-num-seqs=256"), minutes_before=600)
+    pods = (pod_of("llm-1", 9000), pod_of("llm-1", 30), pod_of("llm-1", 10))
+    reading = await ask("recent_rollout", numbered_world(again, between, pods=pods), kind="StatefulSet")
+    assert (reading.fields["happened"], reading.fields["revision"]) == (True, 3.0)
+    assert reading.detail.startswith("rolled out 30 min before")
+    undated = await ask("recent_rollout", numbered_world(again, between), kind="StatefulSet")
+    assert "is not known" in undated.unknown
+
+
+def group(*args: str) -> Obj:
+    return {"leaderWorkerTemplate": {"$patch": "replace", "size": 2, "workerTemplate": template(*args)}}
+
+
+async def test_of_a_leader_worker_set_only_the_present_revision_is_left_and_what_it_changed_is_unknown() -> None:
+    seen = numbered_world(kept(4, group("--max-num-seqs=256"), minutes_before=20), kind="LeaderWorkerSet")
+    reading = await ask("recent_rollout", seen, kind="LeaderWorkerSet")
+    assert (reading.fields["happened"], reading.fields["by_bot"]) == (True, False)
+    assert reading.fields["summary"] == "the revision before it is not kept"
+    assert set(reading.unknown_parts) == {"matters", "previous_revision"}
+
+
+async def test_while_a_leader_worker_set_rolls_both_of_its_revisions_are_there() -> None:
+    revisions = (
+        kept(4, group("--max-num-seqs=256"), minutes_before=5),
+        kept(3, group("--max-num-seqs=64"), minutes_before=9999),
+    )
+    reading = await ask("recent_rollout", numbered_world(*revisions, kind="LeaderWorkerSet"), kind="LeaderWorkerSet")
+    assert (reading.fields["matters"], reading.fields["summary"]) == (True, "--max-num-seqs 64 → 256")
+    stamped = numbered_world(*revisions, kind="LeaderWorkerSet", stamp="INC-6/scale/1")
+    reading = await ask("recent_rollout", stamped, kind="LeaderWorkerSet")
+    assert {"by_bot", "matters"} <= set(reading.unknown_parts)
 
 
 # --- rotation, drain mode, capacity -----------------------------------------------------------------------------------

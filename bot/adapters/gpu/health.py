@@ -9,38 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from bot.adapters.gpu import amd, nvidia
+from bot.adapters.gpu.exporter_pods import DEADLINE_SECONDS, Exporter, exporters_by_node
 from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.gpu.node_events import about_nodes, judge_events
 from bot.adapters.gpu.nodes import judge_node
 from bot.adapters.gpu.verdict import Verdict, any_of
-from bot.domain.change.objects import dig, is_going_away, name_of, namespace_of
+from bot.domain.change.objects import dig, name_of
 from bot.domain.change.world import Obj
 from bot.domain.errors import ClusterError, SourceError
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
-from bot.flow.ports import NodeEvents, PodFinder, PodPage, PodPages, Question, SampleStore
+from bot.flow.ports import Finder, PodPages, Question, SampleStore
 from bot.flow.probes import answer, pods_asked_for, unreadable
 
 SOURCE = "GPU exporters and nodes"
-DCGM_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}
-AMD_LABELS = {"app.kubernetes.io/name": "metrics-exporter"}
-"""As AMD's GPU operator labels device-metrics-exporter."""
-DCGM_PORT, AMD_PORT = 9400, 5000
-DEADLINE_SECONDS = 2.0
 BEFORE_SECONDS = 1800.0
-
-
-@dataclass(frozen=True)
-class _Exporter:
-    page: PodPage
-    is_amd: bool
-
-    @property
-    def name(self) -> str:
-        return "AMD's device-metrics-exporter" if self.is_amd else "dcgm-exporter"
 
 
 class GpuHealth:
@@ -49,15 +34,16 @@ class GpuHealth:
     def __init__(
         self,
         *,
-        finder: PodFinder,
-        events: NodeEvents,
+        finder: Finder,
         pages: PodPages,
         store: SampleStore,
         now: Callable[[], float],
         inside: InsideGpus | None = None,
+        amd_labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._finder, self._events, self._pages, self._store, self._now = finder, events, pages, store, now
-        self._inside = inside
+        """`amd_labels`: where AMD's exporter carries other labels than those known here."""
+        self._finder, self._pages, self._store, self._now = finder, pages, store, now
+        self._inside, self._amd_labels = inside, amd_labels
 
     async def __call__(self, question: Question) -> Reading:
         world = await question.world()
@@ -69,7 +55,7 @@ class GpuHealth:
                 replicas[node].append(pod)
         if not replicas:
             return answer(question, dict.fromkeys(PARTS), missing=dict.fromkeys(PARTS, "no replica is on a node"))
-        exporters, said = await asyncio.gather(self._exporters(), self._said(question))
+        exporters, said = await asyncio.gather(exporters_by_node(self._finder, self._amd_labels), self._said(question))
         nodes = {name_of(node): node for node in world.nodes}
         gpus = await asyncio.gather(
             *(self._gpus(node, exporters.get(node), pods, question) for node, pods in replicas.items())
@@ -85,14 +71,14 @@ class GpuHealth:
         """What events say of a node. They only add: without them the exporters and the nodes still speak."""
         start = question.context.opened_at - BEFORE_SECONDS
         try:
-            events = about_nodes(await self._events.node_events())
+            events = about_nodes(await self._finder.node_events())
         except ClusterError as error:
             note = f"events of nodes cannot be read: {error}"
             return lambda node: [Verdict(node, False, False, (note,))]
         return lambda node: [judge_events(node, events.get(node, ()), start)]
 
     async def _gpus(
-        self, node: str, exporter: _Exporter | None, pods: Sequence[Obj], question: Question
+        self, node: str, exporter: Exporter | None, pods: Sequence[Obj], question: Question
     ) -> list[Verdict]:
         """By the node's exporter; where there is none that answers, by the replicas themselves if that is allowed."""
         try:
@@ -104,7 +90,7 @@ class GpuHealth:
         return await self._inside.judge(key, pods, question.context.opened_at - BEFORE_SECONDS)
 
     async def _by_exporter(
-        self, node: str, exporter: _Exporter | None, pods: Sequence[str], question: Question
+        self, node: str, exporter: Exporter | None, pods: Sequence[str], question: Question
     ) -> list[Verdict]:
         """Raise `SourceError` where the exporter says nothing of these pods' GPUs."""
         if exporter is None:
@@ -129,14 +115,7 @@ class GpuHealth:
             )
         return found
 
-    async def _exporters(self) -> dict[str, _Exporter]:
-        """Node to its exporter; a node has GPUs of one maker."""
-        dcgm, others = await asyncio.gather(
-            self._finder.pods_labelled(DCGM_LABELS), self._finder.pods_labelled(AMD_LABELS)
-        )
-        return _found(others, AMD_PORT, is_amd=True) | _found(dcgm, DCGM_PORT, is_amd=False)
-
-    async def _page(self, node: str, exporter: _Exporter) -> str:
+    async def _page(self, node: str, exporter: Exporter) -> str:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await self._pages.read(exporter.page)
@@ -175,15 +154,4 @@ def _healthy_replicas(
         trouble = any_of(*(verdict.fault for verdict in verdicts), *(verdict.thermal for verdict in verdicts))
         if trouble is not None:
             found |= dict.fromkeys(map(name_of, replicas[node]), float(not trouble))
-    return found
-
-
-def _found(pods: Sequence[Obj], port_of_it: int, *, is_amd: bool) -> dict[str, _Exporter]:
-    found: dict[str, _Exporter] = {}
-    for pod in pods:
-        node, address = dig(pod, "spec", "nodeName"), dig(pod, "status", "podIP")
-        if node and address and not is_going_away(pod):
-            ports = [p for c in dig(pod, "spec", "containers") or [] for p in c.get("ports") or []]
-            port = next((int(p["containerPort"]) for p in ports if p.get("name") == "metrics"), port_of_it)
-            found[node] = _Exporter(PodPage(namespace_of(pod), name_of(pod), address, port), is_amd)
     return found

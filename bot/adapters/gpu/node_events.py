@@ -38,6 +38,13 @@ def judge_events(name: str, events: Iterable[Obj], since: float) -> Verdict:
     return Verdict(name, any_of(*faults), thermal, tuple(dict.fromkeys(notes))[:MOST_NOTES])
 
 
+def xids_in(events: Iterable[Obj], since: float) -> tuple[int, ...]:
+    """The XIDs that were told since then, newest first."""
+    recent = sorted((event for event in events if _last_seen(event) >= since), key=_last_seen, reverse=True)
+    found = [_XID.search(f"{event.get('reason') or ''} {event.get('message') or ''}") for event in recent]
+    return tuple(dict.fromkeys(int(match[1] or match[2]) for match in found if match))
+
+
 def about_nodes(events: Iterable[Obj]) -> dict[str, list[Obj]]:
     """Node name to its events."""
     found: dict[str, list[Obj]] = {}

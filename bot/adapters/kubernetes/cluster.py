@@ -27,6 +27,9 @@ class KubernetesCluster:
     async def resolve(self, alert: Alert) -> Target | None:
         return await self._targets.resolve(alert)
 
+    async def workload(self, namespace: str, name: str) -> Target | None:
+        return await self._targets.named(namespace, name)
+
     async def world(self, target: Target, *, incident_id: str) -> World:
         return await self.reader.world(target, incident_id=incident_id)
 

@@ -34,6 +34,7 @@ IN_NAMESPACE: Mapping[str, str] = {
 KEPT_AS: Mapping[str, tuple[str, str]] = {
     "Deployment": ("replica_sets", "ReplicaSet"),
     "StatefulSet": ("revisions", "ControllerRevision"),
+    "LeaderWorkerSet": ("revisions", "ControllerRevision"),
 }
 """As what a kind of workload keeps its revisions."""
 CLUSTER_WIDE: Mapping[str, str] = {"nodes": "Node", "all_pods": "Pod"}

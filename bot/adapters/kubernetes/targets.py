@@ -18,6 +18,7 @@ from bot.domain.change.objects import (
 )
 from bot.domain.change.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, template_of
 from bot.domain.change.world import Obj
+from bot.domain.errors import ClusterError
 from bot.domain.target import WORKLOAD_LABELS, Target
 
 Found = tuple[str, Obj]
@@ -55,6 +56,21 @@ class TargetFinder:
                 found = await self._workload(namespace, labels)
                 if found is not None:
                     return self._target(namespace, *found)
+        return None
+
+    async def named(self, namespace: str, name: str) -> Target | None:
+        """The workload of that name, of whichever kind. Raise `ClusterError` on no answer."""
+        unanswered: ClusterError | None = None
+        for label, _ in WORKLOAD_LABELS:
+            try:
+                found = await self._workload(namespace, {label: name})
+            except ClusterError as error:  # a role that leaves out one kind must not hide the others
+                unanswered = error
+                continue
+            if found is not None:
+                return self._target(namespace, *found)
+        if unanswered is not None:
+            raise unanswered
         return None
 
     def _target(self, namespace: str, kind: str, workload: Obj) -> Target:

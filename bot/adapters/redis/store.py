@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from bot.adapters.redis.connection import Connection
 from bot.domain.alert import Alert
 from bot.domain.effect import EFFECT, Effect
 from bot.domain.errors import StaleRunError
-from bot.domain.event import EVENT, AlertChanged, Event
-from bot.domain.run import Run
+from bot.domain.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
+from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
 from bot.flow.ports import Intake, Owed, RouteKind
+
+FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,18 @@ class RedisStore:
         alert = Alert.model_validate_json(body).model_copy(update={"received_at": float(at)})
         return Intake(entry_id=raw, alert=alert, truncated=int(truncated))
 
-    async def route(self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str]) -> bool:
+    async def route(
+        self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
+    ) -> bool:
         incident = run.incident_id
-        event = AlertChanged(event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert, truncated=entry.truncated)
+        event = AlertChanged(
+            event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert, truncated=entry.truncated, offer=offer
+        )
         keys = [
             *self._keys("intake", "open", "last"),
             *self._of(incident, "run", "inbox", "known"),
             *self._keys("incidents", "pending"),
-            self._redis.key("bundle", run.digest),
+            self._redis.key("bundle", offer.digest if offer else run.digest),
         ]
         arguments = [
             entry.entry_id,
@@ -82,9 +89,41 @@ class RedisStore:
             run.model_dump_json(),
             event.event_id,
             event.model_dump_json(),
-            json.dumps(dict(bundle)),
+            json.dumps(dict(bundle)) if how == "opens" or offer else "",
         ]
         return str(await self._redis.script("route", keys, arguments)) != "changed"
+
+    async def open(self, run: Run, event: OpenedByHand, *, bundle: Mapping[str, str], submission_id: str) -> str | None:
+        keys = [
+            *self._keys("intake", "open", "last"),
+            *self._of(run.incident_id, "run", "inbox", "known"),
+            *self._keys("incidents", "pending"),
+            self._redis.key("bundle", run.digest),
+            self._redis.key("submission", submission_id),
+        ]
+        arguments = [
+            "",
+            run.target.key,
+            run.incident_id,
+            "opens",
+            run.model_dump_json(),
+            event.event_id,
+            event.model_dump_json(),
+            json.dumps(dict(bundle)),
+            self._limits.remember_alerts_seconds,
+        ]
+        answer = str(await self._redis.script("route", keys, arguments))
+        return {"changed": None, "routed": run.incident_id}.get(answer, answer)
+
+    async def reopen(self, run: Run, event: Commanded) -> bool:
+        keys = [
+            *self._keys("intake", "open", "last"),
+            *self._of(run.incident_id, "run", "inbox", "known"),
+            *self._keys("incidents", "pending"),
+            self._redis.key("bundle", run.digest),
+        ]
+        arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, event.model_dump_json(), ""]
+        return str(await self._redis.script("route", keys, arguments)) == "routed"
 
     async def keep_unmatched(self, entry: Intake, reason: str) -> None:
         kept = json.dumps({"alert": entry.alert.model_dump(mode="json"), "reason": reason})
@@ -190,6 +229,19 @@ class RedisStore:
 
     async def now(self) -> float:
         return await self._redis.now()
+
+    def _first(self, what: str) -> str:
+        return self._redis.key("first", hashlib.sha256(what.encode()).hexdigest())
+
+    async def is_first(self, what: str) -> bool:
+        """True for whoever asks first, of all replicas of the bot; remembered for a week."""
+        return bool(
+            await self._redis.ask(self._redis.client.set(self._first(what), "1", nx=True, ex=FIRSTS_KEPT_SECONDS))
+        )
+
+    async def is_first_no_more(self, what: str) -> None:
+        """What was to be done first was not done: the next one to ask is first."""
+        await self._redis.ask(self._redis.client.delete(self._first(what)))
 
     # --- effects ----------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bot.adapters.slack import forms
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.commands import Command, Commands
+from bot.adapters.slack.command import Command
+from bot.adapters.slack.commands import Commands
 from bot.adapters.slack.decision_forms import (
     EDIT_FORM,
     GLASS_FORM,
@@ -29,23 +31,26 @@ from bot.adapters.slack.decision_forms import (
     REFUSE_FORM,
     ReasonForm,
     block_of,
-    edit_view,
-    reason_view,
+    edit_form,
+    reason_form,
     written_values,
 )
 from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.limits import Block
-from bot.adapters.slack.press_value import APPROVE, BREAK_GLASS, CHOOSE, EDIT, MORE_TIME, REFUSE, ButtonValue
+from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
+from bot.adapters.slack.press_value import APPROVE, BREAK_GLASS, CHOOSE, EDIT, FILL, MORE_TIME, REFUSE, ButtonValue
+from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
 from bot.domain.approval import Request as ChangeRequest
 from bot.domain.approval_edits import EditableValue, editable_values, values_of
 from bot.domain.errors import ApprovalError, MessengerError, StorageUnavailableError
+from bot.domain.form import Answer, Form, answers, problems
 
 log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
 Action = Literal["approve", "refuse", "choose", "edit", "more_time", "break_glass"]
 COMMAND = "/incident"
+ANSWER_FORM = "answer"
 STORE_SECONDS = 2.0
 """Slack waits 3 s; what the storage has not confirmed by then counts as not stored."""
 ANYTHING = re.compile(".*")
@@ -79,12 +84,21 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     app.action(BREAK_GLASS)(presses.open_glass)
     app.action(EDIT)(presses.open_edit)
     app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(presses.choose)
+    app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
     app.action(ANYTHING)(presses.old)
     app.view(REFUSE_FORM.callback_id)(presses.refuse)
     app.view(GLASS_FORM.callback_id)(presses.break_glass)
     app.view(EDIT_FORM)(presses.edit)
+    app.view(ANSWER_FORM)(presses.fill)
+    opening = Opening(desk)
+    app.view(CHOOSING)(opening.chosen)
+    app.view(FILLING)(opening.filled)
+    commands = Commands(desk)
+    steering = SteeringWords(desk, commands.pointed_at)
+    app.view(STATUS_FORM)(steering.submitted)
+    app.view(SKIP_FORM)(steering.submitted)
     app.view(ANYTHING)(_acknowledge)
-    app.command(COMMAND)(_command_listener(desk))
+    app.command(COMMAND)(_command_listener(client, desk, commands))
     # Events carry nothing that we use; unanswered ones would be sent three times more.
     app.event(ANYTHING)(_acknowledge)
     return app
@@ -135,12 +149,12 @@ class Presses:
         found = await self._open_request(value)
         if isinstance(found, str):
             return await self._tell(body["user"]["id"], _channel(body), found, str(body.get("response_url", "")))
-        kept = {"value": value.packed(), **_place_of(body, action)}
-        return await self._open(body, edit_view(value, editable_values(found.plan), kept), again="Edit")
+        kept = {"value": value.packed() or "", **_place_of(body, action)}
+        return await self._open(body, edit_form(value, editable_values(found.plan), kept))
 
     async def edit(self, ack: AsyncAck, body: Json, view: Json) -> None:
         """The submitted values, checked before they are stored; a wrong one keeps the form open, with its range."""
-        kept = json.loads(view["private_metadata"])
+        kept = forms.kept_in(view)
         value = ButtonValue.unpacked(kept["value"])
         if value is None:
             await ack(response_action="errors", errors={block_of(0): OLD_BUTTON})
@@ -183,18 +197,18 @@ class Presses:
         if value is None:
             return await self.old(ack, body)
         await ack()
-        kept = {"value": value.packed(), **_place_of(body, action)}
-        return await self._open(body, reason_view(form, value, kept), again=form.title)
+        kept = {"value": value.packed() or "", **_place_of(body, action)}
+        return await self._open(body, reason_form(form, value, kept))
 
-    async def _open(self, body: Json, view: Block, *, again: str) -> None:
-        result = await ask(self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=view))
+    async def _open(self, body: Json, form: forms.Modal) -> None:
+        result = await ask(self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=form.view))
         if isinstance(result, Refusal):
-            said = f"The form could not be opened ({result.error}). Nothing was decided; please press {again} again."
+            said = f"The form could not be opened ({result.error}). Nothing was decided; please press again."
             await self._tell(body["user"]["id"], _channel(body), said, str(body.get("response_url", "")))
 
     async def _with_reason(self, ack: AsyncAck, body: Json, view: Json, kind: Action) -> None:
         """The submitted form; where it cannot be stored it stays open with the reason below the field."""
-        kept = json.loads(view["private_metadata"])
+        kept = forms.kept_in(view)
         value = ButtonValue.unpacked(kept["value"])
         if value is None:
             await ack(response_action="errors", errors={REASON: OLD_BUTTON})
@@ -211,6 +225,51 @@ class Presses:
             await ack(response_action="errors", errors={field: problem})
         else:
             await ack()
+
+    async def open_form(self, ack: AsyncAck, body: Json, action: Json) -> None:
+        """A choice with something to fill in; nothing is decided by opening its form."""
+        value = ButtonValue.unpacked(str(action.get("value", "")))
+        if value is None:
+            return await self.old(ack, body)
+        await ack()
+        place = _place_of(body, action)
+        form, problem = await self._form_of(value)
+        if not problem:
+            return await self._open(body, _answer_form(value, form, place))
+        return await self._tell(body["user"]["id"], place["channel"], problem, place["response_url"])
+
+    async def fill(self, ack: AsyncAck, body: Json, view: Json) -> None:
+        """The submitted answer; while it cannot be stored or is out of range, the form stays open as it was filled."""
+        kept = forms.kept_in(view)
+        value = ButtonValue.unpacked(kept["value"])
+        filled = forms.given(view)
+        if value is None:
+            await ack(response_action="errors", errors=forms.errors({"": OLD_BUTTON}, filled))
+            return
+        form, problem = await self._form_of(value)
+        wrong = {"": problem} if problem else problems(form, filled)
+        if not wrong:
+            press = _press_of("choose", value, kept | {"user": body["user"]}, fields=answers(form, filled))
+            stored = await self._store(press, value.incident_id)
+            wrong = {"": stored} if stored else {}
+        if wrong:
+            await ack(response_action="errors", errors=forms.errors(wrong, filled))
+        else:
+            await ack()
+
+    async def _form_of(self, value: ButtonValue) -> tuple[Form, str]:
+        """What a choice asks for, or why that is not known, for the presser."""
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                run = await self._inbound.load(value.incident_id)
+        except (StorageUnavailableError, TimeoutError):
+            return {}, NOT_STORED
+        question = run.questions.get(value.about) if run else None
+        if question is None or not question.forms.get(value.choice):
+            return {}, OLD_BUTTON
+        if question.status != "open":
+            return {}, f"Question {value.about} was already {question.status}; nothing was changed."
+        return question.forms[value.choice], ""
 
     async def _press(self, ack: AsyncAck, body: Json, action: Json, kind: Action) -> None:
         value = ButtonValue.unpacked(str(action.get("value", "")))
@@ -268,7 +327,14 @@ def _range_errors(offered: Sequence[EditableValue], texts: Mapping[str, str]) ->
     return errors
 
 
-def _press_of(kind: Action, value: ButtonValue, place: Json, *, reason: str = "") -> Press:
+def _press_of(
+    kind: Action,
+    value: ButtonValue,
+    place: Json,
+    *,
+    reason: str = "",
+    fields: Mapping[str, Answer] = forms.NOTHING,
+) -> Press:
     user = place["user"]
     # Slack sometimes delivers one click twice: the same place and time are the same press.
     seed = f"{place['channel']}/{place['message_ts']}/{place['action_ts']}/{user['id']}"
@@ -279,6 +345,7 @@ def _press_of(kind: Action, value: ButtonValue, place: Json, *, reason: str = ""
         digest=value.digest,
         value=value.choice,
         reason=reason,
+        fields=dict(fields),
         user=user["id"],
         user_name=str(user.get("name") or user.get("username", "")),
         channel=place["channel"],
@@ -287,15 +354,26 @@ def _press_of(kind: Action, value: ButtonValue, place: Json, *, reason: str = ""
     )
 
 
-def _command_listener(desk: Desk) -> Callable[..., Awaitable[None]]:
-    commands = Commands(desk)
+def _answer_form(value: ButtonValue, form: Form, place: Json) -> forms.Modal:
+    return forms.Modal(
+        ANSWER_FORM,
+        title=f"Answer {value.about}",
+        submit="Answer",
+        blocks=forms.inputs(form),
+        kept={"value": value.packed() or "", **place},
+        close="Back",
+    )
 
+
+def _command_listener(client: AsyncWebClient, desk: Desk, commands: Commands) -> Callable[..., Awaitable[None]]:
     async def listener(ack: AsyncAck, body: Json) -> None:
         command = Command.read(
             str(body.get("text", "")),
             user=body["user_id"],
             user_name=str(body.get("user_name", "")),
             trigger_id=str(body.get("trigger_id", "")),
+            channel=str(body.get("channel_id", "")),
+            response_url=str(body.get("response_url", "")),
         )
         try:
             async with asyncio.timeout(STORE_SECONDS):
@@ -305,7 +383,21 @@ def _command_listener(desk: Desk) -> Callable[..., Awaitable[None]]:
             await ack(text=COMMAND_NOT_STORED)
             return
         log.info("command.answered", word=command.word, user=command.user)
-        await ack(text=answer.text, blocks=list(answer.blocks), response_type="ephemeral")
+        if isinstance(answer, forms.Modal):
+            await ack()
+            await open_form(command, answer, str(body.get("trigger_id", "")))
+        else:
+            await ack(text=answer.text, blocks=list(answer.blocks), response_type="ephemeral")
+
+    async def open_form(command: Command, form: forms.Modal, trigger_id: str) -> None:
+        result = await ask(client.views_open(trigger_id=trigger_id, view=form.view))
+        if not isinstance(result, Refusal):
+            return
+        said = f"The form could not be opened ({result.error}). Nothing was done; please say it again."
+        try:
+            await desk.messenger.tell(command.user, command.channel, said, response_url=command.response_url)
+        except MessengerError as refused:
+            log.warning("slack.tell_failed", user=command.user, reason=refused.reason)
 
     return listener
 

@@ -6,44 +6,24 @@ Every answer is seen by that person alone. Only those who may steer halt, resume
 from __future__ import annotations
 
 import difflib
-import hashlib
-import html
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import context, section
+from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, said
 from bot.adapters.slack.escape import code, line, mention, whisper
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message, card, now_line, sign_of
+from bot.adapters.slack.opening import Opening
+from bot.adapters.slack.playbook_words import PlaybookWords
+from bot.adapters.slack.steering_words import SteeringWords
 from bot.adapters.slack.words import moment
 from bot.domain.event import Commanded
 from bot.domain.run import Run
 from bot.domain.timeline import Chained
 
-INCIDENT_ID = re.compile(r"[A-Za-z]+-\d+")
 ENTRIES_SHOWN = 20
-Verb = Literal["halt", "resume", "reset", "note", "undo", "resolve"]
-
-
-@dataclass(frozen=True)
-class Command:
-    """One slash command as it arrived; `command_id` is the same when the same one arrives again."""
-
-    command_id: str
-    user: str
-    user_name: str
-    word: str
-    rest: str
-
-    @classmethod
-    def read(cls, text: str, *, user: str, user_name: str, trigger_id: str) -> Command:
-        # Slack escapes &, < and > in the text of a command; they are escaped again wherever they are shown.
-        word, _, rest = html.unescape(text).strip().partition(" ")
-        digest = hashlib.sha256(f"{trigger_id}/{user}/{text}".encode()).hexdigest()[:24]
-        return cls(f"command:{digest}", user, user_name, word.lower() or "help", rest.strip())
+Verb = Literal["halt", "resume", "reset", "note", "undo", "resolve", "divert"]
 
 
 @dataclass(frozen=True)
@@ -64,18 +44,25 @@ USAGES = {
     "reset": _Usage("[INC]", "let the breakers of its workload and of nodes count anew"),
     "undo": _Usage("[INC]", "propose to take back the last change"),
     "resolve": _Usage("[INC] [WHY]", "close an incident by hand"),
+    "divert": _Usage("[INC] PLAYBOOK", "go over to another playbook that an alert of the incident is for"),
+    "lead": _Usage("[INC] [@PERSON]", "who leads from here: you, or whom you name"),
+    "status": _Usage("[INC] [TEXT]", "say how it stands, for everybody who waits"),
+    "skip": _Usage("[INC] [STATE WHY]", "leave what is waited for by another written way"),
+    "silence": _Usage("[INC] 30m WHY|off", "quieten its alerts in Alertmanager, for two hours at most"),
+    "reopen": _Usage("INC WHY", "open a closed incident again"),
+    "open": _Usage("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident by hand"),
+    "playbooks": _Usage("", "what the bot knows, and what opens it"),
+    "graph": _Usage("[INC|PLAYBOOK]", "a playbook's states, with the way that an incident took"),
+    "settings": _Usage("[INC|PLAYBOOK]", "a playbook's numbers: what they are, may be, and why"),
     "unmatched": _Usage("", "alerts that no playbook took"),
 }
-
-
-class _TeachError(Exception):
-    """The command cannot be followed; the message says what would have worked."""
 
 
 class Commands:
     def __init__(self, desk: Desk) -> None:
         self._inbound, self._people, self._clock = desk.inbound, desk.people, desk.clock
-        self._words: dict[str, Callable[[Command], Awaitable[Message]]] = {
+        playbooks, steering = PlaybookWords(desk, self.pointed_at), SteeringWords(desk, self.pointed_at)
+        self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             "help": self._help,
             "list": self._list,
             "show": self._show,
@@ -87,134 +74,152 @@ class Commands:
             "reset": self._reset,
             "undo": self._undo,
             "resolve": self._resolve,
+            "divert": self._divert,
+            "lead": steering.lead,
+            "status": steering.status,
+            "skip": steering.skip,
+            "silence": steering.silence,
+            "reopen": steering.reopen,
+            "settings": playbooks.settings,
+            "open": Opening(desk).begin,
+            "playbooks": playbooks.list,
+            "graph": playbooks.graph,
             "unmatched": self._unmatched,
         }
 
-    async def answer(self, command: Command) -> Message:
+    async def answer(self, command: Command) -> Answer:
         """Raise `StorageUnavailableError` when nothing can be known or stored."""
         follow = self._words.get(command.word)
         if follow is None:
-            return _said(_unknown_word(command.word))
+            return said(_unknown_word(command.word))
         try:
             return await follow(command)
-        except _TeachError as teach:
-            return _said(str(teach))
+        except TeachError as teach:
+            return said(str(teach))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def _help(self, command: Command) -> Message:
         del command
         lines = [f"• `{_usage(word)}` {usage.does}" for word, usage in USAGES.items()]
-        return _said("*What can be said here*", *lines, "`INC` may be left out while only one incident is open.")
+        return said("*What can be said here*", *lines, "`INC` may be left out while only one incident is open.")
 
     async def _list(self, command: Command) -> Message:
         del command
         runs = await self._inbound.open_runs()
         if not runs:
-            return _said("No incident is open.")
+            return said("No incident is open.")
         lines = [
             f"• {sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 150)} · {code(run.target, 120)}\n"
             f"      {now_line(run, {})}"
             for run in runs
         ]
-        return _said(f"*{len(runs)} open*", *lines)
+        return said(f"*{len(runs)} open*", *lines)
 
     async def _show(self, command: Command) -> Message:
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         return card(run, links={})
 
     async def _timeline(self, command: Command) -> Message:
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         chained = await self._inbound.timeline(run.incident_id)
         earlier = len(chained) - ENTRIES_SHOWN
         more = [f"… {earlier} earlier: `/incident export {line(run.incident_id, 40)}`"] if earlier > 0 else []
         lines = [_entry(each) for each in chained[-ENTRIES_SHOWN:]]
-        return _said(f"*Timeline of {line(run.incident_id, 40)}*", *more, *lines)
+        return said(f"*Timeline of {line(run.incident_id, 40)}*", *more, *lines)
 
     async def _export(self, command: Command) -> Message:
-        run, rest = await self._pointed_at(command)
+        run, rest = await self.pointed_at(command)
         wanted = rest.lower() or "md"
         if wanted not in ("md", "json"):
-            raise _TeachError(f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md` or `json`")
+            raise TeachError(f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md` or `json`")
         await self._inbound.export(run.incident_id, cast(Literal["md", "json"], wanted), command.user)
-        return _said(f"The timeline of {line(run.incident_id, 40)} comes as a {wanted} file into its thread.")
+        return said(f"The timeline of {line(run.incident_id, 40)} comes as a {wanted} file into its thread.")
 
     async def _unmatched(self, command: Command) -> Message:
         del command
         alerts = await self._inbound.unmatched()
         if not alerts:
-            return _said("Every alert found its playbook.")
-        return _said("*Alerts that opened nothing*", *(f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts))
+            return said("Every alert found its playbook.")
+        return said("*Alerts that opened nothing*", *(f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts))
 
     # --- steering ----------------------------------------------------------------------------------------------------
 
     async def _note(self, command: Command) -> Message:
-        run, text = await self._pointed_at(command)
+        run, text = await self.pointed_at(command)
         if not text:
-            raise _TeachError(f"A note needs words: `/incident note {run.incident_id} what you saw`")
+            raise TeachError(f"A note needs words: `/incident note {run.incident_id} what you saw`")
         return await self._store(command, run, "note", text, "Noted on the timeline")
 
     async def _halt(self, command: Command) -> Message:
         await self._must_steer(command)
         if command.rest.lower() == "all":
             await self._inbound.halt_all(command.user)
-            return _said("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
-        run, _ = await self._pointed_at(command)
+            return said("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
+        run, _ = await self.pointed_at(command)
         return await self._store(command, run, "halt", "", "⛔ Halting; it stops before the next call")
 
     async def _resume(self, command: Command) -> Message:
         await self._must_steer(command)
         if command.rest.lower() == "all":
             await self._inbound.resume_all(command.user)
-            return _said("▶ *The halt of everything is lifted.*")
-        run, _ = await self._pointed_at(command)
+            return said("▶ *The halt of everything is lifted.*")
+        run, _ = await self.pointed_at(command)
         return await self._store(command, run, "resume", "", "▶ Resuming")
 
     async def _reset(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         return await self._store(command, run, "reset", "", "The breakers count anew")
 
     async def _undo(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, _ = await self._pointed_at(command)
+        run, _ = await self.pointed_at(command)
         return await self._store(command, run, "undo", "", "The undo is being planned; it will ask for approval")
+
+    async def _divert(self, command: Command) -> Message:
+        await self._must_steer(command)
+        run, playbook = await self.pointed_at(command)
+        if playbook not in run.offers:
+            known = ", ".join(code(name, 60) for name in run.offers) or "none"
+            raise TeachError(f"No alert of {line(run.incident_id, 40)} is for {code(playbook, 60)}. Offered: {known}.")
+        return await self._store(command, run, "divert", playbook, f"Going over to {code(playbook, 60)}")
 
     async def _resolve(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, why = await self._pointed_at(command)
+        run, why = await self.pointed_at(command)
         return await self._store(command, run, "resolve", why, "Closing by hand")
 
-    async def _store(self, command: Command, run: Run, verb: Verb, text: str, said: str) -> Message:
+    async def _store(self, command: Command, run: Run, verb: Verb, text: str, told: str) -> Message:
         event = Commanded(
             event_id=command.command_id, command=verb, user=command.user, user_name=command.user_name, text=text
         )
         if not await self._inbound.command(event, run.incident_id):
-            raise _TeachError(f"There is no incident {code(run.incident_id, 60)} any more.")
-        return _said(f"{said}: {line(run.incident_id, 40)}.")
+            raise TeachError(f"There is no incident {code(run.incident_id, 60)} any more.")
+        return said(f"{told}: {line(run.incident_id, 40)}.")
 
     async def _must_steer(self, command: Command) -> None:
         authority = await self._people.may_steer(command.user, at=self._clock.now())
         if not authority.allowed:
-            raise _TeachError(f"Not done: {line(authority.reason, 500)}.")
+            raise TeachError(f"Not done: {line(authority.reason, 500)}.")
 
     # --- which incident ----------------------------------------------------------------------------------------------
 
-    async def _pointed_at(self, command: Command) -> tuple[Run, str]:
+    async def pointed_at(self, command: Command) -> tuple[Run, str]:
         """The incident that is meant, and what follows it; the only open one when none is named."""
         first, _, rest = command.rest.partition(" ")
         if INCIDENT_ID.fullmatch(first):
             run = await self._inbound.load(first.upper())
             if run is None:
-                raise _TeachError(_no_such(first.upper(), await self._inbound.open_runs()))
+                raise TeachError(_no_such(first.upper(), await self._inbound.open_runs()))
             return run, rest.strip()
         runs = await self._inbound.open_runs()
         if len(runs) == 1:
             return runs[0], command.rest
         if not runs:
-            raise _TeachError(f"No incident is open; name one: `{_usage(command.word)}`")
+            raise TeachError(f"No incident is open; name one: `{_usage(command.word)}`")
         ids = ", ".join(code(run.incident_id, 40) for run in runs[:20])
-        raise _TeachError(f"{len(runs)} incidents are open, say which one ({ids}): `{_usage(command.word)}`")
+        raise TeachError(f"{len(runs)} incidents are open, say which one ({ids}): `{_usage(command.word)}`")
 
 
 def _usage(word: str) -> str:
@@ -238,8 +243,3 @@ def _entry(chained: Chained) -> str:
     entry = chained.entry
     who = f" ({mention(entry.who)})" if entry.who else ""
     return f"`{chained.number}` {moment(entry.at)} {whisper(entry.text, 400)}{who}"
-
-
-def _said(*lines: str) -> Message:
-    head, *rest = lines
-    return Message(head[: limits.TEXT], limits.fitted([*section([head]), *(section(rest) if rest else context([]))]))

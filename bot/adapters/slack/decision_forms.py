@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot.adapters.slack.blocks import context, plain_text
-from bot.adapters.slack.limits import MODAL_TITLE, Block
+from bot.adapters.slack.forms import Modal
+from bot.adapters.slack.limits import INPUT_LABEL, Block
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approval_edits import EditableValue
 
@@ -47,21 +47,23 @@ GLASS_FORM = ReasonForm(
     is_optional=False,
 )
 EDIT_FORM = "edit"
+BACK = "Back"
 
 
-def reason_view(form: ReasonForm, value: ButtonValue, kept: Json) -> Block:
-    return _view(
+def reason_form(form: ReasonForm, value: ButtonValue, kept: Mapping[str, str]) -> Modal:
+    return Modal(
         form.callback_id,
         title=f"{form.title} {value.about}",
         submit=form.submit,
         kept=kept,
+        close=BACK,
         blocks=[
             {
                 "type": "input",
                 "block_id": REASON,
                 "optional": form.is_optional,
-                "label": plain_text(f"{form.label} ({value.incident_id})", 200),
-                "hint": plain_text(form.hint, 200),
+                "label": plain_text(f"{form.label} ({value.incident_id})", INPUT_LABEL),
+                "hint": plain_text(form.hint, INPUT_LABEL),
                 "element": {
                     "type": "plain_text_input",
                     "action_id": REASON,
@@ -74,12 +76,17 @@ def reason_view(form: ReasonForm, value: ButtonValue, kept: Json) -> Block:
     )
 
 
-def edit_view(value: ButtonValue, values: Sequence[EditableValue], kept: Json) -> Block:
+def edit_form(value: ButtonValue, values: Sequence[EditableValue], kept: Mapping[str, str]) -> Modal:
     """One field for each number, with what it may be."""
     said = "Nothing is approved by this. The new values are planned, and shown as a request of their own."
     inputs = [_number_input(place, each) for place, each in enumerate(values)]
-    return _view(
-        EDIT_FORM, title=f"Edit {value.about}", submit="Plan it anew", kept=kept, blocks=[*inputs, *context([said])]
+    return Modal(
+        EDIT_FORM,
+        title=f"Edit {value.about}",
+        submit="Plan it anew",
+        blocks=[*inputs, *context([said])],
+        kept=kept,
+        close=BACK,
     )
 
 
@@ -87,8 +94,8 @@ def _number_input(place: int, value: EditableValue) -> Block:
     return {
         "type": "input",
         "block_id": block_of(place),
-        "label": plain_text(value.name, 200),
-        "hint": plain_text(f"{value.range_text}; the request says {value.now}", 200),
+        "label": plain_text(value.name, INPUT_LABEL),
+        "hint": plain_text(f"{value.range_text}; the request says {value.now}", INPUT_LABEL),
         "element": {
             "type": "plain_text_input",
             "action_id": "value",
@@ -99,7 +106,7 @@ def _number_input(place: int, value: EditableValue) -> Block:
 
 
 def written_values(view: Json, values: Sequence[EditableValue]) -> dict[str, str]:
-    """What was written into the fields of `edit_view`, by the values' names."""
+    """What was written into the fields of `edit_form`, by the values' names."""
     fields = view["state"]["values"]
     return {
         each.name: str(fields.get(block_of(place), {}).get("value", {}).get("value") or "")
@@ -109,15 +116,3 @@ def written_values(view: Json, values: Sequence[EditableValue]) -> dict[str, str
 
 def block_of(place: int) -> str:
     return f"value:{place}"
-
-
-def _view(callback_id: str, *, title: str, submit: str, kept: Json, blocks: list[Block]) -> Block:
-    return {
-        "type": "modal",
-        "callback_id": callback_id,
-        "title": plain_text(title, MODAL_TITLE),
-        "submit": plain_text(submit, MODAL_TITLE),
-        "close": plain_text("Back", MODAL_TITLE),
-        "private_metadata": json.dumps(kept, separators=(",", ":")),
-        "blocks": blocks,
-    }

@@ -9,8 +9,12 @@ from typing import Literal, Protocol
 from bot.domain.alert import Alert
 from bot.domain.approval import Press
 from bot.domain.event import Commanded
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.library import Library
 from bot.domain.run import Run
+from bot.domain.target import Target
 from bot.domain.timeline import Chained
+from bot.flow.open_by_hand import Opened, Opening
 from bot.flow.ports import Clock, Messenger, People
 
 
@@ -23,6 +27,10 @@ class Inbound(Protocol):
 
     async def command(self, command: Commanded, incident_id: str) -> bool:
         """Stored when it returns, once by `event_id`; False when there is no such incident."""
+        ...
+
+    async def reopen(self, command: Commanded, run: Run) -> bool:
+        """Stored when it returns, once by `event_id`; False when its target has a newer incident."""
         ...
 
     async def open_runs(self) -> Sequence[Run]:
@@ -48,6 +56,25 @@ class Inbound(Protocol):
         ...
 
 
+class Shelf(Protocol):
+    """The playbooks as they are now, and as open incidents keep them."""
+
+    @property
+    def library(self) -> Library: ...
+
+    async def playbook_of(self, run: Run) -> CompiledPlaybook:
+        """The playbook that the run is in. Raise `PlaybookError` when it is not kept any more."""
+        ...
+
+    async def workload(self, namespace: str, name: str) -> Target | None:
+        """The workload of that name, of whichever kind. Raise `ClusterError` on no answer."""
+        ...
+
+    async def open(self, opening: Opening) -> Opened:
+        """Raise `OpeningError` with what is wrong, by field. Nothing is stored then."""
+        ...
+
+
 @dataclass(frozen=True)
 class Desk:
     """Everything behind the counter: who stores, who judges, who answers, and what time it is."""
@@ -56,3 +83,6 @@ class Desk:
     people: People
     messenger: Messenger
     clock: Clock
+    shelf: Shelf
+    can_silence: bool = False
+    """Whether the bot knows Alertmanager's own address."""

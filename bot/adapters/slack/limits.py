@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bot.domain.playbook.text_sizes import LABEL
+
 Block = dict[str, Any]
 
 BLOCKS = 50
@@ -17,9 +19,17 @@ FIELD = 2_000
 FIELDS = 10
 CONTEXT_ELEMENTS = 10
 ACTIONS = 25
-BUTTON_TEXT = 75
+BUTTON_TEXT = LABEL
 BUTTON_VALUE = 2_000
 MODAL_TITLE = 24
+INPUT_LABEL = 2_000
+"""Of an input; its hint has the same."""
+ONE_LINE = 80
+"""A text that may be longer is given several lines to be written in: our choice, no limit of Slack's."""
+BLOCK_ID = 255
+OPTIONS = 100
+OPTION_TEXT = 75
+OPTION_VALUE = 150
 CONFIRM_TITLE = 100
 CONFIRM_TEXT = 300
 CONFIRM_BUTTON = 30

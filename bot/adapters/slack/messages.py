@@ -14,9 +14,10 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, context, divider, fields, header, section
 from bot.adapters.slack.escape import code, code_block, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.press_value import CHOOSE, ButtonValue
+from bot.adapters.slack.press_value import CHOOSE, FILL, ButtonValue
 from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, reasons_of, rows_of, span, table, value
+from bot.domain.playbook import text_sizes
 from bot.domain.run import Post, Question, Run
 from bot.domain.signal import Reading
 
@@ -204,11 +205,12 @@ def _question(run: Run, post: Post) -> Message:
     question = run.questions.get(post.ref)
     if question is None:
         return _missing(post)
-    asked = prose(question.text, 2_000, people=people_of(run))
+    asked = prose(question.text, text_sizes.TEXT, people=people_of(run))
     body = section([f"❓ *{line(question.question_id, 20)}* · {asked}"])
-    body += section([prose(question.why, 2_000)])
+    body += section([prose(question.why, text_sizes.TEXT)])
     notes = [
-        f"• *{line(question.choices.get(key, key), 80)}*: {line(note, 300)}" for key, note in question.notes.items()
+        f"• *{line(question.choices.get(key, key), 80)}*: {line(note, text_sizes.NOTE)}"
+        for key, note in question.notes.items()
     ]
     body += section(notes)
     body += context([f"• {line(each, 300)}" for each in question.evidence[:20]])
@@ -222,9 +224,10 @@ def _choices(run: Run, question: Question) -> list[Block]:
     for place, (key, label) in enumerate(list(question.choices.items())[:CHOICES]):
         packed = ButtonValue(run.incident_id, question.question_id, choice=key).packed()
         style = question.styles.get(key, "")
+        action = FILL if question.forms.get(key) else CHOOSE
         if packed is not None:
             buttons.append(
-                button(label, f"{CHOOSE}{place}", packed, style=style if style in ("primary", "danger") else "")
+                button(label, f"{action}{place}", packed, style=style if style in ("primary", "danger") else "")
             )
     return buttons
 

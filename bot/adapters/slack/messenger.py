@@ -74,6 +74,12 @@ class SlackMessenger:
         if isinstance(result, Refusal):
             raise result.as_error(f"telling {user}")
 
+    async def announce(self, text: str) -> None:
+        await self._wait_for_pace("post", self._place.channel)
+        result = await ask(self._client.chat_postMessage(channel=self._place.channel, text=whisper(text)))
+        if isinstance(result, Refusal):
+            raise result.as_error("announcing")
+
     async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
         slots = await self._store.load(run.incident_id)
         root = slots.get(CARD, Shown())

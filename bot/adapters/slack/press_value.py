@@ -14,6 +14,8 @@ MORE_TIME = "more_time"
 BREAK_GLASS = "break_glass"
 CHOOSE = "choose:"
 """Followed by the place of the choice, since ids must differ within a message; the choice itself is in the value."""
+FILL = "fill:"
+"""The same for a choice with a form: pressing it opens the form."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, moment, span, valu
 from bot.domain.approval import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
 from bot.domain.approval_edits import editable_values
 from bot.domain.change.plan import Call, Difference
+from bot.domain.playbook import text_sizes
 from bot.domain.run import Run
 
 SIDE = 80
@@ -39,12 +40,14 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
     plan = request.plan
     body: list[Block] = [header(f"{request.request_id} · {plan.title}")]
     targets = ", ".join(dict.fromkeys(code(call.target, 160) for call in plan.calls[:5]))
-    body += section([prose(request.why, 1_500, people=people_of(run)), f"*Target* {targets}" if targets else ""])
+    body += section(
+        [prose(request.why, text_sizes.TEXT, people=people_of(run)), f"*Target* {targets}" if targets else ""]
+    )
     body += section(_steps(run, request))
     body += section([f"{GRADES[each.grade]} {line(each.text, 400)}" for each in plan.circumstances[:20]])
     body += section(
         [
-            f"*Expected* {line(plan.expected, 600)}" if plan.expected else "",
+            f"*Expected* {line(plan.expected, text_sizes.EXPECTED)}" if plan.expected else "",
             f"*Undo* {line(_undo_text(request), 600)}",
             f"*Still needed?* {code(request.still, 300)} is read again right before the first call."
             * bool(request.still),

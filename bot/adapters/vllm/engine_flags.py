@@ -18,6 +18,7 @@ from bot.domain.change.world import Obj
 GPU_LABEL = "nvidia.com/gpu.product"
 _MANY_SEQS = re.compile(r"H100|H200|H20\b|H800|B100|B200|B300")
 _FEWER_SEQS = re.compile(r"A100|A800|A30\b|A40\b|A10G?\b|A16|A2\b|L40S?|L4\b|T4\b|V100|RTX|Quadro|A\d000")
+_LARGEST = re.compile(r"B200|B300")
 _IMAGE_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)(?:[-.+][\w.+-]*)?$")
 
 
@@ -29,6 +30,7 @@ class EngineFlags:
     version: str | None
     kv_cache_dtype: str | None
     shutdown_timeout: float | None
+    max_num_batched_tokens: float | None
     sources: dict[str, str]
 
 
@@ -41,11 +43,13 @@ def engine_flags(
     defaults = _defaults(version, node)
     dtype = found.value("--kv-cache-dtype", defaults)
     timeout, seqs = found.value("--shutdown-timeout", defaults), found.value("--max-num-seqs", defaults)
+    tokens = found.value("--max-num-batched-tokens", defaults)
     return EngineFlags(
         max_num_seqs=_number("--max-num-seqs", seqs),
         version=version,
         kv_cache_dtype=None if dtype is None else str(dtype),
         shutdown_timeout=_number("--shutdown-timeout", timeout),
+        max_num_batched_tokens=_number("--max-num-batched-tokens", tokens),
         sources=found.sources | ({} if version else {"version": "neither its log nor its image's tag says it"}),
     )
 
@@ -92,8 +96,11 @@ def _defaults(version: str | None, node: Obj | None) -> dict[str, object]:
     if version:
         # Before 0.18 there is no such flag and the engine aborts on SIGTERM, as with 0.
         known["--shutdown-timeout"] = 0
-    if seqs := default_max_num_seqs(version, labels_of(node or {}).get(GPU_LABEL, "")):
+    gpu = labels_of(node or {}).get(GPU_LABEL, "")
+    if seqs := default_max_num_seqs(version, gpu):
         known["--max-num-seqs"] = seqs
+    if tokens := default_max_num_batched_tokens(version, gpu):
+        known["--max-num-batched-tokens"] = tokens
     return known
 
 
@@ -105,6 +112,15 @@ def default_max_num_seqs(version: str | None, gpu: str) -> int | None:
     if (major, minor) < (0, 9) or _FEWER_SEQS.search(gpu):
         return 256
     return 1024 if _MANY_SEQS.search(gpu) else None
+
+
+def default_max_num_batched_tokens(version: str | None, gpu: str) -> int | None:
+    """Of a server from 0.9 on: 2048, on GPUs of 70 GiB and more other than the A100 8192, of 160 GiB and more 16384."""
+    if not version or tuple(int(part) for part in version.split(".")[:2]) < (0, 9):
+        return None
+    if _FEWER_SEQS.search(gpu):
+        return 2048
+    return 16384 if _LARGEST.search(gpu) else 8192 if _MANY_SEQS.search(gpu) else None
 
 
 def version_of_tag(image: str) -> str | None:

@@ -60,6 +60,10 @@ _ENGINE_DIED = re.compile(
 )
 _TOLD_TO_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered")
 _START_FAILED = re.compile(r"EngineCore failed to start|Engine core initialization failed")
+_COLLECTIVE = re.compile(r"NCCL|RCCL|custom_all_reduce|all_?reduce", re.IGNORECASE)
+_FITS = re.compile(
+    r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in KV cache \((\d+)\)"
+)
 _TELLING = re.compile(
     r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|died unexpectedly|failed to start"
     r"|initialization failed|unrecognized arguments|invalid choice|validation error|RuntimeError|ValueError",
@@ -68,6 +72,7 @@ _TELLING = re.compile(
 
 _VERSION = re.compile(r"Initializing a V[01] LLM engine \(v([\w.+]+)\)")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
+_KV_GIB = re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")
 _BACKEND = re.compile(
     r"Using (Flash Attention|Flash[Ii]nfer|XFormers|Torch SDPA|\w+) (?:attention )?backend"
     r"(?: on V1 engine\.|\.| out of potential backends| \(selected via)"
@@ -83,6 +88,8 @@ class StartLines:
 
     version: str | None = None
     kv_tokens: float | None = None
+    kv_gib: float | None = None
+    """Memory for the KV cache on one GPU."""
     backend: str | None = None
     kv_data_type: str | None = None
     arguments: dict[str, object] | None = None
@@ -96,6 +103,10 @@ class LastWords:
     """The line that decided."""
     telling: tuple[str, ...] = field(default=())
     """At most 50 lines about memory, devices and death, redacted."""
+    collective: bool = False
+    """One of those is about ranks that talk to each other."""
+    fits_tokens: float | None = None
+    """The longest request that the engine says would fit its KV pool."""
 
 
 def plain(text: str) -> str:
@@ -105,10 +116,11 @@ def plain(text: str) -> str:
 def start_lines(log: str) -> StartLines:
     log = plain(log)
     version, tokens, backend = _VERSION.search(log), _KV_TOKENS.search(log), _BACKEND.search(log)
-    data_type = _DATA_TYPE.search(log)
+    data_type, gib = _DATA_TYPE.search(log), _KV_GIB.search(log)
     return StartLines(
         version=version[1] if version else None,
         kv_tokens=float(tokens[1].replace(",", "")) if tokens else None,
+        kv_gib=float(gib[1]) if gib else None,
         backend=backend[1] if backend else None,
         kv_data_type=data_type[1] if data_type else None,
         arguments=_arguments(log),
@@ -131,19 +143,30 @@ def last_words(log: str) -> LastWords:
     """Why the engine of this log ended, by the most exact line in it; `none` when no line says that it did."""
     log = plain(log)
     telling = tuple(redacted(line) for line in log.splitlines() if _TELLING.search(line) and " INFO " not in line)[-50:]
+    why, found = _cause(log)
+    fits = _FITS.search(log)
+    return LastWords(
+        why,
+        redacted(_line_of(log, found)) if found else "",
+        telling,
+        collective=any(_COLLECTIVE.search(line) for line in telling),
+        fits_tokens=float(fits[1] or fits[2]) if fits else None,
+    )
+
+
+def _cause(log: str) -> tuple[OomClass, re.Match[str] | None]:
     for why, pattern in _CLASSES:
         if found := pattern.search(log):
-            return LastWords(why, redacted(_line_of(log, found)), telling)
+            return why, found
     if found := _OUT_OF_MEMORY.search(log):
-        serves = _SERVES.search(log, 0, found.start())
-        return LastWords("serving" if serves else "start_up", redacted(_line_of(log, found)), telling)
+        return "serving" if _SERVES.search(log, 0, found.start()) else "start_up", found
     if found := _START_FAILED.search(log):
-        return LastWords("start_failed", redacted(_line_of(log, found)), telling)
+        return "start_failed", found
     # An engine that was told to stop leaves the same errors behind as one that died.
     told_to_stop = _TOLD_TO_STOP.search(log)
     if found := _ENGINE_DIED.search(log, 0, told_to_stop.start() if told_to_stop else len(log)):
-        return LastWords("engine_died", redacted(_line_of(log, found)), telling)
-    return LastWords("none", telling=telling)
+        return "engine_died", found
+    return "none", None
 
 
 def _line_of(log: str, found: re.Match[str]) -> str:

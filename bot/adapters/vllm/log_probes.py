@@ -9,6 +9,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bot.adapters.vllm.compression import Compression, Evidence, compression_of
+from bot.adapters.vllm.compression_since import compression_since
+from bot.adapters.vllm.crash_scene import CrashScene
+from bot.adapters.vllm.flag_hygiene import FlagHygiene
 from bot.adapters.vllm.log_lines import CUDA_OOM, LastWords, last_words
 from bot.adapters.vllm.probes import (
     BEFORE_SECONDS,
@@ -21,6 +24,7 @@ from bot.adapters.vllm.probes import (
     is_crash,
     one_of_each_template,
 )
+from bot.adapters.vllm.served_config import served_config
 from bot.domain.change.flags_in_spec import engine_container, flags_of_template
 from bot.domain.change.objects import name_of, namespace_of
 from bot.domain.change.world import Obj, World
@@ -34,7 +38,14 @@ MOST_LINES = 50
 
 
 def log_probes(*, logs: PodLogs, history: History, now: Callable[[], float]) -> dict[str, Probe]:
-    return {"last_words": LastWordsOfEngines(logs), "compression_method": CompressionMethod(logs, history, now)}
+    return {
+        "last_words": LastWordsOfEngines(logs),
+        "compression_method": CompressionMethod(logs, history, now),
+        "compression_since": compression_since,
+        "crash_scene": CrashScene(logs),
+        "flag_hygiene": FlagHygiene(logs),
+        "served_config": served_config,
+    }
 
 
 # --- last words -------------------------------------------------------------------------------------------------------
@@ -79,8 +90,10 @@ def _told(question: Question, words: Sequence[LastWords], ended: Sequence[Ended]
         "host_oom": is_host,
         "died": True if any(is_crash(end) for end in ended) else _claim((word.why != "none" for word in words), unread),
         "lines": float(len(lines)),
+        "collective": _claim((word.collective for word in words), unread),
+        "fits_tokens": min((word.fits_tokens for word in words if word.fits_tokens is not None), default=None),
     }
-    missing = dict.fromkeys(parts, f"{unread} of the logs cannot be read")
+    missing = dict.fromkeys(parts, f"{unread} of the logs cannot be read") | {"fits_tokens": "no log says it"}
     return answer(question, parts, missing=missing, detail="\n".join(lines)[:4000], source=SOURCE)
 
 

@@ -18,6 +18,7 @@ from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
 from bot.domain.history import gather
 from bot.domain.metric import value_of
+from bot.domain.sampling import span_of
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import STALE_SECONDS, Window
 from bot.flow.ports import History, PodLogs, Probe, Question
@@ -75,10 +76,15 @@ class Ended:
 
 
 class Restarts(PodsProbe):
-    """How often engines ended since the incident opened, and whether memory was the reason."""
+    """How often engines ended since the incident opened, and whether memory was the reason.
+
+    `over` counts only what ended so lately: an incident that opened with a crash must be able to see that it is over.
+    """
 
     async def read(self, question: Question, world: World, pods: Sequence[Obj]) -> Reading:
         since = question.context.opened_at - BEFORE_SECONDS
+        if over := question.spec.parameters.get("over"):
+            since = max(since, question.at - span_of(str(over), question.context.settings))
         ended = [end for pod in pods for end in ends_of(pod, since)]
         crashed = [end for end in ended if is_crash(end)]
         words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MOST_LOGS]))
@@ -224,7 +230,7 @@ class EngineFlagsInEffect(PodsProbe):
         return answer(question, parts, missing=missing, detail=detail, source=SOURCE)
 
 
-PARTS = ("max_num_seqs", "version", "kv_cache_dtype", "shutdown_timeout")
+PARTS = ("max_num_seqs", "version", "kv_cache_dtype", "shutdown_timeout", "max_num_batched_tokens")
 
 
 def _agreed(found: Sequence[EngineFlags], part: str) -> Part | None:

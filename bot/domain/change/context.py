@@ -28,6 +28,8 @@ class PlanContext:
     startup_seconds: float = DEFAULT_STARTUP_SECONDS
     drain_seconds: float = DEFAULT_DRAIN_SECONDS
     quiet_seconds: float = QUIET_SECONDS
+    against: str = ""
+    """The diagnosis that the change is against; empty where the playbook names none."""
 
     @property
     def slug(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.change.command_words import Place
@@ -28,6 +28,7 @@ from bot.domain.change.flag_rules import (
 from bot.domain.change.flag_table import newest_table, table_of, version_of_image
 from bot.domain.change.flags_in_spec import FlagEdit, FlagsInSpec, flags_of_template
 from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of, pointer, test_of
+from bot.domain.change.levers import Move
 from bot.domain.change.objects import CONFIG_ANNOTATION, annotations_of, dig, name_of
 from bot.domain.change.plan import Circumstance, Difference
 from bot.domain.change.rollout import bare
@@ -63,6 +64,8 @@ class EditedTemplate:
     choices: dict[str, str]
     config_maps: tuple[EditedConfigMap, ...] = ()
     """To be patched before the template, whose annotation then rolls the pods."""
+    moves: tuple[Move, ...] = ()
+    """Each flag that changes, from what the engine runs with to what it will run with."""
 
     @property
     def template(self) -> Obj:
@@ -95,7 +98,7 @@ def edited_template(
 
     `only_template`: ConfigMaps are left alone, for a spare beside replicas that read the same ones.
     """
-    wanted = arguments.get("edits")
+    wanted, directions = _without_directions(arguments.get("edits"))
     first, *others = pod_templates(workload)
     before = Written(bare(first.template), dict(config_maps or {}))
     flags = flags_of_template(before.template, None, before.config_maps)
@@ -116,7 +119,24 @@ def edited_template(
     asked = Edits(done, edits.variables, edits.image)
     change = _Change(first, before, after, asked, lines, engine, flags.container_index)
     rest = [_followed(workload, other, change) for other in others]
-    return _result(workload, change, rest)
+    moves = tuple(_move(edit, flags, pen, directions.get(edit.flag, "")) for edit in done)
+    return replace(_result(workload, change, rest), moves=moves)
+
+
+def _without_directions(wanted: Any) -> tuple[Any, dict[str, str]]:
+    """The edits as they are made, and which way the playbook says that each flag goes."""
+    edits = wanted if isinstance(wanted, list | tuple) else ()
+    said = {
+        str(e["flag"]): str(e["direction"]) for e in edits if isinstance(e, dict) and "flag" in e and "direction" in e
+    }
+    bare = [{k: v for k, v in e.items() if k != "direction"} if isinstance(e, dict) else e for e in edits]
+    return (bare, said) if said else (wanted, said)
+
+
+def _move(edit: FlagEdit, before: FlagsInSpec, pen: Pen, says: str) -> Move:
+    spec = pen.table.spec(edit.flag)
+    default = None if spec is None else spec.default
+    return Move(edit.flag, before.values.get(edit.flag, default), default if edit.value is None else edit.value, says)
 
 
 def _followed(workload: Obj, other: PodTemplate, leader: _Change) -> _WrittenTemplate:

@@ -5,12 +5,13 @@ Releases that were not read say nothing: between the last one without a flag and
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.domain.change.flag_table import FlagValue
+from bot.domain.change.flag_table import FlagValue, table_of
 
 
 def release(version: str) -> tuple[int, int]:
@@ -88,6 +89,35 @@ def history() -> History:
 
 def life_of_flag(flag: str) -> Life | None:
     return history().flags.get(flag)
+
+
+def release_of(version: str) -> str:
+    """`0.32` out of `v0.32.1+cu129`; raise `ValueError` where no release can be read."""
+    found = re.match(r"v?(\d{1,4}\.\d{1,4})(?!\d)", version)
+    if found is None:
+        raise ValueError(f"'{version}' names no release of the engine")
+    return found[1]
+
+
+def has_flag(version: str, flag: str) -> bool:
+    """Whether this release takes the flag and heeds it; raise `ValueError` where nobody knows."""
+    at = release_of(version)
+    if fault_of_flag(flag, at):
+        return False
+    table = table_of(at)
+    if table is not None:
+        return table.name_of(flag) is not None
+    life = life_of_flag(flag)
+    if life is None or not life.first or release(at) < release(life.first):
+        raise ValueError(f"nothing is known of {flag} in vLLM {at}")
+    if release(at) > release(life.last or history().newest_release):
+        raise ValueError(f"nobody looked whether vLLM {at} still has {flag}")
+    return True
+
+
+def version_at_least(version: str, least: str) -> bool:
+    """By release: a patch version counts as its release."""
+    return release(release_of(version)) >= release(release_of(least))
 
 
 def fault_of_flag(flag: str, version: str) -> str:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from bot.domain.scrape import Scrape
-from bot.domain.signal import RESULTS, Reading
+from bot.domain.signal import Reading
 
 RESULT = "probe_request"
 SOURCE = "the probe and the replica's /metrics"
-METRICS = ("kv_cache_usage_perc", "num_gpu_blocks", "block_size", "num_requests_running", "num_requests_waiting")
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,7 @@ def generation_reading(done: Generation, before: Blocks, during: Sequence[Blocks
         missing["reclaim"] = "; ".join(whys)
     else:
         fields["reclaim"] = 1 - float(fields["used_blocks"]) / float(fields["expected_blocks"])
-    assert fields.keys() | missing.keys() == RESULTS[RESULT].keys()
-    return Reading(name=RESULT, fields=fields, unknown_parts=missing, at=at, source=SOURCE, detail=in_words(fields))
+    return Reading(name=RESULT, fields=fields, unknown_parts=missing, at=at, source=SOURCE, detail=_in_words(fields))
 
 
 def _used(before: Blocks, during: Sequence[Blocks]) -> float | str:
@@ -87,7 +85,7 @@ def _used(before: Blocks, during: Sequence[Blocks]) -> float | str:
     return max(0.0, max(seen) - before.used)
 
 
-def in_words(fields: dict[str, float | bool | str]) -> str:
+def _in_words(fields: dict[str, float | bool | str]) -> str:
     said = [f"{fields['tokens']:.0f} tokens"] if "tokens" in fields else []
     if "used_blocks" in fields and "expected_blocks" in fields:
         said.append(f"{fields['used_blocks']:.0f} blocks of {fields['expected_blocks']:.0f} expected")

@@ -75,6 +75,8 @@ class Call(BaseModel):
     """True: from here on a rollout stands still until a later call lets it go (False). None: neither."""
     ends: tuple[str, ...] = ()
     """UIDs of the pods that end by this call: whatever was done to them before is over with it."""
+    node: str = ""
+    """Where the pod runs that this call ends: the next replacement there may be the node's fault."""
 
 
 class Wait(BaseModel):
@@ -176,4 +178,5 @@ class LedgerEntry(BaseModel):
     no_undo: str = ""
     holds: bool | None = None
     applied_at: float
+    node: str = ""
     undone_by: str = ""

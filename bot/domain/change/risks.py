@@ -38,3 +38,8 @@ def scale_floor(now: int, wanted: int) -> Risk:
     if abs(wanted - now) * 2 > max(now, 2):
         return FLOORS["scale_over_half"]
     return FLOORS["scale"] if wanted == now + 1 else FLOORS["scale_more"]
+
+
+def one_up(risk: Risk) -> Risk:
+    """One level higher, as long as there is one."""
+    return "medium" if risk == "low" else "high"

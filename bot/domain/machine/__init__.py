@@ -15,39 +15,48 @@ from bot.domain.event import (
     EffectFailed,
     Event,
     Judged,
+    OpenedByHand,
     Planned,
     Posted,
     Pressed,
     Progressed,
     SignalsRead,
+    Silenced,
+    SilencesEnded,
     StepSettled,
     Watched,
 )
-from bot.domain.machine import asking, changing, reading, steering
+from bot.domain.machine import asking, by_hand, changing, reading, steering
 from bot.domain.machine.draft import Decision, Draft, Rules
 from bot.domain.machine.entering import enter
-from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.run import Run
 
 __all__ = ["Decision", "Rules", "advance", "set_aside"]
 
 
-def advance(run: Run, event: Event, playbook: CompiledPlaybook, rules: Rules) -> Decision:
+def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
     """Move `run` by one event; a late or strange event changes nothing but is still recorded."""
-    draft = Draft(run, playbook, rules, event.at)
-    if run.visit == 0 and isinstance(event, AlertChanged):
-        steering.open_incident(draft, event)
-        enter(draft, playbook.start)
+    draft = Draft(run, bundle, rules, event.at)
+    if run.visit == 0 and isinstance(event, AlertChanged | OpenedByHand):
+        if isinstance(event, OpenedByHand):
+            steering.opened_by_hand(draft, event)
+        else:
+            steering.open_incident(draft, event)
+        by_hand.expect_status(draft)
+        enter(draft, draft.playbook.start)
     elif not run.is_open:
         _after_the_end(draft, event)
+        if draft.run.is_open:
+            by_hand.expect_status(draft)
     else:
         HANDLERS[type(event)](draft, event)
     return draft.decision()
 
 
-def set_aside(run: Run, event: Event, reason: str, playbook: CompiledPlaybook, rules: Rules) -> Decision:
+def set_aside(run: Run, event: Event, reason: str, bundle: Bundle, rules: Rules) -> Decision:
     """An event that failed three times: kept on the timeline, and a person is asked: nothing is stuck in silence."""
-    draft = Draft(run, playbook, rules, event.at)
+    draft = Draft(run, bundle, rules, event.at)
     draft.record(
         "failed", f"set aside after three failures: {event.kind}: {reason}", data=event.model_dump(mode="json")
     )
@@ -59,6 +68,7 @@ def set_aside(run: Run, event: Event, reason: str, playbook: CompiledPlaybook, r
 Handler = Callable[[Draft, Any], None]
 HANDLERS: Mapping[type, Handler] = {
     AlertChanged: steering.alert_changed,
+    OpenedByHand: steering.opened_twice,
     SignalsRead: reading.signals_read,
     Watched: reading.watched,
     Planned: changing.planned,
@@ -66,10 +76,12 @@ HANDLERS: Mapping[type, Handler] = {
     Progressed: changing.progressed,
     Pressed: asking.pressed,
     Judged: asking.judged,
-    Due: steering.due,
-    Commanded: steering.commanded,
+    Due: by_hand.due,
+    Commanded: by_hand.commanded,
+    Silenced: by_hand.silenced,
+    SilencesEnded: by_hand.silences_ended,
     Posted: steering.posted,
-    EffectFailed: steering.effect_failed,
+    EffectFailed: by_hand.effect_failed,
 }
 
 
@@ -79,8 +91,12 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             steering.alert_changed(draft, event)
         case Posted():
             steering.posted(draft, event)
-        case Commanded(command="note" | "export"):
-            steering.commanded(draft, event)
+        case Commanded(command="note" | "export" | "graph" | "reopen" | "pin"):
+            by_hand.commanded(draft, event)
+        case Silenced():
+            by_hand.silenced(draft, event)
+        case SilencesEnded():
+            by_hand.silences_ended(draft, event)
         case Pressed():
             asking.pressed(draft, event)
         case Judged():

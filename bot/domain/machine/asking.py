@@ -7,7 +7,9 @@ from bot.domain.approval_edits import values_of
 from bot.domain.effect import ApplyStep, JudgePress
 from bot.domain.errors import ApprovalError
 from bot.domain.event import Judged, Pressed
-from bot.domain.machine import entering
+from bot.domain.form import answers as form_answers
+from bot.domain.form import problems
+from bot.domain.machine import diverting, entering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, DivertState, EndState
 from bot.domain.run import Question
@@ -42,6 +44,9 @@ def ask_written(draft: Draft, state: AskState) -> None:
         choices=choices,
         notes={key: choice.note for key, choice in state.choices.items() if choice.note},
         styles={key: choice.style for key, choice in state.choices.items() if choice.style},
+        forms={key: choice.form for key, choice in state.choices.items() if choice.form},
+        by=draft.rules.approvals.one_of(state.by) if state.by else None,
+        not_by=draft.run.answered_by.get(state.not_by, ""),
         evidence=evidence(draft, draft.playbook.needs(draft.run.state)),
         asked_at=draft.at,
     )
@@ -68,6 +73,7 @@ def ask_what_next(draft: Draft, why: str) -> None:
     choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
     if draft.run.held:
         choices["undo"] = "Undo the last change"
+    choices |= {f"divert:{offer.playbook}": f"Go over to '{offer.title}'" for offer in draft.run.offers.values()}
     choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
     _ask_built_in(draft, why, choices)
 
@@ -124,7 +130,8 @@ def pressed(draft: Draft, event: Pressed) -> None:
     if request is not None and request.status != "open":
         draft.fold("press", text, who=press.user)
     else:
-        draft.record("press", text, who=press.user, data=press.model_dump(exclude={"response_url"}))
+        left_out = {"response_url"} | (set() if press.fields else {"fields"})
+        draft.record("press", text, who=press.user, data=press.model_dump(exclude=left_out))
     draft.want(JudgePress(effect_id=f"judge/{press.press_id}", press=press, pressed_at=event.at))
 
 
@@ -292,6 +299,12 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, event.authority.reason)
     if press.value not in question.choices:
         return _reject(draft, press, f"'{press.value}' is not a choice of {press.about}")
+    if question.not_by and press.user == question.not_by:
+        return _reject(draft, press, "you answered what this depends on; somebody else must answer this")
+    form = question.forms.get(press.value, {})
+    if form and (wrong := problems(form, press.fields)):
+        return _reject(draft, press, "; ".join(wrong.values()))
+    filled = form_answers(form, press.fields) if form else {}
     answered = question.model_copy(
         update={"status": "answered", "answer": press.value, "answered_by": press.user, "answered_at": draft.at}
     )
@@ -299,11 +312,16 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     draft.set(questions=answers, question="", steered_by=press.user)
     draft.clear_deadlines(f"question:{question.question_id}")
     draft.record(
-        "answered", f"{question.choices[press.value]}", who=press.user, data={"question": question.question_id}
-    )
+        "answered", f"{question.choices[press.value]}", who=press.user,
+        data={"question": question.question_id} | ({"fields": filled} if filled else {}),
+    )  # fmt: skip
     if question.built_in:
         return _follow_built_in(draft, press)
-    draft.set(answers=draft.run.answers | {question.state: press.value})
+    draft.set(
+        answers=draft.run.answers | {question.state: press.value},
+        answered_by=draft.run.answered_by | {question.state: press.user},
+        forms=draft.run.forms | ({question.state: filled} if form else {}),
+    )
     outcome = "taken" if isinstance(draft.playbook.state(question.state), DivertState) else f"choice:{press.value}"
     if outcome == "taken":
         draft.set(lead=press.user)
@@ -319,6 +337,8 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
         steering.take_back(draft, press.user, left)
     elif answer == "undo":
         steering.start_undo(draft, press.user)
+    elif answer.startswith("divert:"):
+        diverting.take_offer(draft, answer.removeprefix("divert:"), press.user)
     elif answer == "close":
         entering.close(draft, "closed_by_hand", "a person closed it")
     elif answer == KEEP:

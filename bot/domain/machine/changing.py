@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 from bot.domain.approval import Policy, Request
 from bot.domain.approval_table import kind_of
+from bot.domain.change.flag_history import release_of
 from bot.domain.change.flag_table import text_of
-from bot.domain.change.plan import Call, LedgerEntry, Plan, PlanResult, Risk, Wait
+from bot.domain.change.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait
+from bot.domain.change.risks import one_up
 from bot.domain.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.event import Planned, Progressed, StepSettled
 from bot.domain.machine import asking, entering, reading
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import ChangeState, EndState
+from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.run import ActiveChange
 from bot.domain.signal import RESULTS, result_in_words
 
@@ -68,7 +71,11 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
     """Put a plan to people. Its expiry begins when it is posted."""
     state = draft.playbook.state(change.state)
     written = state if isinstance(state, ChangeState) and not change.undo_of else None
-    risk, policy = _policy(draft, plan, written)
+    strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
+    risk, policy = _policy(draft, plan, written, is_strange=bool(strange))
+    if strange:
+        note = Circumstance(name="rehearsed_on", grade="note", text=f"{strange}: the risk is one higher")
+        plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     plan = plan.model_copy(update={"risk": risk, "expected": (written.expected if written else "") or plan.expected})
     request = Request(
         request_id=f"R{draft.number()}",
@@ -95,13 +102,27 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
     )  # fmt: skip
 
 
-def _policy(draft: Draft, plan: Plan, written: ChangeState | None) -> tuple[Risk, Policy]:
-    """The settings decide; a playbook may only raise the risk and shorten the time."""
+def _strange_version(draft: Draft) -> str:
+    """That the engine is of a version which this playbook was not rehearsed on; empty when it was or nobody knows."""
+    known = draft.playbook.playbook.rehearsed_on
+    said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
+    try:
+        runs = [release_of(version) for version in said]
+    except ValueError:
+        return ""
+    strange = [version for version in runs if version not in known]
+    return f"rehearsed on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
+
+
+def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange: bool) -> tuple[Risk, Policy]:
+    """The settings decide; a playbook may only raise the risk, shorten the time and ask more teams."""
     approvals = draft.rules.approvals
     earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
     kind = kind_of(plan, earlier)
     risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
-    policy = approvals.policy(risk, plan.approved_by, kind=kind, critical=draft.run.severity == CRITICAL)
+    risk = one_up(risk) if is_strange else risk
+    teams = (*plan.approved_by, *(written.approvers if written else ()))
+    policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == CRITICAL)
     if written and written.expires:
         shortest = min(policy.expires_seconds, draft.playbook.seconds(written.expires))
         policy = policy.model_copy(update={"expires_seconds": shortest})
@@ -205,6 +226,7 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         no_undo=step.no_undo,
         holds=step.holds,
         applied_at=draft.at,
+        node=step.node,
     )
     undone = set(draft.run.change.undo_of) if draft.run.change else set()
     draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))

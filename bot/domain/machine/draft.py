@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict
 from bot.domain.approval import Press
 from bot.domain.approval_rules import ApprovalRules
 from bot.domain.effect import Effect, ShowInSlack, Tell
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.redaction import redacted, redacted_data
-from bot.domain.run import Post, PostKind, Run
+from bot.domain.run import NEXT_STATUS, Post, PostKind, Run
 from bot.domain.timeline import Entry, EntryKind
 
 SHOW = ShowInSlack(effect_id="show")
@@ -27,6 +28,8 @@ class Rules(BaseModel):
     approvals: ApprovalRules
     replans_at_most: int = 5
     keeps_messages_at_most: int = 200
+    status_every_seconds: float = 1800.0
+    """How long an incident that pages may be without a word about how it stands; 0: for ever."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +40,28 @@ class Decision:
 
 
 class Draft:
-    def __init__(self, run: Run, playbook: CompiledPlaybook, rules: Rules, at: float) -> None:
-        self.run, self.playbook, self.rules, self.at = run, playbook, rules, at
+    def __init__(self, run: Run, bundle: Bundle, rules: Rules, at: float) -> None:
+        self.run, self.bundle, self.rules, self.at = run, bundle, rules, at
         self._before = run
         self._entries: list[Entry] = []
         self._effects: list[Effect] = []
 
+    @property
+    def playbook(self) -> CompiledPlaybook:
+        """The playbook that the run is in now."""
+        return self.bundle.playbooks[self.run.playbook]
+
     def set(self, **changes: Any) -> None:
         self.run = self.run.with_(**changes)
 
-    def record(self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None) -> None:
-        """What is recorded is a copy without secrets; the run keeps the exact plan."""
+    def record(
+        self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None, at: float | None = None
+    ) -> None:
+        """What is recorded is a copy without secrets; the run keeps the exact plan. `at`: when it was, if earlier."""
         known = redacted_data(data or {})
-        entry = Entry(kind=kind, at=self.at, text=redacted(text), who=who, state=self.run.state, data=known)
+        entry = Entry(
+            kind=kind, at=self.at if at is None else at, text=redacted(text), who=who, state=self.run.state, data=known
+        )
         self._entries.append(entry)
 
     def ignore(self, what: str) -> None:
@@ -100,6 +112,10 @@ class Draft:
     def set_deadline(self, name: str, at: float | None) -> None:
         others = {key: value for key, value in self.run.deadlines.items() if key != name}
         self.set(deadlines=others if at is None else others | {name: at})
+
+    def clear_waits(self) -> None:
+        """Forget the deadlines of what is waited for; when the next status is due does not hang on the state."""
+        self.set(deadlines={name: at for name, at in self.run.deadlines.items() if name == NEXT_STATUS})
 
     def clear_deadlines(self, about: str) -> None:
         self.set(deadlines={k: v for k, v in self.run.deadlines.items() if not k.startswith(f"{about}:")})

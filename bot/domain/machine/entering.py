@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.effect import PlanChange, ReadSignals, ReleaseLeases, WatchSignals
-from bot.domain.machine import asking
+from bot.domain.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
+from bot.domain.machine import asking, diverting
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
-from bot.domain.run import ActiveChange, ActiveWatch, Run
+from bot.domain.run import NEXT_STATUS, ActiveChange, ActiveWatch, Run
 
 LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node", "drain_node"})
 """What the bot must not leave behind at an end without a person saying so."""
@@ -15,8 +17,8 @@ LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node", "drain_n
 PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
 
 
-def go(draft: Draft, outcome: str, *, because: str = "") -> None:
-    """Leave by `outcome` where that is written; otherwise ask people what next."""
+def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = None) -> None:
+    """Leave by `outcome` where that is written; otherwise ask people what next. `clause` says which `go` it was."""
     here = draft.run.at_state
     there = draft.playbook.machine.next(here, outcome)
     if there is None:
@@ -30,11 +32,16 @@ def go(draft: Draft, outcome: str, *, because: str = "") -> None:
     if outcome in PHASE_OUTCOMES:
         draft.set(at_state=there)
         return
-    enter(draft, draft.playbook.machine.written(there), because=because)
+    by = {"by": outcome} if clause is None else {"by": outcome, "clause": clause}
+    enter(draft, draft.playbook.machine.written(there), because=because, by=by)
 
 
-def enter(draft: Draft, name: str, *, because: str = "") -> None:
-    """Begin a visit of `name`: earlier effects are void from here on."""
+def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object] | None = None) -> None:
+    """Begin a visit of `name`: earlier effects are void from here on. What was entered too often leads elsewhere.
+
+    `by` is the edge that led there, for the timeline.
+    """
+    name, because, instead_of = _within_limits(draft, name, because)
     state = draft.playbook.state(name)
     draft.set(
         state=name,
@@ -46,10 +53,13 @@ def enter(draft: Draft, name: str, *, because: str = "") -> None:
         change=None,
         watch=None,
         question="",
-        deadlines={},
     )
+    draft.clear_waits()
     title = state.title or name.replace("_", " ")
-    draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data={"kind": draft.playbook.kind(name)})
+    entered = {"kind": draft.playbook.kind(name), **(by or {})}
+    if instead_of:
+        entered["instead_of"] = instead_of
+    draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
     match state:
         case ReadState():
             want_readings(draft)
@@ -62,10 +72,27 @@ def enter(draft: Draft, name: str, *, because: str = "") -> None:
             begin_change(draft, state.change)
         case WatchState():
             begin_watch(draft, state)
-        case DivertState():
+        case DivertState(divert="people"):
             asking.ask_to_take_over(draft, state)
+        case DivertState():
+            diverting.divert(draft, state)
         case EndState():
             end(draft, state)
+
+
+def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, list[str]]:
+    """The state to enter instead of one that was entered `at_most` times already, and those that were passed over."""
+    passed: list[str] = []
+    while name not in passed:
+        state = draft.playbook.state(name)
+        limit = None if isinstance(state, EndState) else state.at_most
+        if isinstance(state, EndState) or limit is None or not state.beyond or draft.run.way.count(name) < limit:
+            break
+        passed.append(name)
+        title = state.title or name.replace("_", " ")
+        because = f"'{title}' was entered {limit} {'time' if limit == 1 else 'times'} already"
+        name = state.beyond
+    return name, because, passed
 
 
 def want_readings(draft: Draft) -> None:
@@ -114,7 +141,12 @@ def change_of(entry: LedgerEntry) -> str:
 
 
 def end(draft: Draft, state: EndState) -> None:
-    """Close, unless something of ours is still out there: then a person says what becomes of it."""
+    """Go back where the run was diverted from. Otherwise close, unless something of ours is still out there: then a
+    person says what becomes of it.
+    """
+    if draft.run.frames:
+        diverting.come_back(draft, state)
+        return
     if leftovers(draft.run):
         asking.ask_about_leftovers(draft)
         return
@@ -124,6 +156,7 @@ def end(draft: Draft, state: EndState) -> None:
 def close(draft: Draft, ending: str, text: str) -> None:
     draft.clear_deadlines("request")
     draft.clear_deadlines("question")
+    draft.set_deadline(NEXT_STATUS, None)
     draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
     held = [entry.title for entry in draft.run.held]
     draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data={"ending": ending, "held": held})
@@ -133,4 +166,11 @@ def close(draft: Draft, ending: str, text: str) -> None:
         ending,
         {"ending": ending, "text": text, "held": held, "head": draft.run.timeline_head},
     )
+    end_silences(draft, f"close/{draft.run.visit}")
     draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
+
+
+def end_silences(draft: Draft, because: str) -> None:
+    """A silence that outlives its incident would hide the next one."""
+    if draft.run.silences:
+        draft.want(EndSilences(effect_id=f"unsilence/{because}", ids=tuple(draft.run.silences)))

@@ -54,7 +54,7 @@ def _choose(draft: Draft, state: ReadState) -> None:
     if isinstance(taken, Unknown):
         return _unknown(draft, taken)
     _show_diagnostics(draft, f"{taken.seen} → {taken.destination}")
-    return entering.go(draft, f"go:{taken.destination}", because=taken.text)
+    return entering.go(draft, f"go:{taken.destination}", because=taken.text, clause=taken.index)
 
 
 def _unknown(draft: Draft, why: Unknown) -> None:

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.effect import ExportTimeline
-from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, Posted
-from bot.domain.machine import asking, changing, entering
+from bot.domain.effect import DrawWay, ExportTimeline
+from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
+from bot.domain.form import OPENING
+from bot.domain.machine import asking, changing, diverting, entering
 from bot.domain.machine.draft import Draft
-from bot.domain.run import Note
+from bot.domain.run import Note, Offer
 
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
     alert = event.alert
+    data = alert.model_dump(mode="json") | _about(draft)
+    draft.record("opened", f"opened by alert {alert.name} on {draft.run.target}", data=data)
+    draft.set(alerts={alert.fingerprint: alert}, visit=0)
+    _say_what_is_missing(draft, event)
+    _say_what_is_unresolved(draft)
+
+
+def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
+    """Who opens it leads it; what is proposed from here is that person's own work."""
+    data = {"fields": event.fields} | _about(draft)
+    draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
+    draft.set(lead=event.user, steered_by=event.user, visit=0)
+    draft.set(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
+    _say_what_is_unresolved(draft)
+
+
+def opened_twice(draft: Draft, event: OpenedByHand) -> None:
+    draft.ignore(f"opened again by {event.user}")
+
+
+def _about(draft: Draft) -> dict[str, Any]:
     run = draft.run
-    about = {
+    return {
         "incident": run.incident_id,
         "title": run.title,
         "target": str(run.target),
         "severity": run.severity,
         "playbook": run.playbook,
     }
-    draft.record("opened", f"opened by alert {alert.name} on {run.target}", data=alert.model_dump(mode="json") | about)
-    draft.set(alerts={alert.fingerprint: alert}, visit=0)
-    _say_what_is_missing(draft, event)
+
+
+def _say_what_is_unresolved(draft: Draft) -> None:
     if not draft.run.target.resolved:
         draft.record(
             "failed", f"the cluster did not name the workload in time; '{draft.run.target}' is what the labels say"
@@ -50,6 +72,8 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         if alert.status == "firing":
             _reopen(draft, alert.name)
         return
+    if event.offer is not None and alert.status == "firing":
+        _offer(draft, event.offer, alert.name)
     all_resolved = all(a.status == "resolved" for a in draft.run.alerts.values())
     draft.set(alerts_resolved_at=draft.at if all_resolved else None)
     request = draft.run.open_request
@@ -59,11 +83,22 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         draft.record("alert", f"all alerts resolved while {request.request_id} waits: it needs a fresh press")
 
 
+def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
+    """The alert is one of a playbook that counts more: a person decides whether the run goes over to it."""
+    run = draft.run
+    is_known = offer.playbook in {run.playbook, draft.bundle.entry, *(frame.playbook for frame in run.frames)}
+    if is_known or offer.playbook in run.offers or offer.priority <= draft.playbook.playbook.priority:
+        return
+    draft.set(offers=run.offers | {offer.playbook: offer})
+    how = f"`/incident divert {run.incident_id} {offer.playbook}` goes over to it"
+    say(draft, "", f"{alert_name} is one for '{offer.title}', which counts more than this playbook. {how}.")
+
+
 def _reopen(draft: Draft, alert_name: str) -> None:
     """The same trouble again soon after the end: the incident goes on, from the start of its playbook."""
     draft.set(closed_at=None, ending="", alerts_resolved_at=None)
     draft.record("reopened", f"reopened: {alert_name} fires again")
-    entering.enter(draft, draft.playbook.start, because="it fires again")
+    diverting.begin_anew(draft, because="it fires again")
 
 
 def posted(draft: Draft, event: Posted) -> None:
@@ -166,10 +201,14 @@ def commanded(draft: Draft, event: Commanded) -> None:
             draft.record("note", f"led by {event.text or event.user}", who=event.user)
         case "export":
             export(draft, event)
+        case "graph":
+            draft.want(DrawWay(effect_id=f"draw/{event.event_id}"))
         case "undo":
             start_undo(draft, event.user)
         case "resolve":
             _resolve(draft, event)
+        case "divert":
+            _divert(draft, event)
 
 
 def export(draft: Draft, event: Commanded) -> None:
@@ -188,12 +227,12 @@ def _resume(draft: Draft, event: Commanded) -> None:
         changing.want_step(draft)
 
 
-def _is_applying(draft: Draft) -> bool:
+def is_applying(draft: Draft) -> bool:
     change = draft.run.change
     return change is not None and change.begun
 
 
-def _say(draft: Draft, event_user: str, text: str) -> None:
+def say(draft: Draft, event_user: str, text: str) -> None:
     number = f"N{draft.number()}"
     draft.record("note", text, who=event_user)
     draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
@@ -203,16 +242,16 @@ def start_undo(draft: Draft, user: str) -> None:
     """Propose the inverse of the last applied change; it goes the same way as every change: plan, request, grant."""
     last = next(reversed(draft.run.held), None)
     if last is None:
-        return _say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
+        return say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
     change_id = last.call_id.rsplit("/", 1)[0]
     return take_back(draft, user, tuple(e for e in draft.run.held if e.call_id.startswith(f"{change_id}/")))
 
 
 def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None:
     """Propose to undo exactly these applied calls."""
-    if _is_applying(draft) and not draft.run.halted_by:
-        return _say(draft, user, "A change is being applied right now; halt it first, then undo.")
-    _withdraw_what_waits(draft, "an undo was asked for")
+    if is_applying(draft) and not draft.run.halted_by:
+        return say(draft, user, "A change is being applied right now; halt it first, then undo.")
+    withdraw_what_waits(draft, "an undo was asked for")
     draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
     draft.set(steered_by=user)
     calls = tuple(entry.call_id for entry in entries)
@@ -222,7 +261,7 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
     return entering.begin_change(draft, "undo", undo_of=calls)
 
 
-def _withdraw_what_waits(draft: Draft, why: str) -> None:
+def withdraw_what_waits(draft: Draft, why: str) -> None:
     request, question = draft.run.open_request, draft.run.open_question
     if request is not None:
         withdrawn = request.model_copy(update={"status": "withdrawn", "decision_reason": why})
@@ -230,17 +269,28 @@ def _withdraw_what_waits(draft: Draft, why: str) -> None:
     if question is not None:
         gone = question.model_copy(update={"status": "withdrawn"})
         draft.set(questions=draft.run.questions | {question.question_id: gone})
-    draft.set(deadlines={})
+    draft.clear_waits()
 
 
 def _resolve(draft: Draft, event: Commanded) -> None:
-    if _is_applying(draft):
-        return _say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
-    _withdraw_what_waits(draft, "the incident was resolved by hand")
+    if is_applying(draft):
+        return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
+    withdraw_what_waits(draft, "the incident was resolved by hand")
     if entering.leftovers(draft.run):
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
         return asking.ask_about_leftovers(draft)
     return entering.close(draft, "resolved_by_hand", event.text)
+
+
+def _divert(draft: Draft, event: Commanded) -> None:
+    wanted = event.text.strip()
+    if wanted not in draft.run.offers:
+        known = ", ".join(draft.run.offers) or "none"
+        return say(draft, event.user, f"No alert of this incident is one for '{wanted}'. Offered: {known}.")
+    if is_applying(draft):
+        return say(draft, event.user, "A change is being applied; its outcome must be known first.")
+    withdraw_what_waits(draft, f"the run goes over to {wanted}")
+    return diverting.take_offer(draft, wanted, event.user)
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:

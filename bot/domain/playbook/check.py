@@ -7,56 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from bot.domain.errors import Fault, PlaybookError
 from bot.domain.playbook.check_names import check_names
+from bot.domain.playbook.check_texts import check_texts
 from bot.domain.playbook.check_ways import check_ways, lint
 from bot.domain.playbook.compiled import CompiledPlaybook, compile_playbook
+from bot.domain.playbook.include import expand
 from bot.domain.playbook.language import Playbook, ProbeSignal
 from bot.domain.playbook.mistakes import Mistake, Path
+from bot.domain.playbook.piece import Pieces
 from bot.domain.playbook.settings import effective_settings
+from bot.domain.playbook.source import Source
 from bot.domain.playbook.structure import structure
 from bot.domain.signal import PROBES, Value
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where something stands in a file, counted from 1."""
-
-    line: int
-    column: int
-    text_column: int | None = None
-    """Where the text itself begins, behind its quote; None where it does not stand in the file as it is."""
-
-    def of(self, file: str) -> str:
-        return f"{file}:{self.line}:{self.column}"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file as plain data, with the position of each key and each value by its path."""
-
-    file: str
-    text: str = field(repr=False)
-    data: dict[str, Any] = field(repr=False)
-    values: Mapping[Path, Position] = field(default_factory=dict, repr=False)
-    keys: Mapping[Path, Position] = field(default_factory=dict, repr=False)
-
-    def fault(self, mistake: Mistake) -> Fault:
-        return Fault(self._where(mistake).of(self.file), mistake.what, mistake.hint)
-
-    def _where(self, mistake: Mistake) -> Position:
-        path = mistake.path
-        if mistake.at_key and path in self.keys:
-            return self.keys[path]
-        while path and path not in self.values:
-            path = path[:-1]
-        at = self.values.get(path, Position(1, 1))
-        if mistake.column and at.text_column is not None and path == mistake.path:
-            return Position(at.line, at.text_column + mistake.column - 1)
-        return at
 
 
 @dataclass(frozen=True)
@@ -68,36 +33,48 @@ class Checked:
     warnings: tuple[Fault, ...] = ()
 
 
-def check(source: Source, overrides: Mapping[str, str], *, only_known_overrides: bool = False) -> Checked:
+def check(
+    source: Source, pieces: Pieces, overrides: Mapping[str, str], *, only_known_overrides: bool = False
+) -> Checked:
+    """`source` with the pieces that it includes put in."""
+    expanded = expand(source, pieces)
+    if expanded.source is None or (expanded.faults and not expanded.source.data["states"]):
+        return Checked(None, _sorted(source, expanded.faults))
+    source = expanded.source
     mistakes: list[Mistake] = []
-    structured = structure(source.data, mistakes.append)
+    structured = structure(source.data, mistakes.append, broken=expanded.broken)
     playbook = structured.playbook
     if playbook is None:
-        return Checked(None, _faults(source, mistakes))
+        return Checked(None, _sorted(source, [*expanded.faults, *_faults(source, mistakes)]))
     found: list[Mistake] = []
     if only_known_overrides:
         overrides = {name: value for name, value in overrides.items() if name in playbook.settings}
     settings = effective_settings(playbook.settings, overrides, found.append)
     found.extend(check_names(playbook, settings))
-    compiled = compile_playbook(playbook, settings, source=source.text, file=source.file, report=found.append)
-    if not mistakes and not found:
+    found.extend(check_texts(playbook))
+    compiled = compile_playbook(playbook, settings, source=source, pieces=expanded.pieces, report=found.append)
+    if not mistakes and not found and not expanded.faults:
         found.extend(check_ways(playbook))
-    unbuilt = _unbuilt(playbook, structured.broken)
+    unbuilt = _unbuilt(playbook, structured.broken) | expanded.unbuilt
     mistakes += [mistake for mistake in found if not _mentions(mistake, unbuilt)]
-    if mistakes:
-        return Checked(None, _faults(source, mistakes))
-    return Checked(compiled, (), _faults(source, lint(playbook)))
+    if mistakes or expanded.faults:
+        return Checked(None, _sorted(source, [*expanded.faults, *_faults(source, mistakes)]))
+    return Checked(compiled, (), _sorted(source, _faults(source, lint(playbook))))
 
 
-def recompile(source: Source, settings: dict[str, Value]) -> CompiledPlaybook:
+def recompile(source: Source, pieces: Pieces, settings: dict[str, Value]) -> CompiledPlaybook:
     """A playbook that was checked before: only what keeps it from running is a fault now."""
+    expanded = expand(source, pieces)
+    if expanded.source is None or expanded.faults:
+        raise PlaybookError(expanded.faults)
+    source = expanded.source
     mistakes: list[Mistake] = []
     playbook = structure(source.data, mistakes.append).playbook
     if playbook is None or mistakes:
-        raise PlaybookError(_faults(source, mistakes))
-    compiled = compile_playbook(playbook, settings, source=source.text, file=source.file, report=mistakes.append)
+        raise PlaybookError(_sorted(source, _faults(source, mistakes)))
+    compiled = compile_playbook(playbook, settings, source=source, pieces=expanded.pieces, report=mistakes.append)
     if mistakes:
-        raise PlaybookError(_faults(source, mistakes))
+        raise PlaybookError(_sorted(source, _faults(source, mistakes)))
     return compiled
 
 
@@ -119,6 +96,15 @@ _REFERENCES = ("unknown name ", "unknown signal ", "unknown state ", "unknown se
 """How mistakes begin that name something else of the file; only these may be another mistake's echo."""
 
 
-def _faults(source: Source, mistakes: Iterable[Mistake]) -> tuple[Fault, ...]:
-    faults = dict.fromkeys(source.fault(mistake) for mistake in mistakes)
-    return tuple(sorted(faults, key=lambda fault: [int(n) for n in fault.where.rsplit(":", 2)[1:]]))
+def _faults(source: Source, mistakes: Iterable[Mistake]) -> list[Fault]:
+    return [source.fault(mistake) for mistake in mistakes]
+
+
+def _sorted(source: Source, faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Each once: those of the file itself first, then those of its pieces, in the order of the files."""
+
+    def place(fault: Fault) -> tuple[bool, str, int, int]:
+        file, line, column = fault.where.rsplit(":", 2)
+        return file != source.file, file, int(line), int(column)
+
+    return tuple(sorted(dict.fromkeys(faults), key=place))

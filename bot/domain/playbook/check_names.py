@@ -8,17 +8,22 @@ from typing import Any
 
 from bot.domain.change.flag_history import life_of_flag
 from bot.domain.change.flag_table import newest_table
+from bot.domain.change.levers import DIRECTIONS, effect_of, levers
 from bot.domain.comparison import comparison_fault
+from bot.domain.form import OPENING, Form
 from bot.domain.metric import SHAPES
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.functions import FUNCTION_NAMES
 from bot.domain.playbook.language import (
+    ENDS,
+    PEOPLE,
     AskState,
     ChangeState,
     ComparedSignal,
     DivertState,
+    EndState,
     MeanSignal,
     MetricSignal,
     Playbook,
@@ -26,13 +31,14 @@ from bot.domain.playbook.language import (
     QuantileSignal,
     RatioSignal,
     ReadState,
+    ShareSignal,
     SignalSpec,
     State,
     WatchState,
 )
 from bot.domain.playbook.matchers import MatcherError, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path
-from bot.domain.playbook.scope import RESERVED, signals_of
+from bot.domain.playbook.scope import RESERVED, signals_of, written_expressions
 from bot.domain.playbook.vocabulary import TAKES, VERBS
 from bot.domain.run import STARTS_AT
 from bot.domain.signal import PROBES
@@ -46,11 +52,13 @@ _CEL_WORDS = frozenset(
 )
 
 Mistakes = Iterator[Mistake]
+MOST_FIELDS = 20
 
 
 def check_names(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     yield from _spelling(playbook)
     yield from _alerts(playbook)
+    yield from _opening(playbook)
     yield from _known(("start",), playbook.start, playbook.states, "state")
     for name, signal in playbook.signals.items():
         yield from _signal(("signals", name), signal, playbook, settings)
@@ -140,6 +148,10 @@ def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mappin
             yield from _metric((*path, "histogram"), signal.histogram, "histogram")
             if not 0 < signal.quantile < 1:
                 yield Mistake((*path, "quantile"), "a quantile lies between 0 and 1", "Write 0.99 for p99.")
+        case ShareSignal():
+            yield from _metric((*path, "histogram"), signal.histogram, "histogram")
+            if isinstance(signal.share_above, str):
+                yield from _target((*path, "share_above"), signal.share_above, playbook, settings)
         case ProbeSignal():
             yield from _known((*path, "probe"), signal.probe, PROBES, "probe")
         case _:
@@ -153,6 +165,14 @@ def _compared(path: Path, signal: ComparedSignal, playbook: Playbook, settings: 
     yield from inner
     if not inner and (fault := comparison_fault(signal)):
         yield Mistake((*path, "compared"), fault, at_key=True)
+
+
+def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    """A number or a duration is written alike; a setting may be either."""
+    try:
+        float(text)
+    except ValueError:
+        yield from _duration(path, text, playbook, settings)
 
 
 def _ending(path: Path, ending: str, playbook: Playbook) -> Mistakes:
@@ -205,24 +225,51 @@ def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
 def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     for edge in edges_of(state):
         yield from _known((*path, *edge.path), edge.to, playbook.states, "state")
+    yield from _limit(path, state)
+    yield from _flags_in_expressions(path, state)
     match state:
         case ReadState():
             yield from _reads((*path, "read"), state.read, playbook)
             yield from _ways_out(path, state)
         case AskState():
             yield from _reads((*path, "read"), state.read, playbook)
+            yield from _answers(path, state, playbook)
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
         case ChangeState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
             yield from _verb(path, state)
+            for index, group in enumerate(state.approvers):
+                yield from _group((*path, "approvers", index), group)
         case WatchState():
             for key, text in (("for", state.for_), ("within", state.within), ("every", state.every)):
                 yield from _duration((*path, key), text, playbook, settings)
             yield from _long_enough(path, state, settings)
         case DivertState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
+            yield from _divert(path, state)
         case _:
             pass
+
+
+def _limit(path: Path, state: State) -> Mistakes:
+    if isinstance(state, EndState) or (state.at_most is None) == (not state.beyond):
+        return
+    if state.beyond:
+        yield Mistake((*path, "beyond"), "'beyond' needs 'at_most'", "Write how often it may be entered.", at_key=True)
+    else:
+        yield Mistake((*path, "at_most"), "'at_most' needs 'beyond'", "Write where one more leads.", at_key=True)
+
+
+_HAS_FLAG = re.compile(r"""has_flag\([^(),]*,\s*(['"])(?P<flag>[^'"]*)\1""")
+
+
+def _flags_in_expressions(path: Path, state: State) -> Mistakes:
+    for written in written_expressions(state):
+        for found in _HAS_FLAG.finditer(written.source):
+            flag, column = found["flag"], written.offset + found.start("flag") + 1
+            if life_of_flag(flag) is None and newest_table().name_of(flag) is None:
+                hint = did_you_mean(flag, newest_table().spellings)
+                yield Mistake((*path, *written.path), f"unknown flag '{flag}'", hint, column)
 
 
 def _reads(path: Path, read: tuple[str, ...], playbook: Playbook) -> Mistakes:
@@ -259,6 +306,69 @@ def _seconds(text: str, settings: Mapping[str, object]) -> float:
     return float(str(settings[text.removeprefix("settings.")])) if text.startswith("settings.") else seconds(text)
 
 
+def _opening(playbook: Playbook) -> Mistakes:
+    if playbook.form and playbook.opens is None:
+        yield Mistake(("form",), "only who opens it by hand fills this in", "Write 'opens: by_hand'.", at_key=True)
+    yield from _form(("form",), playbook.form)
+
+
+def _answers(path: Path, state: AskState, playbook: Playbook) -> Mistakes:
+    kinds: dict[str, str] = {}
+    for key, choice in state.choices.items():
+        at: Path = (*path, "choices", key, "form")
+        yield from _form(at, choice.form)
+        for name, field in choice.form.items():
+            if kinds.setdefault(name, field.kind) != field.kind:
+                what = f"'{name}' is a {kinds[name]} in another choice"
+                yield Mistake((*at, name), what, "Take another name.", at_key=True)
+    if kinds and path[-1] == OPENING:
+        yield Mistake(path, f"the form of '{OPENING}' is that of the playbook", "Take another name.", at_key=True)
+    yield from _group((*path, "by"), state.by)
+    if state.not_by:
+        asks = {name for name, other in playbook.states.items() if isinstance(other, AskState)} - {str(path[-1])}
+        asks |= {OPENING} if playbook.opens else set()
+        yield from _known((*path, "not_by"), state.not_by, asks, "question")
+
+
+def _form(path: Path, form: Form) -> Mistakes:
+    if len(form) > MOST_FIELDS:
+        yield Mistake(path, f"more than {MOST_FIELDS} fields", "Nobody fills that in.", at_key=True)
+    for name, field in form.items():
+        at: Path = (*path, name)
+        if not _NAME.fullmatch(name):
+            yield Mistake(at, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
+        if (field.kind == "choice") != bool(field.options):
+            yield Mistake(at, "'options' belong to a choice, and a choice needs them", at_key=True)
+        for key in ("min", "max", "unit") if field.kind != "number" else ():
+            if key in field.model_fields_set:
+                yield Mistake((*at, key), f"'{key}' is for a number", at_key=True)
+        if field.min is not None and field.max is not None and field.min > field.max:
+            yield Mistake((*at, "max"), "the most is less than the least")
+
+
+def _group(path: Path, group: str) -> Mistakes:
+    if group and not _PLAYBOOK_NAME.fullmatch(group):
+        yield Mistake(path, f"'{group}' is no name of a group", "Use small letters, digits and hyphens.")
+
+
+def _divert(path: Path, state: DivertState) -> Mistakes:
+    if state.divert == PEOPLE:
+        if not state.taken:
+            yield Mistake(path, "'taken' is missing", at_key=True)
+        if state.returns is not None:
+            yield Mistake((*path, "returns"), "people do not return", "Write 'taken'.", at_key=True)
+        return
+    for key in sorted({"taken", "to_group", "expires", "expired"} & state.model_fields_set):
+        hint = "Write 'returns', or nothing." if key == "taken" else ""
+        yield Mistake((*path, key), f"'{key}' is for a divert to people", hint, at_key=True)
+    if state.returns == {}:
+        yield Mistake((*path, "returns"), "'returns' is empty", "Leave it away where it never comes back.", at_key=True)
+    for end in state.returns or ():
+        if end not in (*ENDS, "otherwise"):
+            what = f"no playbook ends with '{end}'"
+            yield Mistake((*path, "returns", end), what, did_you_mean(end, (*ENDS, "otherwise")), at_key=True)
+
+
 def _verb(path: Path, state: ChangeState) -> Mistakes:
     verb = VERBS.get(state.change)
     if verb is None:
@@ -274,6 +384,7 @@ def _verb(path: Path, state: ChangeState) -> Mistakes:
         yield Mistake((*path, "change"), f"{state.change} needs one of {', '.join(sorted(verb.one_of))} in 'with'")
     if "edits" in given & verb.arguments:
         yield from _edits((*path, "with", "edits"), state.with_["edits"])
+    yield from _levers(path, state)
 
 
 def _edits(path: Path, edits: Any) -> Mistakes:
@@ -282,7 +393,8 @@ def _edits(path: Path, edits: Any) -> Mistakes:
         return
     for index, edit in enumerate(edits):
         at: Path = (*path, index)
-        if not isinstance(edit, dict) or edit.keys() not in ({"flag", "value"}, {"env", "value"}, {"image"}):
+        keys = frozenset(edit) if isinstance(edit, dict) else frozenset()
+        if keys - {"direction"} != {"flag", "value"} and keys not in ({"env", "value"}, {"image"}):
             yield Mistake(at, "an edit is {flag: --name, value: …}, {env: NAME, value: …} or {image: …}")
         elif "flag" not in edit or life_of_flag(str(edit["flag"])) is not None:
             continue  # a variable, an image, or a flag of some engine versions
@@ -290,3 +402,28 @@ def _edits(path: Path, edits: Any) -> Mistakes:
             flags = newest_table().spellings
             hint = did_you_mean(str(edit["flag"]), flags)
             yield Mistake((*at, "flag"), f"unknown flag '{edit['flag']}'", hint)
+
+
+def _levers(path: Path, state: ChangeState) -> Mistakes:
+    """Each flag of the table of levers is edited against something, and no written direction makes that worse."""
+    edits = state.with_.get("edits")
+    listed = enumerate(edits) if isinstance(edits, list) else ()
+    found = [(index, edit) for index, edit in listed if isinstance(edit, dict) and "flag" in edit]
+    if state.against and "edits" not in VERBS[state.change].arguments:
+        yield Mistake((*path, "against"), "'against' is for edits of flags", at_key=True)
+    elif state.against and found:
+        yield from _known((*path, "against"), state.against, levers().diagnoses, "diagnosis")
+    for index, edit in found:
+        yield from _lever((*path, "with", "edits", index), edit, state.against)
+
+
+def _lever(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
+    flag, way = newest_table().name_of(str(edit["flag"])) or str(edit["flag"]), edit.get("direction")
+    if way is not None and way not in DIRECTIONS:
+        yield Mistake((*path, "direction"), f"'{way}' is no direction", did_you_mean(str(way), DIRECTIONS))
+    if not against and flag in levers().levers:
+        hint = f"Write 'against': {', '.join(sorted(levers().levers[flag]))}."
+        yield Mistake((*path, "flag"), f"{flag} helps against one thing and harms another", hint)
+    effect = effect_of(flag, against, str(way)) if way is not None else None
+    if effect is not None and effect.effect == "harms":
+        yield Mistake((*path, "direction"), f"to {way} {flag} makes '{against}' worse: {effect.why}")

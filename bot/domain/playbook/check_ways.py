@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from bot.domain.form import OPENING
 from bot.domain.playbook.edges import Edge, edges_of
 from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
+    PEOPLE,
     AskState,
     ChangeState,
     ComparedSignal,
+    DivertState,
     EndState,
     Playbook,
     ProbeSignal,
     ReadState,
+    ShareSignal,
+    State,
     WatchState,
 )
 from bot.domain.playbook.mistakes import Mistake, Path
@@ -23,6 +28,7 @@ from bot.domain.signal import RESULTS
 
 Graph = Mapping[str, frozenset[str]]
 Mistakes = Iterator[Mistake]
+NOTHING_OPENS = "no alert opens this playbook"
 
 
 def check_ways(playbook: Playbook) -> Mistakes:
@@ -33,7 +39,7 @@ def check_ways(playbook: Playbook) -> Mistakes:
             ("states", name), f"nothing leads to '{name}'", "Name it as a way out, or delete it.", at_key=True
         )
     backwards = _reversed(graph)
-    ends = [name for name, state in playbook.states.items() if isinstance(state, EndState)]
+    ends = [name for name, state in playbook.states.items() if isinstance(state, EndState) or _never_returns(state)]
     for name in reached - reachable(backwards, ends):
         yield Mistake(("states", name), f"no way from '{name}' reaches an end", at_key=True)
     yield from _loops(playbook)
@@ -62,8 +68,19 @@ def _reversed(graph: Graph) -> dict[str, frozenset[str]]:
 def _loops(playbook: Playbook) -> Mistakes:
     """A loop needs a person in it when it changes something, and a watch at least when it does not."""
     states = playbook.states
-    by_itself = {name: _successors(edges_of(state)) for name, state in states.items()}
-    reading = {name: to if isinstance(states[name], ReadState) else frozenset() for name, to in by_itself.items()}
+    beyond = {name: _beyond(state) if _is_limited(state) else frozenset() for name, state in states.items()}
+    for name in states:
+        if name in reachable(beyond, beyond[name]):
+            way = _shortest_loop(beyond, name)
+            yield Mistake(("states", name, "beyond"), f"'beyond' goes round in a circle: {way}", "Lead out of it.")
+    # A state that may be entered so often ends every loop through it; only the way beyond it may be taken for ever.
+    by_itself = {
+        name: beyond[name] if _is_limited(state) else _successors(edges_of(state)) for name, state in states.items()
+    }
+    reading = {
+        name: to if isinstance(states[name], ReadState) or _is_limited(states[name]) else frozenset()
+        for name, to in by_itself.items()
+    }
     for name, state in states.items():
         if isinstance(state, ChangeState) and name in reachable(by_itself, by_itself[name]):
             way = _shortest_loop(by_itself, name)
@@ -73,12 +90,25 @@ def _loops(playbook: Playbook) -> Mistakes:
             yield Mistake(("states", name), f"a loop only reads and never waits: {way}", _PUT_WATCH, at_key=True)
 
 
-_PUT_ASK = "Put a question into it."
-_PUT_WATCH = "Put a watch or a question into it."
+_PUT_ASK = "Put a question into it, or an at_most."
+_PUT_WATCH = "Put a watch, a question or an at_most into it."
+
+
+def _never_returns(state: State) -> bool:
+    return isinstance(state, DivertState) and state.divert != PEOPLE and not state.returns
+
+
+def _is_limited(state: State) -> bool:
+    return not isinstance(state, EndState) and state.at_most is not None
+
+
+def _beyond(state: State) -> frozenset[str]:
+    return frozenset(edge.to for edge in edges_of(state) if edge.outcome == "beyond")
 
 
 def _successors(edges: Iterable[Edge]) -> frozenset[str]:
-    return frozenset(edge.to for edge in edges if not edge.by_person)
+    """Where a state leads by itself for ever: a run comes back from a divert only so often."""
+    return frozenset(e.to for e in edges if not e.by_person and not e.outcome.startswith("returned:"))
 
 
 def _shortest_loop(graph: Graph, start: str) -> str:
@@ -107,6 +137,10 @@ def _before(playbook: Playbook, name: str, earlier: frozenset[str]) -> Mistakes:
             if word and word not in made:
                 path: Path = ("states", name, *written.path)
                 yield Mistake(path, f"nothing before '{name}' makes '{word}'", column=written.offset + column)
+    if isinstance(state, AskState) and state.not_by and state.not_by != OPENING:
+        asked = {f"answers.{earlier}" for earlier in playbook.states}
+        if f"answers.{state.not_by}" in asked and f"answers.{state.not_by}" not in made:
+            yield Mistake(("states", name, "not_by"), f"nothing before '{name}' asks '{state.not_by}'")
     for index, signal in enumerate(signals_of(state, playbook.signals)):
         of = playbook.signals[signal].of
         if of.startswith("picked.") and of not in made:
@@ -116,20 +150,20 @@ def _before(playbook: Playbook, name: str, earlier: frozenset[str]) -> Mistakes:
 
 
 def _maker(mention: str) -> str:
-    """`picked.x`, `answers.s`, `results.s`, `baseline.x` out of a mention of them; empty for everything else."""
+    """`picked.x`, `answers.s`, `forms.s`, `results.s`, `baseline.x` out of a mention; empty for everything else."""
     parts = mention.split(".")
-    is_made = parts[0] in ("picked", "answers", "results", "baseline") and len(parts) > 1
+    is_made = parts[0] in ("picked", "answers", "results", "baseline", "forms") and len(parts) > 1
     return ".".join(parts[:2]) if is_made else ""
 
 
 def _made_by(playbook: Playbook, names: Iterable[str]) -> frozenset[str]:
-    made: set[str] = set()
+    made: set[str] = {f"forms.{OPENING}"}
     for name in names:
         state = playbook.states[name]
         if not isinstance(state, ChangeState) or state.change in RESULTS:
             made.add(f"results.{name}")
         if isinstance(state, AskState):
-            made.add(f"answers.{name}")
+            made.update({f"answers.{name}", f"forms.{name}"})
         if isinstance(state, ReadState):
             made.update(f"picked.{pick}" for pick in state.pick)
             if state.baseline:
@@ -153,9 +187,31 @@ def lint(playbook: Playbook) -> Mistakes:
         if not state.still and not VERBS[state.change].restores:
             hint = "Write 'still': the reason, read again before the call."
             yield Mistake(path, "a change without a reason that must still hold", hint, at_key=True)
-    if not playbook.opens_on:
-        yield Mistake(("playbook",), "no alert opens this playbook", "Write 'opens_on'.")
+    if not playbook.opens_on and playbook.opens is None:
+        yield Mistake(("playbook",), NOTHING_OPENS, "Write 'opens_on', or 'opens: by_hand'.")
+    yield from _unverified(playbook)
     yield from _unused(playbook)
+
+
+CLAIMS = frozenset({"fixed", "self_cleared"})
+"""Ends that say the trouble is gone; the others say that somebody has it, or that nothing is proven."""
+
+
+def _unverified(playbook: Playbook) -> Mistakes:
+    """Changes after which the run comes to a good end by itself, without having watched whether they helped."""
+    states = playbook.states
+    by_itself = {
+        name: _successors(edges_of(state)) if isinstance(state, ReadState | ChangeState) else frozenset[str]()
+        for name, state in states.items()
+    }
+    for name, state in states.items():
+        if not isinstance(state, ChangeState) or VERBS[state.change].restores:
+            continue
+        reached = sorted(reachable(by_itself, [state.done]))
+        ends = [end for end in reached if isinstance(it := states[end], EndState) and it.end in CLAIMS]
+        if ends:
+            what = f"after this change the run comes to '{ends[0]}' without a watch"
+            yield Mistake(("states", name, "done"), what, "Watch whether it helped.")
 
 
 def _unused(playbook: Playbook) -> Mistakes:
@@ -175,8 +231,14 @@ def _unused(playbook: Playbook) -> Mistakes:
 
 
 def _durations(playbook: Playbook) -> Iterator[str]:
-    yield from (signal.over for signal in playbook.signals.values() if not isinstance(signal, ProbeSignal))
-    yield from (signal.past for signal in playbook.signals.values() if isinstance(signal, ComparedSignal))
+    yield from (str(signal.share_above) for signal in playbook.signals.values() if isinstance(signal, ShareSignal))
+    for signal in playbook.signals.values():
+        if isinstance(signal, ProbeSignal):
+            yield from (value for value in signal.parameters.values() if isinstance(value, str))
+        else:
+            yield signal.over
+        if isinstance(signal, ComparedSignal):
+            yield signal.past
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)

@@ -5,14 +5,12 @@ Guards are three-valued: a clause that cannot be decided stops the choice there,
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
-from bot.domain.errors import ExpressionError
+from bot.domain.errors import ExpressionError, Fault
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.edges import successors
 from bot.domain.playbook.expression import Expression, Scope, Unknown, compile_expression
@@ -21,6 +19,7 @@ from bot.domain.playbook.machine import PlaybookMachine
 from bot.domain.playbook.matchers import Matcher, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path, Report
 from bot.domain.playbook.scope import scope_of, signals_of
+from bot.domain.playbook.source import Source
 from bot.domain.playbook.template import Template, as_written, compile_template
 from bot.domain.signal import Kind, Value, in_words
 
@@ -63,9 +62,10 @@ class CompiledPlaybook:
     playbook: Playbook
     settings: dict[str, Value]
     """Effective values; durations in seconds."""
-    source: str = field(repr=False)
-    """The text it was read from."""
-    file: str
+    source: Source = field(repr=False, compare=False)
+    """What it was built from, pieces put in."""
+    pieces: tuple[Source, ...] = field(repr=False, compare=False)
+    """The files of the pieces that were put in."""
     _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
     _scope: Scope = field(repr=False, compare=False)
 
@@ -77,11 +77,20 @@ class CompiledPlaybook:
     def start(self) -> str:
         return self.playbook.start
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of what decides: the playbook without its comments, and the effective settings."""
-        decides = {"playbook": self.playbook.model_dump(mode="json", by_alias=True), "settings": dict(self.settings)}
-        return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    @property
+    def file(self) -> str:
+        return self.source.file
+
+    def decides(self) -> dict[str, Any]:
+        """What decides: the playbook without its comments, and the effective settings."""
+        return {"playbook": self.playbook.model_dump(mode="json", by_alias=True), "settings": dict(self.settings)}
+
+    def with_settings(self, settings: Mapping[str, Value]) -> CompiledPlaybook:
+        """The same with other effective settings, which were checked."""
+        return replace(self, settings={**self.settings, **settings})
+
+    def fault(self, mistake: Mistake) -> Fault:
+        return self.source.fault(mistake)
 
     @cached_property
     def machine(self) -> PlaybookMachine:
@@ -95,9 +104,10 @@ class CompiledPlaybook:
         """Whether an alert with these labels opens it: all matchers of any one line."""
         return any(all(matcher.matches(labels) for matcher in line) for line in self._matchers)
 
-    def bundle(self) -> dict[str, str]:
-        """What a run keeps: the source and the settings it started with."""
-        return {"file": self.file, "source": self.source, "settings": json.dumps(dict(self.settings), sort_keys=True)}
+    def stored(self) -> dict[str, Any]:
+        """The texts that it was built from, and its settings."""
+        pieces = {str(piece.data["piece"]): {"file": piece.file, "source": piece.text} for piece in self.pieces}
+        return {"file": self.file, "source": self.source.text, "settings": dict(self.settings), "pieces": pieces}
 
     def state(self, name: str) -> State:
         return self.playbook.states[name]
@@ -193,7 +203,12 @@ def seen(expression: Expression, data: Data) -> str:
 
 
 def compile_playbook(
-    playbook: Playbook, settings: Mapping[str, Value], *, source: str, file: str, report: Report
+    playbook: Playbook,
+    settings: Mapping[str, Value],
+    *,
+    source: Source,
+    pieces: tuple[Source, ...] = (),
+    report: Report,
 ) -> CompiledPlaybook:
     """Compile every expression; each fault is reported, and a playbook with faults must not be run."""
     scope = scope_of(playbook)
@@ -202,7 +217,7 @@ def compile_playbook(
         name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
         for name, state in playbook.states.items()
     }
-    return CompiledPlaybook(playbook, dict(settings), source, file, states, scope)
+    return CompiledPlaybook(playbook, dict(settings), source, pieces, states, scope)
 
 
 class _Compiler:

@@ -34,6 +34,8 @@ class Edge:
 
 def edges_of(state: State) -> tuple[Edge, ...]:
     edges = _edges(state)
+    if not isinstance(state, EndState):
+        edges.append(_edge("beyond", state.beyond))
     return tuple(edge for edge in edges if edge.to)
 
 
@@ -70,7 +72,8 @@ def _edges(state: State) -> list[Edge]:
             return [*named, *broken]
         case DivertState():
             taken = Edge("taken", state.taken, ("taken",), "taken", by_person=True)
-            return [taken, _edge("expired", state.expired)]
+            returned = [Edge(f"returned:{end}", to, ("returns", end), end) for end, to in (state.returns or {}).items()]
+            return [taken, _edge("expired", state.expired), *returned]
         case EndState():
             return []
         case _:

@@ -125,11 +125,16 @@ def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Express
 
 def names_in(source: str) -> dict[str, int]:
     """The dotted names of an expression with the column of each; nothing is checked, and faults give no names."""
+    return {name: start + 1 for name, start in mentions_in(source)}
+
+
+def mentions_in(source: str) -> list[tuple[str, int]]:
+    """Every mention of a name, in order, with where it begins, from 0; faults give none."""
     try:
         tokens = _tokens(source)
     except ExpressionError:  # its fault is reported where the expression is compiled
-        return {}
-    return {token.text: token.start + 1 for token in tokens if token.kind == "name" and token.text not in _WORDS}
+        return []
+    return [(token.text, token.start) for token in tokens if token.kind == "name" and token.text not in _WORDS]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bot.domain.change.flag_history import has_flag, version_at_least
 from bot.domain.signal import Kind
 
 ByReplica = Mapping[str, float]
@@ -101,6 +102,10 @@ FUNCTIONS: tuple[Function, ...] = (
         "number",
         cap_from_pool,
         "floor(factor × usable tokens / mean final length)",
+    ),
+    Function("has_flag", ("text", "text"), "flag", has_flag, "whether this engine version takes a flag and heeds it"),
+    Function(
+        "version_at_least", ("text", "text"), "flag", version_at_least, "whether it is that engine release or newer"
     ),
 )
 FUNCTION_NAMES = frozenset(function.name for function in FUNCTIONS)

@@ -6,18 +6,19 @@ Durations in the file are texts (`90s`, `5m`, `2h`) or names of settings; in the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from bot.domain.change.plan import Risk
+from bot.domain.form import Form
 
 Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "increase", "slope"]
 Across = Literal["max", "min", "avg", "sum", "each"]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Setting(_Strict):
@@ -78,6 +79,19 @@ class QuantileSignal(_Strict):
     unit: str = ""
 
 
+class ShareSignal(_Strict):
+    """The share of a histogram's observations above a target in the window: a burn rate is share / (1 - objective)."""
+
+    share_above: float | str
+    """The target in the histogram's unit: a number, a duration (`500ms`) or `settings.<name>`."""
+    histogram: str
+    """Which histogram's observations are counted."""
+    over: str = "5m"
+    ending: str = ""
+    of: str = "target"
+    unit: str = ""
+
+
 class StallSignal(_Strict):
     """The sign of a full stall while preemptions are silent: running falls, waiting rises, nothing finishes."""
 
@@ -115,6 +129,7 @@ class ComparedSignal(_Strict):
         | Annotated[QuantileSignal, Tag("(histogram)")],
         Discriminator(comparable_kind),
     ]
+    """The reading, as it would be written by itself."""
     past: str = "24h"
     """How far the past reaches back. Without Prometheus an hour is kept."""
     ending: str = ""
@@ -146,18 +161,23 @@ COMPARABLE: dict[str, type[_Strict]] = {
 }
 """What gives one number, which can be compared."""
 SIGNAL_KINDS: dict[str, type[_Strict]] = {
-    **COMPARABLE,
+    "metric": MetricSignal,
+    "ratio": RatioSignal,
+    "mean": MeanSignal,
+    "share_above": ShareSignal,
+    "histogram": QuantileSignal,
     "compared": ComparedSignal,
     "stall": StallSignal,
     "probe": ProbeSignal,
 }
-"""The key that tells which signal it is."""
+"""The key that tells which signal it is. A share names its `histogram` too, so it comes before the quantile."""
 
 
 SignalSpec = Annotated[
     Annotated[MetricSignal, Tag("(metric)")]
     | Annotated[RatioSignal, Tag("(ratio)")]
     | Annotated[MeanSignal, Tag("(mean)")]
+    | Annotated[ShareSignal, Tag("(share_above)")]
     | Annotated[QuantileSignal, Tag("(histogram)")]
     | Annotated[ComparedSignal, Tag("(compared)")]
     | Annotated[StallSignal, Tag("(stall)")]
@@ -185,14 +205,27 @@ class Choice(_Strict):
     to: str
     note: str = ""
     style: Literal["", "primary", "danger"] = ""
+    form: Form = {}
+    """What is asked for when it is pressed; its answers are `forms.<state>.<field>`."""
 
 
 class _State(_Strict):
     title: str = ""
+    """What it is called on the card; else its name."""
     covers: tuple[str, ...] = ()
+    """Rows of the coverage table that it is for."""
 
 
-class ReadState(_State):
+class _Passed(_State):
+    """A state that a run comes through, maybe several times."""
+
+    at_most: int | None = Field(default=None, ge=1)
+    """How often it may be entered in one run (or in one divert to its playbook)."""
+    beyond: str = ""
+    """Where one entry more leads instead."""
+
+
+class ReadState(_Passed):
     """Read signals, then go where the first clause that is not false says; unknown goes to `unknown`."""
 
     read: tuple[str, ...]
@@ -204,7 +237,7 @@ class ReadState(_State):
     unknown: str = ""
 
 
-class AskState(_State):
+class AskState(_Passed):
     """Put a question to people; each choice names where it leads."""
 
     ask: str
@@ -212,11 +245,15 @@ class AskState(_State):
     read: tuple[str, ...] = ()
     choices: dict[str, Choice] = Field(min_length=1)
     risk: Risk = "low"
+    by: str = ""
+    """The group of people whose answer counts; empty: whoever may steer."""
+    not_by: str = ""
+    """An earlier question, or `opening`: who answered that must not answer this."""
     expires: str = ""
     expired: str = ""
 
 
-class ChangeState(_State):
+class ChangeState(_Passed):
     """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then.
 
     What `run_job` and `probe_request` come back with is read by later states: `results.<state>.run_job.score`.
@@ -227,6 +264,10 @@ class ChangeState(_State):
     still: str = ""
     why: str
     risk: Risk | None = None
+    against: str = ""
+    """The diagnosis that flags are edited against: which way each may go is in the table of levers."""
+    approvers: tuple[str, ...] = ()
+    """Groups of people of which one more each must approve."""
     expires: str = ""
     expected: str = ""
     done: str
@@ -243,7 +284,7 @@ class Broke(_Strict):
     to: str
 
 
-class WatchState(_State):
+class WatchState(_Passed):
     """Sample until every named part held for `for`, or `within` is over; `broke` ends it at once."""
 
     watch: dict[str, str] = Field(min_length=1)
@@ -256,22 +297,39 @@ class WatchState(_State):
     unknown: str = ""
 
 
-class DivertState(_State):
-    """Hand the incident over to people, or (with its own issue) to another playbook."""
+PEOPLE = "people"
+"""What a divert names that hands over to people, and not to another playbook."""
 
-    divert: Literal["people"]
+
+class DivertState(_Passed):
+    """Hand the incident over to people, or go on in another playbook; the latter asks nobody: it changes nothing."""
+
+    divert: str
+    """`people`, or the name of a playbook."""
     to_group: str = ""
+    """Which people."""
     why: str
-    taken: str
+    """What people are told."""
+    taken: str = ""
+    """People: where it leads that somebody took it."""
+    returns: dict[str, str] | None = None
+    """A playbook: where each of its ends leads here (`otherwise` for all others); absent, it never comes back."""
     expires: str = ""
+    """People: how long they have."""
     expired: str = ""
+    """People: where it leads that nobody took it in time."""
+
+
+End = Literal["fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"]
+ENDS: tuple[str, ...] = get_args(End)
 
 
 class EndState(_State):
-    end: Literal[
-        "fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"
-    ]
+    """The incident ends, or the divert that led to this playbook."""
+
+    end: End
     say: str = ""
+    """What people are told."""
 
 
 KINDS: dict[str, type[_State]] = {
@@ -313,6 +371,11 @@ class Playbook(_Strict):
     rehearsed_on: tuple[str, ...] = ()
     """Engine versions (`0.32`) it was rehearsed on."""
     opens_on: tuple[str, ...] = ()
+    """Alertmanager's matchers, one list of them a line: which alerts open it."""
+    opens: Literal["by_hand"] | None = None
+    """A person may open it too."""
+    form: Form = {}
+    """What is asked for when it is opened by hand; its answers are `forms.opening.<field>`."""
     settings: dict[str, Setting] = {}
     signals: dict[str, SignalSpec] = {}
     start: str

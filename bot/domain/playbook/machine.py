@@ -11,7 +11,7 @@ from typing import Any
 
 from transitions import Machine
 
-from bot.domain.playbook.edges import CHANGE_OUTCOMES, edges_of, successors
+from bot.domain.playbook.edges import edges_of, successors
 from bot.domain.playbook.language import ChangeState, EndState, Playbook
 
 UNDO = "(undo)"
@@ -97,9 +97,8 @@ class PlaybookMachine:
         state = self._playbook.states[name]
         if isinstance(state, ChangeState):
             yield from _phase_steps(name)
-            for outcome in CHANGE_OUTCOMES:
-                to = getattr(state, outcome)
-                yield from ((outcome, at, self.entry(to)) for at in self._machine_states(name) if to)
+            for edge in edges_of(state):
+                yield from ((edge.outcome, at, self.entry(edge.to)) for at in self._machine_states(name))
         else:
             yield from ((edge.outcome, name, self.entry(edge.to)) for edge in edges_of(state))
 

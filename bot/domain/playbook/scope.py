@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bot.domain.errors import ExpressionError
+from bot.domain.form import OPENING, Form
 from bot.domain.playbook.expression import names_in
 from bot.domain.playbook.language import (
     AskState,
@@ -18,6 +19,7 @@ from bot.domain.playbook.language import (
     QuantileSignal,
     RatioSignal,
     ReadState,
+    ShareSignal,
     SignalSpec,
     StallSignal,
     State,
@@ -28,7 +30,7 @@ from bot.domain.playbook.settings import kind_of_setting
 from bot.domain.playbook.template import split_template
 from bot.domain.signal import PROBES, RESULTS, Kind
 
-RESERVED = frozenset({"settings", "results", "answers", "picked", "baseline", "target", *RESULTS})
+RESERVED = frozenset({"settings", "results", "answers", "picked", "baseline", "target", "forms", *RESULTS})
 """First words of names that are not signals, and what changes come back with: no signal may be called so."""
 
 
@@ -39,7 +41,7 @@ def names_of_signal(name: str, spec: SignalSpec) -> dict[str, Kind]:
             return {f"{name}.{part}": kind for part, kind in PROBES.get(spec.probe, {}).items()}
         case StallSignal():
             return {name: "flag"}
-        case QuantileSignal() | ComparedSignal():
+        case QuantileSignal() | ComparedSignal() | ShareSignal():
             return {name: "number"}
         case MetricSignal() | RatioSignal() | MeanSignal():
             return {name: "by_replica" if spec.across == "each" else "number"}
@@ -102,9 +104,12 @@ def scope_of(playbook: Playbook) -> dict[str, Kind]:
     named = {name: names_of_signal(name, spec) for name, spec in playbook.signals.items()}
     for parts in named.values():
         scope.update(parts)
+    scope.update(_of_form(OPENING, playbook.form))
     for state_name, state in playbook.states.items():
         if isinstance(state, AskState):
             scope[f"answers.{state_name}"] = "text"
+            for choice in state.choices.values():
+                scope.update(_of_form(state_name, choice.form))
         if isinstance(state, ChangeState):
             parts = RESULTS.get(state.change, {})
             scope.update({f"results.{state_name}.{state.change}.{part}": kind for part, kind in parts.items()})
@@ -117,3 +122,7 @@ def scope_of(playbook: Playbook) -> dict[str, Kind]:
                 if isinstance(state, ReadState) and state.baseline:
                     scope[f"baseline.{name}"] = kind
     return scope
+
+
+def _of_form(name: str, form: Form) -> dict[str, Kind]:
+    return {f"forms.{name}.{field}": "number" if spec.kind == "number" else "text" for field, spec in form.items()}

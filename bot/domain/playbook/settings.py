@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bot.domain.playbook.durations import is_duration, seconds
 from bot.domain.playbook.expression import did_you_mean
@@ -11,6 +12,17 @@ from bot.domain.playbook.mistakes import Mistake, Path, Report
 from bot.domain.signal import Kind
 
 SettingValue = float | str | bool
+ByName = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What an operator sets otherwise than the playbooks: for a playbook, and for a playbook on some targets."""
+
+    playbooks: Mapping[str, ByName] = field(default_factory=dict)
+    """Playbook to its settings."""
+    targets: Mapping[str, Mapping[str, ByName]] = field(default_factory=dict)
+    """`namespace/workload` as a glob, to playbook, to its settings; of several that match, the last counts most."""
 
 
 def kind_of_setting(setting: Setting) -> Kind:

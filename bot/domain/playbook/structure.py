@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from bot.domain.form import FormField
 from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.language import (
     COMPARABLE,
@@ -53,8 +54,9 @@ class Structured:
     broken: frozenset[Path] = frozenset()
 
 
-def structure(data: Mapping[str, Any], report: Report) -> Structured:
-    broken = _kindless(data, report)
+def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path] = ()) -> Structured:
+    """`broken`: what is already known to be missing, as a state whose piece could not be put in."""
+    broken = _kindless(data, report) | set(broken)
     found: dict[tuple[Path, str], Mistake] = {}
     try:
         whole = Playbook.model_validate(data)
@@ -65,7 +67,7 @@ def structure(data: Mapping[str, Any], report: Report) -> Structured:
             path = _path(detail["loc"], data)
             if path[:2] in broken:
                 continue
-            mistake = _mistake(detail, path, data)
+            mistake = _mistake(detail, path, _model_at(path[:-1], data))
             found.setdefault((path, mistake.what), mistake)
     for mistake in found.values():
         if not _is_misspelt_elsewhere(mistake, found.values()):
@@ -120,6 +122,8 @@ def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] |
     found = [kind for kind in kinds if kind in item]
     if noun == "state" and "ask" in found and "read" in found:
         found.remove("read")  # a question may show readings
+    if noun == "signal" and "share_above" in found and "histogram" in found:
+        found.remove("histogram")  # a share is of one
     if len(found) == 1:
         return None
     if found:
@@ -143,12 +147,23 @@ def _path(location: tuple[int | str, ...], data: Any) -> Path:
     return tuple(path)
 
 
-def _mistake(detail: ErrorDetails, path: Path, data: Mapping[str, Any]) -> Mistake:
+def shape(model: type[BaseModel], data: Any, at: Path) -> Iterator[Mistake]:
+    """What of `data`, which stands at the path `at`, is not as the model wants it."""
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        found = [_mistake(d, _path(d["loc"], data), model) for d in error.errors(include_url=False)]
+        for mistake in found:
+            if not _is_misspelt_elsewhere(mistake, found):
+                yield replace(mistake, path=(*at, *mistake.path))
+
+
+def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) -> Mistake:
+    """`model` is what has the path's last key."""
     kind, given = detail["type"], detail["input"]
     if kind == "missing":
         return Mistake(path, f"'{detail['loc'][-1]}' is missing", at_key=True)
     if kind == "extra_forbidden":
-        model = _model_at(path[:-1], data)
         hint = did_you_mean(str(path[-1]), _keys(model)) if model else ""
         if given is None and " " in str(path[-1]):  # {why: ten times, because …}: the comma ended the text
             hint = "Put a text with a comma in quotes."
@@ -188,6 +203,8 @@ def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
             return KINDS.get(state_kind(data).strip("()"))
         case ("states", _, part, _):
             return _PARTS.get(str(part))
+        case ("form", _) | ("states", _, "choices", _, "form", _):
+            return FormField
         case _:
             return None
 

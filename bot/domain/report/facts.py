@@ -151,7 +151,7 @@ class Report(_Fact):
             ending=_str(closed.data, "ending") if closed else "",
             way=tuple(_way(plain_entries)),
             waits=waits,
-            waited_seconds=_covered(waits, until=plain_entries[-1].at if plain_entries else 0.0),
+            waited_seconds=_covered(waits, until=max((entry.at for entry in plain_entries), default=0.0)),
             decisions=tuple(_decisions(plain_entries)),
             calls=tuple(_calls(plain_entries)),
             readings=tuple(_compared(plain_entries)),

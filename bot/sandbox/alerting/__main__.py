@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import structlog
 
-from bot.sandbox.alerting.rule import ThrashRule, totals_of
+from bot.sandbox.alerting.rule import HeatRule, Rule, SloRule, ThrashRule, XidRule
 from bot.sandbox.lifetime import die_with_parent
 
 log = structlog.get_logger()
@@ -26,6 +26,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--api", required=True, help="URL of the Kubernetes API")
     parser.add_argument("--bot-url", required=True)
     parser.add_argument("--token", required=True, help="bearer token of the bot's receiver")
+    parser.add_argument("--rule", choices=("thrash", "xid", "heat", "slo"), default="thrash", help="what is watched")
+    parser.add_argument("--ttft-target", type=float, default=0.5, help="seconds, of the rule slo")
     parser.add_argument("--window-seconds", type=float, default=10.0)
     parser.add_argument("--for-seconds", type=float, default=3.0)
     parser.add_argument("--die-with-parent", action="store_true")
@@ -35,32 +37,30 @@ def _options() -> argparse.Namespace:
 class Watcher:
     def __init__(self, client: httpx.AsyncClient, options: argparse.Namespace) -> None:
         self._client, self._options = client, options
-        self._rule = ThrashRule(options.window_seconds, options.for_seconds)
+        self._rule = rule_of(options)
         self._firing_since: datetime | None = None
 
     async def forever(self) -> None:
         while True:
             try:
-                self._rule.add(totals_of(await self._pages(), time.time()))
-                await self._tell(fires=self._rule.fires())
+                await self._tell(fires=self._rule.look(await self._pages(), time.time()))
             except httpx.HTTPError as error:
                 log.warning("round.failed", reason=str(error) or type(error).__name__)
             await asyncio.sleep(1.0)
 
     async def _pages(self) -> dict[str, str]:
-        answer = await self._client.get(
-            f"{self._options.api}/api/v1/namespaces/{NAMESPACE}/pods", params={"labelSelector": f"app={WORKLOAD}"}
-        )
+        selector, port = self._rule.pages
+        answer = await self._client.get(f"{self._options.api}/api/v1/pods", params={"labelSelector": selector})
         answer.raise_for_status()
         pods = [pod for pod in answer.json()["items"] if pod.get("status", {}).get("podIP")]
-        found = await asyncio.gather(*(self._page(pod["status"]["podIP"]) for pod in pods))
+        found = await asyncio.gather(*(self._page(f"{pod['status']['podIP']}:{port}") for pod in pods))
         names = [pod["metadata"]["name"] for pod in pods]
         return {name: page for name, page in zip(names, found, strict=True) if page is not None}
 
     async def _page(self, address: str) -> str | None:
         """A replica that starts or ends has no page; Prometheus would miss that scrape too."""
         try:
-            return (await self._client.get(f"http://{address}:8000/metrics")).raise_for_status().text
+            return (await self._client.get(f"http://{address}/metrics")).raise_for_status().text
         except httpx.HTTPError:
             return None
 
@@ -70,7 +70,7 @@ class Watcher:
             return
         now = datetime.now(UTC)
         started = self._firing_since or now
-        payload = webhook(started, None if fires else now)
+        payload = webhook(self._rule, started, None if fires else now)
         while True:
             headers = {"Authorization": f"Bearer {self._options.token}"}
             try:
@@ -83,21 +83,32 @@ class Watcher:
         self._firing_since = now if fires else None
 
 
-def webhook(started: datetime, ended: datetime | None) -> dict[str, Any]:
+def rule_of(options: argparse.Namespace) -> Rule:
+    match options.rule:
+        case "xid":
+            return XidRule()
+        case "heat":
+            return HeatRule()
+        case "slo":
+            return SloRule(options.window_seconds, options.ttft_target)
+        case _:
+            return ThrashRule(options.window_seconds, options.for_seconds)
+
+
+def webhook(rule: Rule, started: datetime, ended: datetime | None) -> dict[str, Any]:
     """Alertmanager's webhook, version 4."""
     status = "resolved" if ended else "firing"
     labels = {
-        "alertname": "VllmKVCacheThrash",
+        "alertname": rule.alertname,
         "namespace": NAMESPACE,
         "deployment": WORKLOAD,
         "severity": "warning",
         "cluster": "sandbox",
     }
-    summary = f"{WORKLOAD} preempts more than one request in ten"
     alert = {
         "status": status,
         "labels": labels,
-        "annotations": {"summary": summary, "description": "Preemptions per finished request are above 0.1."},
+        "annotations": {"summary": rule.summary},
         "startsAt": started.isoformat().replace("+00:00", "Z"),
         "endsAt": ended.isoformat().replace("+00:00", "Z") if ended else "0001-01-01T00:00:00Z",
         "generatorURL": "http://prometheus.sandbox/graph",
@@ -105,13 +116,13 @@ def webhook(started: datetime, ended: datetime | None) -> dict[str, Any]:
     }
     return {
         "version": "4",
-        "groupKey": '{}:{alertname="VllmKVCacheThrash"}',
+        "groupKey": f'{{}}:{{alertname="{rule.alertname}"}}',
         "truncatedAlerts": 0,
         "status": status,
         "receiver": "incident-bot",
-        "groupLabels": {"alertname": "VllmKVCacheThrash"},
+        "groupLabels": {"alertname": rule.alertname},
         "commonLabels": labels,
-        "commonAnnotations": {"summary": summary},
+        "commonAnnotations": {"summary": rule.summary},
         "externalURL": "http://alertmanager.sandbox",
         "alerts": [alert],
     }

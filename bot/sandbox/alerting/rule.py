@@ -1,13 +1,31 @@
-"""The rule `VllmKVCacheThrash`, as deploy/ has it for Prometheus: preemptions per finished request, over a window."""
+"""The rules of the demo, as deploy/ has them for Prometheus, over the pages that a scrape would bring."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
 THRASH_RATIO = 0.1
+HOT_CELSIUS = 85.0
+TTFT_TARGET, MISSED_SHARE = 0.5, 0.144
+"""The budget of a p99 burns 14.4 times as fast as allowed."""
+
+ENGINES = ("app=llm", 8000)
+EXPORTERS = ("app.kubernetes.io/name=dcgm-exporter", 9400)
+"""Whose pages a rule reads: a label selector and a port."""
+
+
+class Rule(Protocol):
+    alertname: str
+    summary: str
+    pages: tuple[str, int]
+
+    def look(self, pages: dict[str, str], at: float) -> bool:
+        """Whether it fires after this scrape."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -23,8 +41,15 @@ class Totals:
 class ThrashRule:
     window_seconds: float
     for_seconds: float
+    alertname: str = "VllmKVCacheThrash"
+    summary: str = "llm preempts more than one request in ten"
+    pages: tuple[str, int] = ENGINES
     _history: deque[Totals] = field(default_factory=deque)
     _since: float | None = None
+
+    def look(self, pages: dict[str, str], at: float) -> bool:
+        self.add(totals_of(pages, at))
+        return self.fires()
 
     def add(self, totals: Totals) -> None:
         self._history.append(totals)
@@ -65,3 +90,81 @@ def totals_of(pages: dict[str, str], at: float) -> Totals:
 
 def _rise(first: dict[str, float], last: dict[str, float]) -> dict[str, float]:
     return {key: value - first.get(key, 0.0) for key, value in last.items()}
+
+
+@dataclass
+class XidRule:
+    """`changes(DCGM_FI_DEV_XID_ERRORS[…]) > 0`: the register holds the last XID for ever."""
+
+    alertname: str = "GpuXidError"
+    summary: str = "a GPU of llm reports an XID"
+    pages: tuple[str, int] = EXPORTERS
+    _first: dict[str, float] = field(default_factory=dict)
+
+    def look(self, pages: dict[str, str], at: float) -> bool:
+        now = _gauges(pages, "DCGM_FI_DEV_XID_ERRORS")
+        self._first = {**now, **self._first}
+        return any(value != self._first[gpu] for gpu, value in now.items())
+
+
+@dataclass
+class HeatRule:
+    alertname: str = "GpuThermalSlowdown"
+    summary: str = "a GPU of llm is too hot"
+    pages: tuple[str, int] = EXPORTERS
+
+    def look(self, pages: dict[str, str], at: float) -> bool:
+        return any(celsius >= HOT_CELSIUS for celsius in _gauges(pages, "DCGM_FI_DEV_GPU_TEMP").values())
+
+
+@dataclass
+class SloRule:
+    """The share of first tokens later than the target, over a window."""
+
+    window_seconds: float
+    target: float = TTFT_TARGET
+    alertname: str = "VllmTTFTBudgetBurn"
+    summary: str = "llm burns its error budget of first tokens"
+    pages: tuple[str, int] = ENGINES
+    _history: deque[tuple[float, float, float]] = field(default_factory=deque)
+
+    def look(self, pages: dict[str, str], at: float) -> bool:
+        self._history.append((at, *_counted(pages, self.target)))
+        while len(self._history) > 2 and at - self._history[1][0] >= self.window_seconds:
+            self._history.popleft()
+        (began, all_then, within_then), (_, all_now, within_now) = self._history[0], self._history[-1]
+        observed, within = all_now - all_then, within_now - within_then
+        return at - began >= self.window_seconds and observed > 0 and (observed - within) / observed >= MISSED_SHARE
+
+
+def _gauges(pages: dict[str, str], name: str) -> dict[str, float]:
+    """By page and series."""
+    found: dict[str, float] = {}
+    for page_of, page in pages.items():
+        lines = "\n".join(line for line in page.splitlines() if line.startswith(name))
+        for family in text_string_to_metric_families(lines + "\n"):
+            # What went wrong is a label of the XID's series, so the GPU alone names the series here.
+            found |= {f"{page_of}/{sample.labels.get('gpu')}": sample.value for sample in family.samples}
+    return found
+
+
+def _counted(pages: dict[str, str], target: float) -> tuple[float, float]:
+    """First tokens in all, and those within the target."""
+    name = "vllm:time_to_first_token_seconds_bucket"
+    samples = [
+        sample
+        for page in pages.values()
+        for family in text_string_to_metric_families(
+            "# TYPE vllm:time_to_first_token_seconds histogram\n"
+            + "\n".join(line for line in page.splitlines() if line.startswith(name))
+            + "\n"
+        )
+        for sample in family.samples
+    ]
+    bounds = sorted({float(sample.labels["le"]) for sample in samples if float(sample.labels["le"]) >= target})
+    highest = bounds[0] if bounds else float("inf")
+
+    def below(bound: float) -> float:
+        return sum(sample.value for sample in samples if float(sample.labels["le"]) == bound)
+
+    return below(float("inf")), below(highest)

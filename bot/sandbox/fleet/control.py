@@ -70,6 +70,7 @@ class GpuAsked(_Asked):
     xid: int | None = None
     clock_event_reasons: int | None = None
     temperature: float | None = None
+    hot_under_load: float | None = None
     memory_temperature: float | None = None
     sm_clock: float | None = None
     power: float | None = None

@@ -54,6 +54,8 @@ class GpuTrouble:
     xid: int = 0
     clock_event_reasons: int | None = None
     temperature: float | None = None
+    hot_under_load: float | None = None
+    """Its temperature while a pod holds it; alone it cools down."""
     memory_temperature: float | None = None
     sm_clock: float | None = None
     power: float | None = None
@@ -95,6 +97,8 @@ def _sm_clock(gpu: Gpu) -> float:
 
 
 def _temperature(gpu: Gpu) -> float:
+    if gpu.trouble.hot_under_load is not None and gpu.user is not None:
+        return gpu.trouble.hot_under_load
     return gpu.trouble.temperature if gpu.trouble.temperature is not None else round(34 + 28 * gpu.busy)
 
 

@@ -116,6 +116,11 @@ async def test_an_alert_that_leads_nowhere_gives_none(lab: Lab, labels: dict[str
     assert await lab.cluster.resolve(labelled(labels)) is None
 
 
+async def test_a_workload_is_found_by_its_name_alone(lab: Lab) -> None:
+    assert await lab.cluster.workload("serving", "llm") == TARGET
+    assert await lab.cluster.workload("serving", "ghost") is None
+
+
 async def test_an_alert_about_our_own_spare_is_about_its_workload(lab: Lab) -> None:
     plan = await lab.plan("canary", edits=CAP)
     await lab.carry_out(plan)

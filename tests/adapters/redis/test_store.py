@@ -368,3 +368,10 @@ async def test_no_answer_is_said_and_nothing_is_taken_for_stored(redis_server: v
     with pytest.raises(StorageUnavailableError):
         await RedisStore(nobody, owner="one").accept([builders.alert()], truncated=0)
     await nobody.close()
+
+
+async def test_one_of_all_replicas_is_first(redis: Connection) -> None:
+    one, two = RedisStore(redis, owner="one"), RedisStore(redis, owner="two")
+    assert [await one.is_first("a"), await two.is_first("a"), await two.is_first("b")] == [True, False, True]
+    await one.is_first_no_more("a")
+    assert await two.is_first("a")

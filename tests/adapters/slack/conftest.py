@@ -21,7 +21,7 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
 from tests.adapters.slack.runs import run
-from tests.fakes.inbound import KnownPeople, MemoryInbound
+from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MovableClock
 from tests.processes import Running, start
 
@@ -122,26 +122,53 @@ class Counter:
     slack: Sandbox
     bench: Bench
     url: str
+    shelf: MemoryShelf
 
     async def say(self, text: str, *, user: str = "U0ANA") -> str:
-        """What this person reads after `/incident text`."""
+        """What this person reads after `/incident text`; nothing where a form is opened."""
         answer = await self.slack.do("command", user=user, channel=CHANNEL, command="/incident", text=text)
         assert answer["ok"], answer
+        if answer["reply"] is None:
+            return ""
         blocks = answer["reply"].get("blocks", [])
         shown = [block["text"]["text"] for block in blocks if "text" in block]
         return "\n".join(shown) or str(answer["reply"]["text"])
 
 
+async def view_of(counter: Counter, callback_id: str = "", user: str = "U0ANA") -> Json:
+    """The form that is open before this person."""
+
+    async def is_open() -> bool:
+        stack = (await counter.slack.page())["views"].get(user)
+        return bool(stack) and (not callback_id or stack[-1]["callback_id"] == callback_id)
+
+    await until(is_open, f"the form {callback_id} is open")
+    return dict((await counter.slack.page())["views"][user][-1])
+
+
+async def send_in(counter: Counter, view: Json, *, user: str = "U0ANA", **values: Any) -> Json:
+    """Send a form in, with these values in its fields."""
+    typed_in = {f"field:{name}": {"entry": value} for name, value in values.items()}
+    return await counter.slack.do("submit", user=user, view_id=view["id"], values=typed_in)
+
+
+async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
+    async def is_said() -> bool:
+        return any(words in text for text in await counter.slack.whispers(user))
+
+    await until(is_said, f"{user} reads: {words}")
+
+
 @pytest.fixture
 async def counter(bench: Bench, bot_socket: socket.socket) -> AsyncIterator[Counter]:
-    inbound, people = MemoryInbound(run()), KnownPeople("U0ANA")
-    app = bolt_app(bench.client, SECRET, Desk(inbound, people, bench.messenger, bench.clock))
+    inbound, people, shelf = MemoryInbound(run()), KnownPeople("U0ANA"), MemoryShelf()
+    app = bolt_app(bench.client, SECRET, Desk(inbound, people, bench.messenger, bench.clock, shelf, can_silence=True))
     web = Starlette(routes=[Route("/slack/events", endpoint(app), methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bot_socket.dup()]))
     await until(lambda: _is(server.started), "the bot listens")
     url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}/slack/events"
-    yield Counter(inbound, people, bench.slack, bench, url)
+    yield Counter(inbound, people, bench.slack, bench, url, shelf)
     server.should_exit = True
     await serving
 

@@ -17,7 +17,7 @@ from bot.domain.alert import Alert
 from bot.domain.approval import Press
 from bot.domain.run import Run
 from bot.domain.timeline import GENESIS, Entry, chain
-from tests.adapters.slack.conftest import CHANNEL, SECRET, Counter, until
+from tests.adapters.slack.conftest import CHANNEL, SECRET, Counter, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, post, question, request, run, waiting
 
 
@@ -32,23 +32,6 @@ async def pressed(
 
 def presses(counter: Counter) -> list[Press]:
     return [press for _, press in counter.inbound.presses.values()]
-
-
-async def view_of(counter: Counter, user: str = "U0ANA") -> dict[str, Any]:
-    """The form that is open before this person."""
-
-    async def is_open() -> bool:
-        return bool((await counter.slack.page())["views"].get(user))
-
-    await until(is_open, "the form is open")
-    return dict((await counter.slack.page())["views"][user][-1])
-
-
-async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
-    async def is_said() -> bool:
-        return any(words in text for text in await counter.slack.whispers(user))
-
-    await until(is_said, f"{user} reads: {words}")
 
 
 # --- presses ---------------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from bot.domain.run import Run
-from tests.adapters.slack.conftest import CHANNEL, Counter
+from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
 from tests.adapters.slack.runs import plan, request, waiting
-from tests.adapters.slack.test_app import pressed, presses, view_of, whispered
+from tests.adapters.slack.test_app import pressed, presses
 from tests.adapters.slack.test_messages import GLASS
 
 EDITABLE = plan(choices={"edits": {"--max-num-seqs": "6"}})

@@ -94,6 +94,12 @@ def test_variables_replace_those_of_the_template_and_a_replica_is_told_by_its_ad
     assert grade(plan, "rotation") == "warning"
 
 
+def test_a_secret_variable_reaches_the_job_and_is_shown_to_nobody() -> None:
+    call = planned("run_job", EVAL | {"env": {"HF_TOKEN": "hf_abcdefgh"}}, seen()).calls[0]
+    assert "hf_abcdefgh" in str(call.body)
+    assert "hf_abcdefgh" not in str(call.differences)
+
+
 @pytest.mark.parametrize(
     ("spec", "deadline", "kept"),
     [

@@ -22,6 +22,7 @@ from bot.domain.event import (
     Watched,
 )
 from bot.domain.machine import Decision, advance
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.run import Run
 from bot.domain.signal import Reading, unknown
@@ -77,15 +78,18 @@ states:
   calm: {end: fixed, say: It is calm.}
 """
 PLAYBOOK: CompiledPlaybook = load_text(TEXT, file="small.yaml")
+BUNDLE = Bundle.of(PLAYBOOK)
 
 
 class Story:
     """One run as it moves; every event is stamped ten seconds after the last."""
 
-    def __init__(self, **rules: Any) -> None:
+    def __init__(self, bundle: Bundle = BUNDLE, **rules: Any) -> None:
         self.rules = builders.rules(**rules)
+        self.bundle = bundle
+        entry = bundle.playbooks[bundle.entry]
         self.run: Run = builders.run(
-            playbook=PLAYBOOK.name, digest=PLAYBOOK.digest, at_state=PLAYBOOK.machine.entry("look"), state="look"
+            playbook=entry.name, digest=bundle.digest, at_state=entry.machine.entry(entry.start), state=entry.start
         )
         self.entries: list[Entry] = []
         self.effects: list[Effect] = []
@@ -95,7 +99,7 @@ class Story:
 
     def happens(self, event: Event) -> Decision:
         self.at += 10
-        self.last = advance(self.run, event.model_copy(update={"at": self.at}), PLAYBOOK, self.rules)
+        self.last = advance(self.run, event.model_copy(update={"at": self.at}), self.bundle, self.rules)
         self.run = self.last.run
         self.entries += self.last.entries
         self.effects += self.last.effects
@@ -130,11 +134,13 @@ class Story:
         self.happens(SignalsRead(event_id=self.id(), effect_id=f"v{self.run.visit}/read", readings={"usage": reading}))
         return self
 
-    def chooses(self, choice: str, *, about: str = "", allowed: bool = True, user: str = "ana") -> Story:
+    def chooses(
+        self, choice: str, *, about: str = "", allowed: bool = True, user: str = "ana", **fields: float | str
+    ) -> Story:
         press = builders.press(
             press_id=self.id(), action="choose", about=about or self.run.question, value=choice, user=user
         )
-        return self.judged(press, allowed=allowed)
+        return self.judged(press.model_copy(update={"fields": fields}), allowed=allowed)
 
     def judged(
         self,

@@ -20,7 +20,7 @@ from bot.domain.effect import (
 from bot.domain.event import AlertChanged, EffectFailed, Posted, Progressed
 from bot.domain.machine import set_aside
 from tests import builders
-from tests.domain.machine.steps import PLAYBOOK, Story
+from tests.domain.machine.steps import BUNDLE, Story
 
 pytestmark = pytest.mark.fast
 
@@ -431,8 +431,8 @@ def test_an_event_that_was_set_aside_is_kept_and_asks_a_person() -> None:
     story = Story().opened()
     event = Progressed(event_id="x", effect_id="v1/read", text="t", at=1.0)
     strange = AlertChanged(event_id="y", alert=builders.alert(), at=2.0)
-    assert set_aside(story.run, event, "boom", PLAYBOOK, story.rules).run.question == ""
-    decision = set_aside(story.run, strange, "boom", PLAYBOOK, story.rules)
+    assert set_aside(story.run, event, "boom", BUNDLE, story.rules).run.question == ""
+    decision = set_aside(story.run, strange, "boom", BUNDLE, story.rules)
     assert decision.run.open_question is not None
     assert decision.entries[0].data["event_id"] == "y"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.yaml_playbooks import from_bundle, load_text
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import Chosen
 from bot.domain.playbook.expression import Unknown
 from bot.domain.signal import Value
@@ -105,15 +106,17 @@ def test_a_duration_is_a_text_or_the_name_of_a_setting() -> None:
 
 
 def test_the_digest_is_of_what_decides() -> None:
-    assert load_text("# another comment\n" + SMALL).digest == PLAYBOOK.digest
-    assert load_text(SMALL, {"ratio": "0.2"}).digest != PLAYBOOK.digest
-    assert load_text(SMALL.replace("usage > 0.9", "usage > 0.8")).digest != PLAYBOOK.digest
+    digest = Bundle.of(PLAYBOOK).digest
+    assert Bundle.of(load_text("# another comment\n" + SMALL)).digest == digest
+    assert Bundle.of(load_text(SMALL, {"ratio": "0.2"})).digest != digest
+    assert Bundle.of(load_text(SMALL.replace("usage > 0.9", "usage > 0.8"))).digest != digest
 
 
 def test_a_run_gets_back_what_it_began_with() -> None:
     begun = load_text(SMALL, {"window": "12s"}, file="small.yaml")
-    kept = from_bundle(begun.bundle())
-    assert kept.digest == begun.digest
+    again = from_bundle(Bundle.of(begun).stored())
+    assert again.digest == Bundle.of(begun).digest
+    kept = again.playbooks["small"]
     assert kept.settings == begun.settings
     assert kept.choose("look", CALM) == begun.choose("look", CALM)
 

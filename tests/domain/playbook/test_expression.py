@@ -165,6 +165,40 @@ def test_an_expression_must_give_what_its_place_needs(source: str, wants: Kind, 
     assert caught.value.what == what
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        pytest.param("has_flag('0.32.0', '--max-num-seqs')", True, id="in-the-table"),
+        pytest.param("has_flag('v0.32.1+cu129', '--max-num-active-seqs')", True, id="a-build-is-its-release"),
+        pytest.param("has_flag('0.30.0', '--max-num-active-seqs')", False, id="yet-to-come"),
+        pytest.param("has_flag('0.6.6', '--swap-space')", True, id="as-long-as-it-was-there"),
+        pytest.param("has_flag('0.12.0', '--swap-space')", False, id="taken-and-not-heeded"),
+        pytest.param("has_flag('0.20.2', '--swap-space')", False, id="removed"),
+        pytest.param("version_at_least('0.9.2', '0.12')", False, id="numbers-not-texts"),
+        pytest.param("version_at_least('0.12.0', '0.12')", True, id="the-same"),
+        pytest.param("version_at_least('1.0', '0.12')", True, id="newer"),
+    ],
+)
+def test_what_an_engine_version_has_is_known(source: str, expected: bool) -> None:
+    assert value(source) is expected
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        pytest.param("has_flag('', '--max-num-seqs')", "'' names no release", id="no-version"),
+        pytest.param("has_flag('0.31.0', '--max-num-active-seqs')", "nothing is known of", id="between-two-releases"),
+        pytest.param("has_flag('0.77.0', '--watermark')", "nobody looked", id="newer-than-what-was-read"),
+        pytest.param("has_flag('0.14.0', '--no-such-flag')", "nothing is known of --no-such-flag", id="strange-flag"),
+        pytest.param("version_at_least('nightly', '0.12')", "'nightly' names no release", id="strange-version"),
+    ],
+)
+def test_what_nobody_knows_of_an_engine_version_is_unknown(source: str, reason: str) -> None:
+    answer = value(source)
+    assert isinstance(answer, Unknown)
+    assert reason in answer.reason
+
+
 def test_only_names_of_the_scope_count_as_names() -> None:
     expression = compile_expression("picked.replica.contains('thrash') && kv_usage > min(1, 2)", SCOPE, "flag")
     assert expression.names == {"picked.replica", "kv_usage"}

@@ -18,6 +18,7 @@ from bot.domain.change.differences import changed
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.edited_template import EditedTemplate, edited_template
 from bot.domain.change.json_patch import edit_of, pointer
+from bot.domain.change.levers import refuse_what_harms
 from bot.domain.change.objects import (
     CANARY_LABEL,
     CANARY_OF_ANNOTATION,
@@ -55,6 +56,7 @@ def plan_canary(situation: Situation) -> Plan:
     rotation = rotation_wanted(situation, default="in")
     edits = {"edits": situation.arguments.get("edits")}
     edited = edited_template(workload, edits, world.config_maps, only_template=True)
+    refuse_what_harms(edited.moves, context.against)
     body = canary_object(workload, edited.template, context)
     annotations_of(body)[EDITS_ANNOTATION] = json.dumps(edits["edits"], sort_keys=True)
     if rotation == "out":

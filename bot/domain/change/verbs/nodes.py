@@ -226,6 +226,12 @@ def _on_node(world: World, node: Obj) -> tuple[list[Obj], list[Obj], str]:
     return ours, others, f"passed by: {line}" if line else ""
 
 
+def others_on(world: World, node: Obj) -> tuple[list[Obj], str]:
+    """Others' pods on the node that could be moved, and a line that names their owners."""
+    others = _on_node(world, node)[1]
+    return others, _listed(others)
+
+
 def _stays(pod: Obj) -> str:
     """Why a pod is passed by, as kubectl does; empty for one that may be evicted."""
     if MIRROR_ANNOTATION in annotations_of(pod):

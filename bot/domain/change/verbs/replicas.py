@@ -219,6 +219,7 @@ def evict_call(pod: Obj, called: str = "") -> Call:
         no_undo="its replacement runs the same template; there is nothing to put back",
         stamped=False,
         ends=(uid_of(pod),),
+        node=dig(pod, "spec", "nodeName") or "",
     )
 
 

@@ -33,6 +33,7 @@ from bot.domain.change.rotation import is_in_rotation
 from bot.domain.change.verbs.probe_request import replica_asked_for, within_seconds
 from bot.domain.change.workload import metrics_port
 from bot.domain.change.world import Obj, World
+from bot.domain.redaction import shown_value
 
 DEFAULT_MINUTES = 60.0
 MOST_MINUTES = 24 * 60.0
@@ -153,7 +154,9 @@ def _create(body: Obj, template: Obj, variables: Mapping[str, str]) -> Call:
     target = ObjectRef(kind="Job", namespace=namespace_of(body), name=name_of(body))
     undo = delete_call(target, title=f"Delete the Job {target.name}", no_undo=TAKES_BACK)
     lines = [Difference(path="", after=target.name, text=f"one Job from {name_of(template)}: {target.name}")]
-    lines += [Difference(path="", after=value, text=f"{name}={value}") for name, value in variables.items()]
+    for name, value in variables.items():
+        said = shown_value(name, value)  # the body keeps a secret, people see that it is one
+        lines.append(Difference(path="", after=said, text=f"{name}={said}"))
     return Call(
         method="create",
         target=target,

@@ -10,6 +10,7 @@ from bot.domain.change.calls import Wording, patch_call
 from bot.domain.change.circumstances import binding_note, refuse_if_owned
 from bot.domain.change.context import Situation, impossible, require_readable
 from bot.domain.change.edited_template import EditedConfigMap, edited_template
+from bot.domain.change.levers import refuse_what_harms
 from bot.domain.change.objects import name_of
 from bot.domain.change.owner import owner_of
 from bot.domain.change.plan import Call, Plan, Step
@@ -32,6 +33,7 @@ def plan_set_flags(situation: Situation) -> Plan:
     workload = workload_of(world)
     require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
     edited = edited_template(workload, situation.arguments, world.config_maps)
+    refuse_what_harms(edited.moves, context.against)
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
     owner = refuse_if_owned(workload, edited.owners_part)

@@ -75,6 +75,7 @@ class StatefulSetController:
                     "metadata": {
                         "name": name,
                         "labels": labels,
+                        "annotations": dict(workload["metadata"].get("annotations") or {}),
                         "ownerReferences": [reference_to(STATEFUL_SETS, workload)],
                     },
                     "revision": number,

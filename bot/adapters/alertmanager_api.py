@@ -1,0 +1,55 @@
+"""Alertmanager's own API (v2), for silences alone: looked for by its key before it is made, so that it is made once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from bot.domain.errors import SourceError
+
+AUTHOR = "incident-bot"
+MOST_COMMENT_CHARACTERS = 1_000
+
+
+class AlertmanagerApi:
+    """`flow.ports.Silences`. Raise `SourceError` when it does not answer or refuses."""
+
+    def __init__(self, http: httpx.AsyncClient, url: str) -> None:
+        self._http, self._url = http, f"{url.rstrip('/')}/api/v2"
+
+    async def create(self, labels: Mapping[str, str], *, starts_at: float, ends_at: float, why: str, key: str) -> str:
+        for known in await self._ask("GET", "silences"):
+            if known["createdBy"] == AUTHOR and known["comment"].endswith(f"[{key}]"):
+                return str(known["id"])
+        body = {
+            "matchers": [
+                {"name": name, "value": value, "isRegex": False, "isEqual": True} for name, value in labels.items()
+            ],
+            "startsAt": _time(starts_at),
+            "endsAt": _time(ends_at),
+            "createdBy": AUTHOR,
+            "comment": f"{why[:MOST_COMMENT_CHARACTERS]} [{key}]",
+        }
+        return str((await self._ask("POST", "silences", body))["silenceID"])
+
+    async def expire(self, silence: str) -> None:
+        """One that has ended, or that nobody knows any more, is ended."""
+        found = [each for each in await self._ask("GET", "silences") if each["id"] == silence]
+        if found and found[0]["status"]["state"] != "expired":
+            await self._ask("DELETE", f"silence/{silence}")
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        try:
+            response = await self._http.request(method, f"{self._url}/{path}", json=body)
+            if response.is_success:
+                return response.json() if response.content else None
+        except (httpx.HTTPError, ValueError) as error:
+            raise SourceError(f"Alertmanager: {type(error).__name__}") from error
+        raise SourceError(f"Alertmanager: HTTP {response.status_code}: {response.text[:200]}")
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()

@@ -1,0 +1,139 @@
+"""How much memory is free on the GPUs of the replicas, and how busy they are, by the exporters on their nodes.
+
+The fullest GPU decides. What no exporter says of a pod's own GPUs is unknown: another pod's room is not ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bot.adapters.gpu.exporter_pods import DEADLINE_SECONDS, Exporter, exporters_by_node
+from bot.adapters.gpu.nvidia import BLANK
+from bot.domain.change.objects import dig, name_of
+from bot.domain.errors import SourceError
+from bot.domain.signal import Reading
+from bot.flow.ports import Finder, PodPages, Question
+from bot.flow.probes import Part, answer, pods_asked_for, unreadable
+
+SOURCE = "GPU exporters"
+MIB_IN_GIB = 1024.0
+WANTED = {
+    "DCGM_FI_DEV_FB_FREE": "free",
+    "DCGM_FI_DEV_FB_USED": "used",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "compute",
+    "gpu_total_vram": "total",
+    "gpu_used_vram": "used",
+}
+"""Memory in MiB; AMD's exporter gives no free memory. GPU_UTIL only says that some kernel ran, so it is left out."""
+
+AMD_PREFIX = "amd_"
+"""As the exporter's own examples set `MetricsFieldPrefix`."""
+
+Gpus = dict[str, dict[str, float]]
+
+
+class DayOfMemory(Protocol):
+    async def least_free_mib(self, namespace: str, pods: Sequence[str]) -> float:
+        """The least free memory of any GPU of these pods in a whole day. Raise `SourceError` where nobody knows."""
+        ...
+
+
+class GpuLoad:
+    """The `gpu_load` probe. `day`: who remembers a day of it; None when nobody does."""
+
+    def __init__(
+        self,
+        *,
+        finder: Finder,
+        pages: PodPages,
+        day: DayOfMemory | None = None,
+        amd_labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self._finder, self._pages, self._day, self._amd_labels = finder, pages, day, amd_labels
+
+    async def __call__(self, question: Question) -> Reading:
+        world = await question.world()
+        if failed := unreadable(question, world, "pods"):
+            return failed
+        by_node: dict[str, list[str]] = defaultdict(list)
+        for pod in pods_asked_for(question, world):
+            by_node[dig(pod, "spec", "nodeName") or ""].append(name_of(pod))
+        exporters = await exporters_by_node(self._finder, self._amd_labels)
+        told = await asyncio.gather(*(self._gpus(exporters.get(node), pods) for node, pods in by_node.items()))
+        silent = [node or "no node" for node, gpus in zip(by_node, told, strict=True) if not gpus]
+        if silent or not told:
+            reason = f"nothing is exported of the GPUs on {', '.join(silent)}" if silent else "there is no such pod"
+            return answer(question, dict.fromkeys(PARTS), missing=dict.fromkeys(PARTS, reason), source=SOURCE)
+        gpus = [gpu for found in told for gpu in found.values()]
+        day, why_not = await self._least_free_day(question, [pod for pods in by_node.values() for pod in pods])
+        parts = _parts(gpus) | {"least_free_day": day}
+        missing = dict.fromkeys(PARTS, "the exporter does not export it") | {"least_free_day": why_not}
+        return answer(question, parts, missing=missing, detail=f"{len(gpus)} GPUs", source=SOURCE)
+
+    async def _least_free_day(self, question: Question, pods: Sequence[str]) -> tuple[float | None, str]:
+        if self._day is None:
+            return None, "nobody remembers a day of the GPUs' memory; a Prometheus would"
+        try:
+            return await self._day.least_free_mib(question.context.target.namespace, pods) / MIB_IN_GIB, ""
+        except SourceError as error:
+            return None, str(error)
+
+    async def _gpus(self, exporter: Exporter | None, pods: Sequence[str]) -> Gpus:
+        """Empty when this node's exporter does not answer or says nothing of these pods."""
+        if exporter is None:
+            return {}
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return gpus_of(await self._pages.read(exporter.page), pods)
+        except (TimeoutError, SourceError):
+            # The reading says of which node nothing is known.
+            return {}
+
+
+PARTS = ("least_free", "least_free_day", "total", "compute")
+
+
+def gpus_of(page: str, pods: Sequence[str]) -> Gpus:
+    """The GPUs that these pods hold, by index; none where the page does not say who holds which."""
+    bare = (line.removeprefix(AMD_PREFIX) for line in page.splitlines())
+    lines = "\n".join(line for line in bare if line.startswith(tuple(WANTED)))
+    gpus: Gpus = defaultdict(dict)
+    try:
+        samples = [sample for family in text_string_to_metric_families(lines + "\n") for sample in family.samples]
+    except ValueError:
+        return {}
+    for sample in samples:
+        holder = sample.labels.get("exported_pod") or sample.labels.get("pod", "")
+        gpu = sample.labels.get("UUID") or sample.labels.get("gpu") or sample.labels.get("gpu_id", "")
+        if sample.name in WANTED and holder in pods and abs(sample.value) < BLANK and math.isfinite(sample.value):
+            gpus[gpu][WANTED[sample.name]] = sample.value
+    return dict(gpus)
+
+
+def _parts(gpus: Sequence[Mapping[str, float]]) -> dict[str, Part | None]:
+    free = [_free(gpu) for gpu in gpus]
+    total = [_total(gpu) for gpu in gpus]
+    busy = [gpu["compute"] for gpu in gpus if "compute" in gpu]
+    return {
+        "least_free": None if None in free else min(one for one in free if one is not None) / MIB_IN_GIB,
+        "total": None if None in total else min(one for one in total if one is not None) / MIB_IN_GIB,
+        "compute": sum(busy) / len(busy) if len(busy) == len(gpus) else None,
+    }
+
+
+def _free(gpu: Mapping[str, float]) -> float | None:
+    if "free" in gpu:
+        return gpu["free"]
+    return gpu["total"] - gpu["used"] if "total" in gpu and "used" in gpu else None
+
+
+def _total(gpu: Mapping[str, float]) -> float | None:
+    if "total" in gpu:
+        return gpu["total"]
+    return gpu["free"] + gpu["used"] if "free" in gpu and "used" in gpu else None

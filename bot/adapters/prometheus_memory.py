@@ -1,0 +1,92 @@
+"""A day of the GPUs' free memory, and of the containers' memory on the host, from a Prometheus.
+
+A day that is not whole is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import httpx
+
+from bot.adapters.prometheus import POD_OF_IT, result_of
+from bot.domain.errors import SourceError
+
+DEADLINE_SECONDS = 4.0
+Remembered = Literal["gpu", "host"]
+"""Free memory of GPUs in MiB, or what containers use on the host in bytes."""
+Points = Sequence[tuple[float, float]]
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""What Kubernetes allows as a name; nothing else gets into a query."""
+
+
+class PrometheusMemory:
+    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
+        self._client, self._url = client, url.rstrip("/")
+
+    async def least_free_mib(self, namespace: str, pods: Sequence[str]) -> float:
+        found = await self._ask({"query": least_free_query(namespace, pods)})
+        told = {pod: float(one["value"][1]) for one in found if (pod := one["metric"].get("holder"))}
+        absent = sorted(set(pods) - told.keys())
+        if absent:
+            raise SourceError(f"Prometheus has no whole day of the GPU memory of {', '.join(absent)}")
+        return min(told.values())
+
+    async def day_before(
+        self, what: Remembered, namespace: str, pods: Sequence[str], at: float, *, of: str = ""
+    ) -> Sequence[Points]:
+        """Every series of it in the day that ends at `at`, one point in five minutes; none where nobody kept any.
+
+        `of`: a Deployment whose pods of that day count too, whatever they were called.
+        """
+        found = await self._ask({"query": day_query(what, namespace, pods, of), "time": f"{at:.3f}"})
+        return [[(float(at), float(value)) for at, value in one.get("values", [])] for one in found]
+
+    async def _ask(self, form: Mapping[str, str]) -> list[dict[str, Any]]:
+        try:
+            answer = await self._client.post(f"{self._url}/api/v1/query", data=dict(form), timeout=DEADLINE_SECONDS)
+        except httpx.HTTPError as error:
+            raise SourceError(f"Prometheus: {error or type(error).__name__}") from error
+        return result_of(answer.content)
+
+
+def day_query(what: Remembered, namespace: str, pods: Sequence[str], of: str = "") -> str:
+    """As a subquery, so that a fleet's day stays small. Raise `SourceError` for a name that cannot be."""
+    names = _pattern(namespace, pods)
+    if of:
+        names = f"{names}|{_pattern(namespace, [of])}{POD_OF_IT}"
+    if what == "host":
+        # The sum over a pod's cgroup has no container; the engine's own container is what is restarted.
+        where = f'{{namespace="{namespace}",pod=~"{names}",container!="",container!="POD"}}'
+        return f"(max by (pod, container) (container_memory_working_set_bytes{where}))[1d:5m]"
+    parts = [
+        f'DCGM_FI_DEV_FB_FREE{{{at}=~"{names}",{where}="{namespace}"}}'
+        for at, where in (("exported_pod", "exported_namespace"), ("pod", "namespace"))
+    ]
+    return f"({' or '.join(parts)})[1d:5m]"
+
+
+def least_free_query(namespace: str, pods: Sequence[str]) -> str:
+    """The least free memory of each pod's GPUs in a day, of pods that were there for the whole of it.
+
+    Raise `SourceError` for a name that Kubernetes cannot have given.
+    """
+    names = _pattern(namespace, pods)
+    # Where Prometheus renames what the exporter says, `pod` is the exporter's own; where it honours labels, it is ours.
+    parts = []
+    for at, where in (("exported_pod", "exported_namespace"), ("pod", "namespace")):
+        series = f'DCGM_FI_DEV_FB_FREE{{{at}=~"{names}",{where}="{namespace}"}}'
+        whole = f"min_over_time({series}[1d]) and {series} offset 23h"
+        parts.append(f'min by (holder) (label_replace({whole}, "holder", "$1", "{at}", "(.*)"))')
+    return " or ".join(parts)
+
+
+def _pattern(namespace: str, pods: Sequence[str]) -> str:
+    strange = [name for name in (namespace, *pods) if not _NAME.fullmatch(name)]
+    if strange or not pods:
+        raise SourceError(
+            f"{(strange or ['no pod'])[0][:60]!r} is no name of a Kubernetes object, so it is not asked for"
+        )
+    return "|".join(pod.replace(".", "\\\\.") for pod in pods)

@@ -1,0 +1,58 @@
+"""One slash command as it arrived, and its answer: words for one person, or a form."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from dataclasses import dataclass
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.blocks import context, section
+from bot.adapters.slack.forms import Modal
+from bot.adapters.slack.messages import Message
+
+Answer = Message | Modal
+_PERSON = re.compile(r"<@([UW][A-Z0-9]+)\|[^>]*>")
+_LINK = re.compile(r"<((?:https?|mailto):[^|>]+)(?:\|[^>]*)?>")
+_CHANNEL = re.compile(r"<#[CG][A-Z0-9]+\|([^>]*)>")
+INCIDENT_ID = re.compile(r"[A-Za-z]+-\d+")
+
+
+@dataclass(frozen=True)
+class Command:
+    """One slash command as it arrived; `command_id` is the same when the same one arrives again."""
+
+    command_id: str
+    user: str
+    user_name: str
+    word: str
+    rest: str
+    channel: str = ""
+    response_url: str = ""
+
+    @classmethod
+    def read(
+        cls, text: str, *, user: str, user_name: str, trigger_id: str, channel: str = "", response_url: str = ""
+    ) -> Command:
+        # Slack writes people, channels and links in brackets and escapes &, < and > in what was typed; all of it is
+        # escaped again wherever it is shown.
+        plainly = _CHANNEL.sub(r"#\1", _LINK.sub(r"\1", _PERSON.sub(r"<@\1>", text)))
+        word, _, rest = html.unescape(plainly).strip().partition(" ")
+        digest = hashlib.sha256(f"{trigger_id}/{user}/{text}".encode()).hexdigest()[:24]
+        name = word.lower() or "help"
+        return cls(f"command:{digest}", user, user_name, name, rest.strip(), channel, response_url)
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Where to answer later, as a form keeps it."""
+        return {"channel": self.channel, "response_url": self.response_url}
+
+
+class TeachError(Exception):
+    """The command cannot be followed; the message says what would have worked."""
+
+
+def said(*lines: str) -> Message:
+    head, *rest = lines
+    return Message(head[: limits.TEXT], limits.fitted([*section([head]), *(section(rest) if rest else context([]))]))

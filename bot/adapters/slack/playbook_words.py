@@ -1,0 +1,124 @@
+"""What can be said about playbooks: which there are, and what they look like. Whoever is in Slack may read them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.blocks import section
+from bot.adapters.slack.command import INCIDENT_ID, Command, TeachError, said
+from bot.adapters.slack.escape import code, code_block, line
+from bot.adapters.slack.inbound import Desk
+from bot.adapters.slack.messages import Message
+from bot.adapters.slack.words import span, value
+from bot.domain.errors import Fault
+from bot.domain.event import Commanded
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.graph import mermaid
+from bot.domain.playbook.language import Playbook
+from bot.domain.run import Run
+
+PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
+GRAPH_CHARACTERS = 11_500
+"""Of mermaid text in one answer, escaped; what is longer is of no use in parts."""
+BLOCK_CHARACTERS = 2_800
+
+
+class PlaybookWords:
+    def __init__(self, desk: Desk, pointed_at: PointedAt) -> None:
+        self._shelf, self._inbound, self._pointed_at = desk.shelf, desk.inbound, pointed_at
+
+    async def list(self, command: Command) -> Message:
+        del command
+        library = self._shelf.library
+        shown = sorted(library.playbooks.values(), key=lambda each: (-each.playbook.priority, each.name))
+        lines = [f"• {code(each.name, 80)} {line(each.playbook.title, 150)}\n      {_opens(each)}" for each in shown]
+        broken = [_broken(file, faults) for file, faults in library.faults.items()]
+        if not lines and not broken:
+            return said("The bot has no playbook: its folder of playbooks is empty.")
+        return said(f"*{len(shown)} playbooks*", *lines, *broken, "`/incident graph NAME` shows one.")
+
+    async def settings(self, command: Command) -> Message:
+        """Of an incident those that it began with, whatever the files say now."""
+        library = self._shelf.library.playbooks
+        if command.rest in library:
+            compiled = library[command.rest]
+        elif command.rest and not INCIDENT_ID.fullmatch(command.rest):
+            raise TeachError(_no_such(command.rest, tuple(library)))
+        else:
+            run, _ = await self._pointed_at(command)
+            compiled = await self._shelf.playbook_of(run)
+        lines = [_setting(name, compiled) for name in compiled.playbook.settings]
+        about = line(compiled.playbook.title, 150)
+        return said(f"*Settings of {about}*", *(lines or ["It has none."]))
+
+    async def graph(self, command: Command) -> Message:
+        """Of an incident the way that it took: a picture for its thread, and text for who asked."""
+        library = self._shelf.library.playbooks
+        if command.rest in library:
+            return _drawn(f"*{line(library[command.rest].playbook.title, 150)}*", library[command.rest].playbook)
+        if command.rest and not INCIDENT_ID.fullmatch(command.rest):
+            raise TeachError(_no_such(command.rest, tuple(library)))
+        run, _ = await self._pointed_at(command)
+        playbook = (await self._shelf.playbook_of(run)).playbook
+        wanted = Commanded(event_id=command.command_id, command="graph", user=command.user, user_name=command.user_name)
+        await self._inbound.command(wanted, run.incident_id)
+        comes = f"The way of {line(run.incident_id, 40)} comes as a picture into its thread."
+        return _drawn(comes, playbook, run)
+
+
+def _setting(name: str, compiled: CompiledPlaybook) -> str:
+    spec, effective = compiled.playbook.settings[name], compiled.settings[name]
+    # Durations are kept in seconds, whatever they were written in.
+    in_seconds = effective if isinstance(spec.default, str) and isinstance(effective, float) else None
+    shown = span(in_seconds) if in_seconds is not None else value(effective, spec.unit)
+    bounds = [f"{word} {value(to)}" for word, to in (("at least", spec.min), ("at most", spec.max)) if to is not None]
+    allowed = f" ({', '.join(bounds)})" if bounds else ""
+    return f"• {code(name, 80)} *{line(shown, 80)}*{allowed}: {line(spec.why, 200)}"
+
+
+def _no_such(name: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {code(close[0], 80)}?" if close else " `/incident playbooks` names them."
+    return f"There is no playbook {code(name, 80)}.{hint}"
+
+
+def _drawn(head: str, playbook: Playbook, run: Run | None = None) -> Message:
+    way, current = (run.way, run.state if run.is_open else "") if run else ((), "")
+    text = mermaid(playbook, way=way, current=current)
+    if len(code_block(text.splitlines(), 10 * GRAPH_CHARACTERS)) > GRAPH_CHARACTERS:
+        command = f"incident-bot playbook graph {playbook.playbook}"
+        return said(head, f"Its text is too long for Slack ({len(text):,} characters): {code(command, 150)} prints it.")
+    blocks = [block for part in _parts(text.splitlines()) for block in section([code_block(part, limits.SECTION)])]
+    return Message(head, limits.fitted([*section([head]), *blocks]))
+
+
+def _parts(lines: list[str]) -> list[list[str]]:
+    """Lines in as few blocks as hold them, once their brackets and ampersands are escaped."""
+    parts: list[list[str]] = [[]]
+    room = BLOCK_CHARACTERS
+    for each in lines:
+        size = len(line(each, BLOCK_CHARACTERS)) + 3
+        if size > room:
+            parts.append([])
+            room = BLOCK_CHARACTERS
+        parts[-1].append(each)
+        room -= size
+    return parts
+
+
+def _opens(compiled: CompiledPlaybook) -> str:
+    playbook = compiled.playbook
+    by_hand = f"`/incident open {line(playbook.playbook, 80)}`" if playbook.opens else ""
+    alerts = (
+        f"alerts with {' or '.join(code(each, 150) for each in playbook.opens_on[:3])}" if playbook.opens_on else ""
+    )
+    ways = " or ".join(filter(None, (alerts, by_hand))) or "nothing: others divert to it"
+    return f"opened by {ways}, {len(playbook.states)} states"
+
+
+def _broken(file: str, faults: tuple[Fault, ...]) -> str:
+    name = line(file.rpartition("/")[2], 80)
+    more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
+    return f"⚠️ {code(name, 80)} is refused: {line(faults[0], 300)}{more}"

@@ -1,0 +1,181 @@
+"""Steering by command: who leads, how it stands, skipping, silencing, reopening. Only those who may steer do it.
+
+What needs several words may be said with the command, or in a form that the command opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from slack_bolt.async_app import AsyncAck
+
+from bot.adapters.slack import forms
+from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, said
+from bot.adapters.slack.escape import code, line, mention
+from bot.adapters.slack.inbound import Desk
+from bot.adapters.slack.messages import Message
+from bot.domain.errors import StorageUnavailableError
+from bot.domain.event import Commanded
+from bot.domain.form import Form, FormField, problems
+from bot.domain.machine.by_hand import ways_to_skip
+from bot.domain.playbook.durations import seconds
+from bot.domain.run import Run
+
+log = structlog.get_logger(__name__)
+Json = dict[str, Any]
+PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
+
+STATUS_FORM, SKIP_FORM = "status", "skip"
+INCIDENT = "incident"
+LONGEST_SILENCE = 2 * 3600.0
+"""What one person may decide; longer ones are made in Alertmanager, by whoever answers for them there."""
+ANSWER_SECONDS = 2.0
+NOT_STORED = "The bot's storage did not answer, so nothing was stored. Please send it again; twice is harmless."
+PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
+NEXT = {"15": "in 15 minutes", "30": "in 30 minutes", "60": "in an hour", "120": "in two hours"}
+STATUS: Form = {
+    "text": FormField(label="How does it stand?", max_length=1_000, why="For everybody who waits for it to end."),
+    "next": FormField(label="When do you say more?", kind="choice", options=NEXT, why="You are reminded then."),
+}
+
+
+class SteeringWords:
+    def __init__(self, desk: Desk, pointed_at: PointedAt) -> None:
+        self._desk, self._inbound, self._pointed_at = desk, desk.inbound, pointed_at
+
+    async def lead(self, command: Command) -> Message:
+        await self._must_steer(command.user)
+        run, rest = await self._pointed_at(command)
+        named = PERSON.fullmatch(rest)
+        if rest and rest.lower() != "me" and named is None:
+            raise TeachError(f"{code(rest, 80)} is nobody: `/incident lead {run.incident_id}`, or with an @mention.")
+        who = named[1] if named else command.user
+        await self._store(_event(command, "lead", text=who), run)
+        return said(f"{mention(who)} leads {line(run.incident_id, 40)}.")
+
+    async def status(self, command: Command) -> Answer:
+        await self._must_steer(command.user)
+        run, text = await self._pointed_at(command)
+        if not text:
+            kept = command.place | {INCIDENT: run.incident_id}
+            blocks = forms.inputs(STATUS, filled={"next": "30"})
+            return forms.Modal(STATUS_FORM, f"Status of {run.incident_id}", "Post it", blocks, kept)
+        await self._store(_event(command, "status", text=text), run)
+        return said(f"The status of {line(run.incident_id, 40)} is in its thread.")
+
+    async def skip(self, command: Command) -> Answer:
+        await self._must_steer(command.user)
+        run, rest = await self._pointed_at(command)
+        ways = await self._ways(run)
+        to, _, why = rest.partition(" ")
+        if not to:
+            kept = command.place | {INCIDENT: run.incident_id}
+            return forms.Modal(SKIP_FORM, f"Skip in {run.incident_id}", "Skip", forms.inputs(_skip_form(ways)), kept)
+        if to not in ways:
+            known = ", ".join(code(way, 60) for way in ways)
+            raise TeachError(f"{code(run.state, 60)} cannot be left for {code(to, 60)}; it can for {known}.")
+        if not why.strip():
+            raise TeachError(f"Skipping needs a reason: `/incident skip {run.incident_id} {to} why`")
+        await self._store(_event(command, "skip", to=to, text=why.strip()), run)
+        return said(f"Skipping {code(run.state, 60)} in {line(run.incident_id, 40)}: on with {code(to, 60)}.")
+
+    async def silence(self, command: Command) -> Message:
+        await self._must_steer(command.user)
+        if not self._desk.can_silence:
+            raise TeachError("The bot does not know Alertmanager's address: set `alertmanager.url` in its settings.")
+        run, rest = await self._pointed_at(command)
+        how_long, _, why = rest.partition(" ")
+        if how_long.lower() == "off":
+            await self._store(_event(command, "unsilence"), run)
+            return said(f"The silences of {line(run.incident_id, 40)} are being ended.")
+        usage = f"`/incident silence {run.incident_id} 30m why`, at most 2h, or `off`"
+        try:
+            duration = seconds(how_long)
+        except ValueError:
+            raise TeachError(f"Say for how long and why: {usage}.") from None
+        if not 0 < duration <= LONGEST_SILENCE or not why.strip():
+            raise TeachError(f"A silence has an end within two hours and a reason: {usage}.")
+        await self._store(_event(command, "silence", text=why.strip(), seconds=duration), run)
+        return said(f"The alerts of {line(run.incident_id, 40)} are being silenced; its thread says when they are.")
+
+    async def reopen(self, command: Command) -> Message:
+        await self._must_steer(command.user)
+        incident, _, why = command.rest.partition(" ")
+        if not INCIDENT_ID.fullmatch(incident) or not why.strip():
+            raise TeachError("Say which and why: `/incident reopen INC-7 it came back`.")
+        run = await self._inbound.load(incident.upper())
+        if run is None:
+            raise TeachError(f"There is no incident {code(incident.upper(), 60)} (any more).")
+        if run.is_open:
+            raise TeachError(f"{line(run.incident_id, 40)} is open.")
+        if not await self._inbound.reopen(_event(command, "reopen", text=why.strip()), run):
+            raise TeachError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that.")
+        return said(f"{line(run.incident_id, 40)} is open again, at the start of its playbook.")
+
+    # --- what comes back from the forms ------------------------------------------------------------------------------
+
+    async def submitted(self, ack: AsyncAck, body: Json, view: Json) -> None:
+        """A form that cannot be stored stays open as it was filled."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                wrong = await self._take(body, view)
+        except TeachError as teach:
+            wrong = {"": str(teach)}
+        except (StorageUnavailableError, TimeoutError):
+            wrong = {"": NOT_STORED}
+        if wrong:
+            await ack(response_action="errors", errors=forms.errors(wrong, forms.given(view)))
+        else:
+            await ack()
+
+    async def _take(self, body: Json, view: Json) -> dict[str, str]:
+        """What is wrong, by field."""
+        user, given = body["user"], forms.given(view)
+        await self._must_steer(user["id"])
+        run = await self._inbound.load(forms.kept_in(view)[INCIDENT])
+        if run is None:
+            raise TeachError("This incident is not known any more.")
+        is_status = view["callback_id"] == STATUS_FORM
+        if wrong := problems(STATUS if is_status else _skip_form(await self._ways(run)), given):
+            return wrong
+        name = str(user.get("name") or user.get("username", ""))
+        command = Command(f"view:{view['id']}", user["id"], name, view["callback_id"], "")
+        text = str(given["text"])
+        if is_status:
+            await self._store(_event(command, "status", text=text, seconds=float(given["next"]) * 60), run)
+        else:
+            await self._store(_event(command, "skip", to=str(given["to"]), text=text), run)
+        return {}
+
+    async def _ways(self, run: Run) -> dict[str, str]:
+        ways = ways_to_skip(run, await self._desk.shelf.playbook_of(run))
+        if not ways:
+            waits = "what it waits for is answered on its message" if run.is_open else "it is closed"
+            raise TeachError(f"Nothing can be skipped in {line(run.incident_id, 40)}: {waits}.")
+        return ways
+
+    async def _store(self, event: Commanded, run: Run) -> None:
+        if not await self._inbound.command(event, run.incident_id):
+            raise TeachError(f"There is no incident {code(run.incident_id, 60)} any more.")
+
+    async def _must_steer(self, user: str) -> None:
+        authority = await self._desk.people.may_steer(user, at=self._desk.clock.now())
+        if not authority.allowed:
+            raise TeachError(f"Not done: {line(authority.reason, 500)}.")
+
+
+def _event(command: Command, verb: str, **more: Any) -> Commanded:
+    about = {"event_id": command.command_id, "command": verb, "user": command.user, "user_name": command.user_name}
+    return Commanded.model_validate(about | more)
+
+
+def _skip_form(ways: dict[str, str]) -> Form:
+    options = {to: f"{to.replace('_', ' ')} (as if: {label})" for to, label in ways.items()}
+    return {
+        "to": FormField(label="Go on with", kind="choice", options=options),
+        "text": FormField(label="Why?", max_length=500, why="It goes on the timeline with your name."),
+    }

@@ -1,0 +1,28 @@
+"""`incident-bot playbook new`: a commented playbook and its test table, which pass as they are."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from bot.cli.failures import CommandError
+
+STARTERS = ("starter.yaml", "starter.test.yaml")
+
+
+def write_starter(name: str, folder: Path) -> list[Path]:
+    """Raise `CommandError` rather than write over anything."""
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,62}", name):
+        raise CommandError(f"'{name}' is no name: use small letters, digits and hyphens; example: slow-first-token")
+    if not folder.is_dir():
+        raise CommandError(f"{folder} is not a folder")
+    targets = [folder / starter.replace("starter", name) for starter in STARTERS]
+    there = next((path for path in targets if path.exists()), None)
+    if there is not None:
+        raise CommandError(f"{there} is there already; take another name")
+    title = name.replace("-", " ").capitalize()
+    for starter, path in zip(STARTERS, targets, strict=True):
+        text = (files("bot.domain.playbook") / starter).read_text(encoding="utf-8")
+        path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
+    return targets

@@ -1,0 +1,96 @@
+"""`incident-bot playbook test`: play the test tables, say what deviates, and what no case reaches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from bot.adapters.yaml_playbooks import load_playbook, load_table, origins_in
+from bot.cli.failures import CommandError
+from bot.domain.errors import PlaybookError
+from bot.domain.playbook.cases import Table, check_table, table_of
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.rehearsed import missing_edges
+from bot.flow.rehearse_case import TableResult, play_table
+from bot.settings import packaged_playbooks
+
+ENDING = ".test.yaml"
+
+
+def tables_in(paths: Iterable[Path]) -> list[Path]:
+    """The tables that are meant: themselves, those of a folder, or the one of a playbook (a name: a packaged one)."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found += sorted(path.glob(f"*{ENDING}"))
+        elif path.name.endswith(ENDING):
+            found.append(path)
+        elif path.suffix:
+            found.append(path.with_name(path.stem + ENDING))
+        else:
+            found.append(packaged_playbooks() / f"{path}{ENDING}")
+    missing = [path for path in found if not path.is_file()]
+    if missing:
+        raise CommandError(f"{missing[0]}: there is no such test table")
+    return found
+
+
+def play_file(path: Path) -> TableResult:
+    """Raise `PlaybookError` with every fault of the table or of its playbook."""
+    beside = path.with_name(path.name.removesuffix(ENDING) + ".yaml")
+
+    default = load_playbook(beside)
+
+    def load(settings: Mapping[str, str]) -> CompiledPlaybook:
+        return load_playbook(beside, settings) if settings else default
+
+    return asyncio.run(play_table(read_table(path, default), load, origins_in(beside)))
+
+
+def read_table(path: Path, playbook: CompiledPlaybook) -> Table:
+    source = load_table(path)
+    table = table_of(source.data)
+    mistakes = table if isinstance(table, list) else list(check_table(table, playbook))
+    if mistakes or isinstance(table, list):
+        raise PlaybookError(tuple(map(source.fault, mistakes)))
+    return table
+
+
+def told(result: TableResult, *, quietly: bool) -> Iterator[str]:
+    name = result.playbook.name
+    for one in result.results:
+        if one.deviation:
+            yield f"✖ {name}: {one.case.name}\n    {one.deviation}"
+        elif not quietly:
+            yield f"✔ {name}: {one.case.name}"
+    written = result.playbook.playbook
+    unreached = result.unreached
+    own = {
+        (result.origins[state].piece, result.origins[state].state) for state in result.states & result.origins.keys()
+    }
+    states = [
+        state
+        for state in written.states
+        if state not in result.states
+        and (state not in result.origins or (result.origins[state].piece, result.origins[state].state) not in own)
+    ]
+    for (state, path), edge in unreached:
+        by = edge_words(path, edge.label or edge.outcome)
+        yield f"  {name}: no case goes from '{state}' by '{by}' to '{edge.to}'"
+    for state in states:
+        yield f"  {name}: no case enters '{state}'"
+    edges = len(missing_edges(written, (), result.origins))
+    passed = len(result.results) - len(result.failed)
+    yield (
+        f"{name}: {passed} of {len(result.results)} cases hold; {edges - len(unreached)} of {edges} written edges, "
+        f"{len(written.states) - len(states)} of {len(written.states)} states"
+    )
+
+
+def edge_words(path: tuple[str | int, ...], label: str) -> str:
+    """Where an edge is written, as an author finds it: `go 2: thrash > 0.1`, `choices cap`, `failed`."""
+    where = " ".join(
+        str(step + 1) if isinstance(step, int) else step for step in path if step not in ("to", "otherwise")
+    )
+    return where if label in where or not label else f"{where}: {label}"

@@ -1,0 +1,160 @@
+"""`incident-bot playbook rehearse NAME` without a recording: a whole run of the real bot in the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import typer
+
+from bot import wiring
+from bot.adapters.yaml_playbooks import load_folder
+from bot.cli.failures import CommandError
+from bot.cli.playbook_rehearse import SHOWN, shown
+from bot.domain.errors import BotError
+from bot.domain.playbook.cases import Answer, Circumstances
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.language import AskState
+from bot.domain.run import Run
+from bot.sandbox import demo
+from bot.sandbox.approver import Approver
+
+LONGEST_SECONDS = 300.0
+WARM_UP_SECONDS = 6.0
+LOOK_EVERY_SECONDS = 0.5
+LABELS = {
+    "alertname": "VllmKVCacheThrash",
+    "namespace": "serving",
+    "deployment": "llm",
+    "severity": "warning",
+    "cluster": "sandbox",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to rehearse, and what goes wrong meanwhile."""
+
+    playbook: CompiledPlaybook
+    scenario: demo.Scenario
+    written: Circumstances
+    settings: Mapping[str, str]
+    labels: Mapping[str, str]
+    attended: bool
+
+
+def wanted_alert(playbook: CompiledPlaybook, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """The labels of an alert that opens this playbook. Raise `CommandError` when it opens none, or another one."""
+    labels = {**LABELS, **given}
+    matching = load_folder(folder).match(labels)
+    if matching and matching[0].name == playbook.name:
+        return labels
+    instead = f"'{matching[0].name}' would" if matching else "no playbook would"
+    lines = "; ".join(playbook.playbook.opens_on) or "none: it is not opened by alerts"
+    raise CommandError(
+        f"{instead} open on an alert {labels['alertname']}; '{playbook.name}' opens on: {lines}\n"
+        "Name labels that open it; example: --alert alertname=VllmKVCacheThrash"
+    )
+
+
+def rehearse(wanted: Wanted) -> int:
+    """Return the exit code: 0 when the incident was closed in time."""
+    typer.echo("Starting Valkey, Kubernetes, the vLLM fleet, Slack and the bot …")
+    with demo.world(start_bot=False, with_alerting=False) as world:
+        world.bot_environment["INCIDENT_BOT_PLAYBOOKS"] = str(Path(wanted.playbook.file).parent.absolute())
+        known = {name: value for name, value in demo.WINDOWS.items() if name in wanted.playbook.settings}
+        windows = {**known, **wanted.settings}
+        world.bot_environment["INCIDENT_BOT_SET"] = ",".join(f"{name}={value}" for name, value in windows.items())
+        world.start_bot()
+        typer.echo(f"Slack page: {world.slack_url}")
+        typer.echo(f"Windows are shortened: {', '.join(f'{name} {value}' for name, value in windows.items())}")
+        world.load(wanted.scenario.healthy_load)
+        _wait(world, WARM_UP_SECONDS)
+        typer.echo(f"Now it goes wrong: {wanted.scenario.what}.")
+        world.cause_trouble(wanted.scenario)
+        _wait(world, demo.ALERT_AFTER_SECONDS)
+        _alert(world, wanted.labels)
+        return _follow(world, wanted)
+
+
+def _alert(world: demo.World, labels: Mapping[str, str]) -> None:
+    token = world.bot_environment["INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN"]
+    httpx.post(
+        f"{world.bot_url}/alertmanager",
+        json=webhook(labels),
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=10,
+    ).raise_for_status()
+
+
+def webhook(labels: Mapping[str, str]) -> dict[str, object]:
+    """What Alertmanager would send: version 4, one firing alert."""
+    alert = {
+        "status": "firing",
+        "labels": dict(labels),
+        "annotations": {"summary": "a rehearsal"},
+        "startsAt": datetime.now(UTC).isoformat(),
+        "endsAt": "0001-01-01T00:00:00Z",
+        "generatorURL": "",
+        "fingerprint": "7e4ea75a1",
+    }
+    name = {"alertname": labels["alertname"]}
+    return {
+        "version": "4", "groupKey": "{}:{}", "truncatedAlerts": 0, "status": "firing", "receiver": "incident-bot",
+        "groupLabels": name, "commonLabels": dict(labels), "commonAnnotations": {}, "externalURL": "",
+        "alerts": [alert],
+    }  # fmt: skip
+
+
+def _follow(world: demo.World, wanted: Wanted) -> int:
+    began, told = time.time(), 0
+    approver = Approver(world.slack_url, demo.CHANNEL, labels_to_press(wanted), typer.echo)
+    while time.time() - began < LONGEST_SECONDS or wanted.attended:
+        _wait(world, LOOK_EVERY_SECONDS)
+        if not wanted.attended:
+            approver.look()
+        entries = asyncio.run(wiring.load_timeline(world.redis_url, "INC-1"))
+        for item in entries[told:]:
+            if item.entry.kind in SHOWN:
+                typer.echo(shown(item.entry, began))
+        told = len(entries)
+        run = asyncio.run(wiring.load_run(world.redis_url, "INC-1"))
+        if run is not None and not run.is_open:
+            for line in summary(run):
+                typer.echo(line)
+            return 0
+    typer.echo(f"The incident was not closed within {LONGEST_SECONDS:.0f} s.")
+    return 1
+
+
+def summary(run: Run) -> Iterator[str]:
+    yield ""
+    yield f"way: {' → '.join(run.way)}"
+    for request in run.requests.values():
+        yield f"proposed in '{request.state}': {request.plan.title} ({request.status})"
+    yield f"ended: {run.ending}"
+
+
+def labels_to_press(wanted: Wanted) -> dict[str, str]:
+    """What the scripted approver presses: the question's text to the label of the choice that the file names."""
+    pressed = dict(wanted.scenario.answers)
+    for name, said in wanted.written.answers.items():
+        state = wanted.playbook.playbook.states[name]
+        first = said[0] if isinstance(said, tuple) else said
+        key = first.choice if isinstance(first, Answer) else first
+        if isinstance(state, AskState) and key in state.choices:
+            pressed[state.ask] = state.choices[key].label
+    return pressed
+
+
+def _wait(world: demo.World, seconds: float) -> None:
+    """Raise `BotError` when a process of the sandbox ends by itself meanwhile."""
+    time.sleep(seconds)
+    gone = world.family.ended()
+    if gone is not None:
+        raise BotError(f"{gone.name} ended by itself; its log is {world.folder / (gone.name + '.log')}")

@@ -1,0 +1,110 @@
+"""Forms: what people are asked to fill in, and what is wrong with what they filled in. A number is never guessed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Answer = float | str
+"""A number, or a text; of a choice, its key."""
+LONGEST_MOMENT = 40
+OPENING = "opening"
+"""In place of a state: the form that was filled in to open the incident."""
+
+
+class FormField(BaseModel):
+    """One thing to fill in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    label: str
+    """What stands above it."""
+    kind: Literal["text", "number", "choice"] = "text"
+    """What it takes."""
+    options: dict[str, str] = {}
+    """Of a choice: key to what people read."""
+    optional: bool = False
+    """It may be left empty; then it is unknown."""
+    min: float | None = None
+    """Of a number: the least."""
+    max: float | None = None
+    """Of a number: the most."""
+    unit: str = ""
+    """Of a number: what is counted, for people."""
+    max_length: int = Field(default=500, ge=1, le=3000)
+    """Of a text: how many characters at most."""
+    why: str = ""
+    """What it is for; stands below it."""
+
+
+Form = dict[str, FormField]
+"""By name."""
+
+
+def problems(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[str, str]:
+    """What is wrong, by field, in words for who filled it in; empty when the form counts."""
+    found = {name: f"there is no field '{name}'" for name in given if name not in form}
+    for name, field in form.items():
+        value = given.get(name, "")
+        if value == "":
+            if not field.optional:
+                found[name] = f"{field.label}: this is needed"
+        elif why := _problem(field, value):
+            found[name] = f"{field.label}: {why}"
+    return found
+
+
+def answers(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[str, Answer]:
+    """What counts of a form without problems: numbers as numbers, and nothing for what was left empty."""
+    counted: dict[str, Answer] = {}
+    for name, value in given.items():
+        if name not in form or value == "":
+            continue
+        number = _number(value) if form[name].kind == "number" else None
+        counted[name] = str(value) if number is None else number
+    return counted
+
+
+def moment_in(given: Answer) -> float | None:
+    """Epoch seconds of a text that is a date and a time, UTC where it does not say; None for anything else."""
+    if isinstance(given, float) or len(given) > LONGEST_MOMENT:
+        return None
+    try:
+        at = datetime.fromisoformat(given.strip())
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _problem(field: FormField, value: Answer) -> str:
+    match field.kind:
+        case "choice":
+            return "" if value in field.options else f"'{value}' is not one of {', '.join(field.options)}"
+        case "text":
+            long = len(str(value)) > field.max_length
+            return f"at most {field.max_length} characters" if long else ""
+        case _:
+            return _range_problem(field, _number(value), value)
+
+
+def _range_problem(field: FormField, number: float | None, given: Answer) -> str:
+    unit = f" {field.unit}" if field.unit else ""
+    if number is None:
+        return f"'{given}' is not a number"
+    if field.min is not None and number < field.min:
+        return f"at least {field.min:g}{unit}"
+    if field.max is not None and number > field.max:
+        return f"at most {field.max:g}{unit}"
+    return ""
+
+
+def _number(value: Answer) -> float | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

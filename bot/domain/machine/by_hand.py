@@ -1,0 +1,172 @@
+"""What people do to an incident beside its questions: say how it stands, skip, silence, reopen, and pin messages.
+
+Only people skip, only by a way that the playbook has written, and never into what a change would have done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bot.domain.effect import SilenceAlerts
+from bot.domain.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
+from bot.domain.machine import entering, steering
+from bot.domain.machine.draft import Draft
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.edges import edges_of
+from bot.domain.playbook.language import AskState, ChangeState
+from bot.domain.run import NEXT_STATUS, Run
+
+
+def commanded(draft: Draft, event: Commanded) -> None:
+    _MOVES.get(event.command, steering.commanded)(draft, event)
+
+
+def due(draft: Draft, event: Due) -> None:
+    if event.deadline == NEXT_STATUS and draft.run.deadlines.get(NEXT_STATUS) == event.due_at:
+        _remind(draft)
+    else:
+        steering.due(draft, event)
+
+
+def effect_failed(draft: Draft, event: EffectFailed) -> None:
+    """What a person asked for and did not get is said where it was asked for."""
+    if event.effect_kind in ("silence_alerts", "end_silences", "draw_way"):
+        steering.say(draft, "", f"{event.effect_kind.replace('_', ' ').capitalize()} failed: {event.reason}")
+    else:
+        steering.effect_failed(draft, event)
+
+
+# --- how it stands ---------------------------------------------------------------------------------------------------
+
+
+def expect_status(draft: Draft) -> None:
+    """From here on silence counts: people outside wait for a word about an incident that pages."""
+    draft.set(status_at=draft.at)
+    if draft.run.severity == "page" and draft.rules.status_every_seconds > 0:
+        draft.set_deadline(NEXT_STATUS, draft.at + draft.rules.status_every_seconds)
+
+
+def _status(draft: Draft, event: Commanded) -> None:
+    number = f"N{draft.number()}"
+    draft.record("note", f"status: {event.text}", who=event.user)
+    draft.post("note", f"note:{number}", number, {"text": f"Status: {event.text}", "user": event.user})
+    expect_status(draft)
+    if event.seconds is not None:
+        draft.set_deadline(NEXT_STATUS, draft.at + event.seconds)
+
+
+def _remind(draft: Draft) -> None:
+    """Each reminder waits twice as long as the one before: who does not read the first needs no tenth."""
+    run, number = draft.run, f"N{draft.number()}"
+    silent = draft.at - run.status_at
+    draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
+    whom = f"<@{run.lead}>: " if run.lead else ""
+    text = (
+        f"{whom}nobody has said for {silent / 60:.0f} min how it stands. `/incident status {run.incident_id}` says it."
+    )
+    draft.record("note", f"no status for {silent / 60:.0f} min; reminded {run.lead or 'everybody in the thread'}")
+    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+
+
+# --- skipping --------------------------------------------------------------------------------------------------------
+
+
+def ways_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
+    """Where a person may go on from here, with the outcome that is written for it.
+
+    Not what a change leads to once it is done, and not what only an answer leads to: those say that something was done
+    or decided.
+    """
+    if not run.is_open or run.state not in playbook.playbook.states or run.at_state.startswith("(undo)"):
+        return {}
+    state = playbook.state(run.state)
+    edges = edges_of(state)
+    if isinstance(state, ChangeState):
+        edges = tuple(edge for edge in edges if edge.outcome not in ("done", "not_needed"))
+    if isinstance(state, AskState):
+        edges = tuple(edge for edge in edges if not edge.by_person)
+    return {edge.to: edge.label or edge.outcome for edge in reversed(edges)}
+
+
+def _skip(draft: Draft, event: Commanded) -> None:
+    run = draft.run
+    ways = ways_to_skip(run, draft.playbook)
+    if steering.is_applying(draft):
+        return steering.say(draft, event.user, "A change is being applied; its outcome must be known first.")
+    if event.to not in ways:
+        known = ", ".join(ways) or "none"
+        return steering.say(draft, event.user, f"'{run.state}' cannot be left for '{event.to}'. Ways: {known}.")
+    steering.withdraw_what_waits(draft, f"'{run.state}' was skipped")
+    draft.set(steered_by=event.user)
+    why = f"skipped '{run.state}': {event.text}"
+    draft.record("answered", why, who=event.user, data={"skipped": run.state, "to": event.to})
+    return entering.enter(draft, event.to, because=f"a person {why}")
+
+
+# --- silences --------------------------------------------------------------------------------------------------------
+
+
+def _silence(draft: Draft, event: Commanded) -> None:
+    firing = {name: alert for name, alert in draft.run.alerts.items() if alert.status == "firing"}
+    if not firing:
+        return steering.say(draft, event.user, "No alert of this incident fires, so there is nothing to silence.")
+    seconds = event.seconds or 0.0
+    draft.record("note", f"a silence of {seconds / 60:.0f} min asked for: {event.text}", who=event.user)
+    return draft.want(
+        SilenceAlerts(
+            effect_id=f"silence/{event.event_id}", ends_at=draft.at + seconds, why=event.text, wanted_by=event.user
+        )
+    )
+
+
+def _unsilence(draft: Draft, event: Commanded) -> None:
+    if not draft.run.silences:
+        return steering.say(draft, event.user, "The bot holds no silence for this incident.")
+    draft.record("undo", "the end of the silences asked for", who=event.user)
+    return entering.end_silences(draft, event.event_id)
+
+
+def silenced(draft: Draft, event: Silenced) -> None:
+    draft.set(silences=draft.run.silences | dict.fromkeys(event.ids, event.ends_at))
+    minutes = (event.ends_at - draft.at) / 60
+    text = f"silenced in Alertmanager for {minutes:.0f} min ({', '.join(event.about)})"
+    undo = f"`/incident silence {draft.run.incident_id} off` ends it"
+    draft.record("call", text, who=event.user, data={"silences": list(event.ids), "undo": "expire the silences"})
+    number = f"N{draft.number()}"
+    draft.post("note", f"note:{number}", number, {"text": f"{text}; {undo}.", "user": event.user})
+    if not draft.run.is_open:
+        entering.end_silences(draft, f"late/{event.event_id}")
+
+
+def silences_ended(draft: Draft, event: SilencesEnded) -> None:
+    left = {name: until for name, until in draft.run.silences.items() if name not in event.ids}
+    draft.set(silences=left)
+    draft.record("undo", f"{len(event.ids)} silences ended in Alertmanager", data={"silences": list(event.ids)})
+
+
+# --- reopening and pinning -------------------------------------------------------------------------------------------
+
+
+def reopen(draft: Draft, event: Commanded) -> None:
+    if draft.run.is_open:
+        return steering.say(draft, event.user, f"{draft.run.incident_id} is open.")
+    draft.set(closed_at=None, ending="", steered_by=event.user)
+    draft.record("reopened", f"reopened by hand: {event.text}", who=event.user)
+    return entering.enter(draft, draft.playbook.start, because="a person reopened it")
+
+
+def pin(draft: Draft, event: Commanded) -> None:
+    """Somebody's message, at the message's own time."""
+    said_at = event.happened_at if event.happened_at is not None else draft.at
+    data = {"link": event.link, "pinned_by": event.user, "pinned_at": draft.at}
+    draft.record("note", event.text, who=event.author or event.user, data=data, at=said_at)
+
+
+_MOVES: Mapping[str, Callable[[Draft, Commanded], None]] = {
+    "status": _status,
+    "skip": _skip,
+    "silence": _silence,
+    "unsilence": _unsilence,
+    "reopen": reopen,
+    "pin": pin,
+}

@@ -1,0 +1,87 @@
+"""The playbooks in force for new incidents: files that are edited count without a restart, all of them at once.
+
+A broken edit never takes a playbook away: its last good version stays in force, and people are told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import structlog
+
+from bot.domain.errors import Fault, MessengerError
+from bot.domain.playbook.bundle import Bundle
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.library import Library
+from bot.domain.target import Target
+
+log = structlog.get_logger()
+FAULTS_SHOWN = 5
+
+Look = Callable[[], Mapping[str, str]]
+"""What stands in the files now: a hash for each."""
+TellOnce = Callable[[str, str], Awaitable[None]]
+"""(what it is about, text): says it in the channel unless this or another replica of the bot did."""
+
+
+class LivePlaybooks:
+    """`Playbooks`, from files that may change; `refresh` is called every second or so."""
+
+    def __init__(self, read: Callable[[], Library], look: Look, tell_once: TellOnce) -> None:
+        self._read, self._look, self._tell_once = read, look, tell_once
+        self._seen = self._settling = look()
+        self._library = read()
+        self._told: dict[str, tuple[Fault, ...]] = dict(self._library.faults)
+        _log(self._library.faults)
+
+    @property
+    def library(self) -> Library:
+        """As it is now."""
+        return self._library
+
+    def match(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
+        return self._library.match(labels)
+
+    def bundle(self, name: str, target: Target) -> Bundle | None:
+        return self._library.bundle(name, target)
+
+    async def refresh(self) -> None:
+        """Take over what changed, once it stands still: a file that is being written is not read halfway."""
+        found = await asyncio.to_thread(self._look)
+        if found != self._settling:
+            self._settling = found
+            return
+        if found != self._seen:
+            self._seen = found
+            # Read here and not in a thread: it takes a moment after an edit only, and the compiler is not shared.
+            self._library = self._read().or_last_good(self._library)
+            log.info("playbooks.read", playbooks=sorted(self._library.playbooks))
+        await self._tell()
+
+    async def _tell(self) -> None:
+        faults = self._library.faults
+        for file, found in faults.items():
+            if self._told.get(file) == found:
+                continue
+            try:
+                await self._tell_once(f"{file}:{'|'.join(map(str, found))}", _text(file, found, self._library))
+            except MessengerError as error:  # the next round says it again
+                log.warning("playbooks.not_told", file=file, reason=str(error))
+                continue
+            self._told[file] = found
+            _log({file: found})
+        self._told = {file: found for file, found in self._told.items() if file in faults}
+
+
+def _text(file: str, faults: Sequence[Fault], library: Library) -> str:
+    shown = [f"• {fault}" for fault in faults[:FAULTS_SHOWN]]
+    more = [f"… and {len(faults) - FAULTS_SHOWN} more"] if len(faults) > FAULTS_SHOWN else []
+    stays = [name for name, playbook in library.playbooks.items() if playbook.file == file]
+    what = f"The last good version of {stays[0]} stays in force." if stays else "It is not in force."
+    return "\n".join([f"A playbook file has faults: {file}. {what}", *shown, *more])
+
+
+def _log(faults: Mapping[str, Sequence[Fault]]) -> None:
+    for file, found in faults.items():
+        log.error("playbook.refused", file=file, faults=[str(fault) for fault in found])

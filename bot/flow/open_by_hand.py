@@ -1,0 +1,90 @@
+"""A person opens an incident: the same way as an alert does, one open incident for each target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot.domain.errors import OpeningError
+from bot.domain.event import OpenedByHand
+from bot.domain.form import Answer, FormField, answers, problems
+from bot.domain.playbook.bundle import Bundle
+from bot.domain.run import Run
+from bot.domain.target import Target
+from bot.flow.ports import Playbooks, RunStore
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a person wants opened; `submission_id` is that of the form, and counts once."""
+
+    submission_id: str
+    playbook: str
+    target: Target
+    user: str
+    user_name: str = ""
+    fields: Mapping[str, Answer] | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    incident_id: str
+    is_new: bool
+    """False: the target had an open incident already, or this form was sent in before."""
+
+
+class OpenByHand:
+    def __init__(self, runs: RunStore, playbooks: Playbooks, *, wake: Callable[[str], None]) -> None:
+        self._runs, self._playbooks, self._wake = runs, playbooks, wake
+
+    def form(self, playbook: str, target: Target) -> Mapping[str, FormField]:
+        """What to ask for; raise `OpeningError` when it cannot be opened by hand."""
+        return self._bundle(playbook, target).entry_playbook.playbook.form
+
+    async def __call__(self, opening: Opening) -> Opened:
+        """Raise `OpeningError` with what is wrong, by field. Nothing is stored then."""
+        bundle = self._bundle(opening.playbook, opening.target)
+        form, given = bundle.entry_playbook.playbook.form, opening.fields or {}
+        if wrong := problems(form, given):
+            raise OpeningError("; ".join(wrong.values()), wrong)
+        event = OpenedByHand(
+            event_id=f"opened/{opening.submission_id}",
+            user=opening.user,
+            user_name=opening.user_name,
+            fields=answers(form, given),
+        )
+        while True:
+            current = await self._runs.open_incident(opening.target.key)
+            if current is not None:
+                return Opened(current, is_new=False)
+            run = begun(await self._runs.next_incident_id(), opening, bundle, at=await self._runs.now())
+            stored = await self._runs.open(run, event, bundle=bundle.stored(), submission_id=opening.submission_id)
+            if stored is not None:
+                self._wake(stored)
+                return Opened(stored, is_new=stored == run.incident_id)
+
+    def _bundle(self, playbook: str, target: Target) -> Bundle:
+        bundle = self._playbooks.bundle(playbook, target)
+        if bundle is None:
+            raise OpeningError(f"there is no playbook '{playbook}'")
+        if bundle.entry_playbook.playbook.opens is None:
+            raise OpeningError(f"'{playbook}' is not opened by hand")
+        return bundle
+
+
+def begun(incident_id: str, opening: Opening, bundle: Bundle, *, at: float) -> Run:
+    """The run as it is before its first decision."""
+    playbook = bundle.entry_playbook
+    return Run(
+        incident_id=incident_id,
+        target=opening.target,
+        title=playbook.playbook.title,
+        opened_at=at,
+        starts_at=at,
+        playbook=playbook.name,
+        digest=bundle.digest,
+        at_state=playbook.machine.entry(playbook.start),
+        state=playbook.start,
+        visit=0,
+        entered_at=at,
+    )

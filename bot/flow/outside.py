@@ -1,0 +1,109 @@
+"""The `outside` probe: what besides the engine may make requests slow: the router, and whoever decides the replicas.
+
+Each part stands alone: what cannot be read is unknown with its reason, and the others still count as evidence.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from bot.domain.change.objects import dig, is_going_away, name_of
+from bot.domain.change.owner import autoscaler_of
+from bot.domain.change.rotation import pods_of_workload
+from bot.domain.change.world import World
+from bot.domain.errors import BotError, SourceError
+from bot.domain.sampling import span_of
+from bot.domain.scrape import Scrape
+from bot.domain.signal import Reading, unknown
+from bot.domain.window import NEEDED_SHARE, short
+from bot.flow.ports import History, Question, Router
+from bot.flow.probes import SOURCE, Part, answer, unreadable
+
+BEFORE = "30m"
+SLOT_SECONDS = 60.0
+"""Replicas that were scraped within one slot served side by side."""
+
+
+class Outside:
+    def __init__(self, *, history: History, router: Router) -> None:
+        self._history, self._router = history, router
+
+    async def __call__(self, question: Question) -> Reading:
+        world = await question.world()
+        if failed := unreadable(question, world, "pods"):
+            return failed
+        if world.workload is None:
+            return unknown(question.name, "the workload is not there", at=question.at, source=SOURCE)
+        wanted = dig(world.workload, "spec", "replicas")
+        before = await self._replicas_before(question)
+        shrunk = before > float(wanted) if isinstance(before, float) and wanted is not None else None
+        parts: dict[str, Part | None] = {"pending": float(len(_pending(world))), "scaled_down": shrunk}
+        parts["replicas_before"] = before if isinstance(before, float) else None
+        parts["at_max"], why_not_max = _at_max(world)
+        missing = dict.fromkeys(("replicas_before", "scaled_down"), str(before)) | {"at_max": why_not_max}
+        for part, ask in (("router_errors", self._router.error_share), ("gateway_p99", self._router.latency_p99)):
+            try:
+                parts[part] = await ask(question.context.target)
+            except SourceError as error:
+                parts[part], missing[part] = None, str(error)
+        detail = "; ".join(filter(None, [_why_pending(world), _replicas(before, wanted), _scaler(world)]))
+        return answer(question, parts | {"detail": detail}, missing=missing, detail=detail)
+
+    async def _replicas_before(self, question: Question) -> float | str:
+        """How many replicas served before the incident opened, or why that is not known."""
+        over = str(question.spec.parameters.get("over", BEFORE))
+        end = question.context.opened_at
+        try:
+            span = span_of(over, question.context.settings)
+            seen = await self._history.between(question.context, frozenset({"num_requests_running"}), end - span, end)
+        except (BotError, ValueError) as error:
+            return str(error)
+        counts = _side_by_side(seen)
+        slot = min(SLOT_SECONDS, span)
+        if len(counts) * slot < NEEDED_SHARE * span:
+            return f"only {short(len(counts) * slot)} of the {short(span)} before the incident were sampled"
+        # The median, since a rollout has more of them for a while and a missed scrape fewer.
+        return float(statistics.median(counts))
+
+
+def _side_by_side(scrapes: Sequence[Scrape]) -> list[int]:
+    slots: dict[int, set[str]] = defaultdict(set)
+    for scrape in scrapes:
+        if not scrape.error and scrape.role == "target":
+            slots[int(scrape.at // SLOT_SECONDS)].add(scrape.replica)
+    return [len(replicas) for replicas in slots.values()]
+
+
+def _pending(world: World) -> list[str]:
+    return sorted(
+        name_of(pod)
+        for pod in pods_of_workload(world)
+        if dig(pod, "status", "phase") == "Pending" and not is_going_away(pod)
+    )
+
+
+def _why_pending(world: World) -> str:
+    return f"pending: {', '.join(_pending(world))}" if _pending(world) else ""
+
+
+def _at_max(world: World) -> tuple[bool | None, str]:
+    scaler, wanted = autoscaler_of(world), dig(world.workload, "spec", "replicas")
+    failed = "; ".join(world.unreadable[part] for part in ("autoscalers", "scaled_objects") if part in world.unreadable)
+    if scaler is None:
+        return (None, failed) if failed else (False, "")
+    if scaler.most is None or wanted is None:
+        return None, f"{scaler.text} does not say how many at most"
+    return wanted >= scaler.most, ""
+
+
+def _scaler(world: World) -> str:
+    scaler = autoscaler_of(world)
+    return f"scaled by {scaler.text}{f', paused: {scaler.paused}' if scaler.paused else ''}" if scaler else ""
+
+
+def _replicas(before: float | str, wanted: int | None) -> str:
+    if not isinstance(before, float) or wanted is None or before <= wanted:
+        return ""
+    return f"{before:g} replicas served before the incident, {wanted} are wanted now"

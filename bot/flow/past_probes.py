@@ -1,0 +1,83 @@
+"""Probes over the bot's own incidents: does this target come back, and was a replica replaced on that node lately?
+
+Only what is still kept is counted; an incident that was deleted is not remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from bot.domain.change.objects import dig, name_of
+from bot.domain.run import Run
+from bot.domain.signal import Reading, unknown
+from bot.flow.ports import Probe, Question
+from bot.flow.probes import answer, pods_asked_for, unreadable
+
+SOURCE = "the bot's own incidents"
+WEEK_SECONDS, DAY_SECONDS = 7 * 24 * 3600.0, 24 * 3600.0
+MOST_INCIDENTS = 200
+"""Newest first: a fleet that has more in a week is looked at in part, and the reading says so."""
+REPLACES = frozenset({"replace_replica"})
+
+
+class PastRuns(Protocol):
+    async def recent_incidents(self, limit: int) -> Sequence[str]:
+        """Newest first, open ones included."""
+        ...
+
+    async def load(self, incident_id: str) -> Run | None: ...
+
+
+def past_probes(*, runs: PastRuns, now: Callable[[], float]) -> dict[str, Probe]:
+    return {"recurrence": Recurrence(runs, now), "replaced_before": ReplacedBefore(runs, now)}
+
+
+class _Past:
+    def __init__(self, runs: PastRuns, now: Callable[[], float]) -> None:
+        self._runs, self._now = runs, now
+
+    async def _since(self, seconds: float) -> list[Run]:
+        """The newest incidents that opened or did something in that time."""
+        known = await self._runs.recent_incidents(MOST_INCIDENTS)
+        found = await asyncio.gather(*(self._runs.load(incident_id) for incident_id in known))
+        start = self._now() - seconds
+        return [run for run in found if run is not None and (run.closed_at or self._now()) >= start]
+
+
+class Recurrence(_Past):
+    """How many incidents of this target there were in seven days, this one included."""
+
+    async def __call__(self, question: Question) -> Reading:
+        start = self._now() - WEEK_SECONDS
+        here = question.context.target.key
+        own = [run for run in await self._since(WEEK_SECONDS) if run.target.key == here and run.opened_at >= start]
+        ids = {run.incident_id for run in own} | {question.context.incident_id}
+        listed = ", ".join(sorted(ids))
+        return answer(
+            question, {"count": float(len(ids)), "incidents": listed}, detail=f"in 7 days: {listed}", source=SOURCE
+        )
+
+
+class ReplacedBefore(_Past):
+    """How many replicas the bot replaced in a day on the node of the replica in question."""
+
+    async def __call__(self, question: Question) -> Reading:
+        world = await question.world()
+        if failed := unreadable(question, world, "pods"):
+            return failed
+        pod = next(iter(pods_asked_for(question, world)), None)
+        node = dig(pod, "spec", "nodeName") if pod is not None else None
+        if pod is None or not node:
+            return unknown(question.name, "the replica is on no node", at=question.at, source=SOURCE)
+        start = self._now() - DAY_SECONDS
+        replaced = [
+            f"{entry.target.name} ({run.incident_id})"
+            for run in await self._since(DAY_SECONDS)
+            for entry in run.ledger
+            if entry.verb in REPLACES and entry.node == node and entry.applied_at >= start
+            if entry.target.name != name_of(pod)
+        ]
+        detail = f"replaced on {node} in a day: {', '.join(replaced) or 'none'}"
+        return answer(question, {"count": float(len(replaced)), "node": node}, detail=detail, source=SOURCE)

@@ -1,0 +1,36 @@
+"""The playbooks for whoever asks by hand: as they are now, as a run keeps them, and opening one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.library import Library
+from bot.domain.run import Run
+from bot.domain.target import Target
+from bot.flow.open_by_hand import OpenByHand, Opened, Opening
+from bot.flow.ports import Workloads
+
+
+class PlaybookShelf:
+    def __init__(
+        self,
+        library: Callable[[], Library],
+        by_hand: OpenByHand,
+        playbook_of: Callable[[Run], Awaitable[CompiledPlaybook]],
+        workloads: Workloads,
+    ) -> None:
+        self._library, self._by_hand, self._playbook_of, self._workloads = library, by_hand, playbook_of, workloads
+
+    @property
+    def library(self) -> Library:
+        return self._library()
+
+    async def playbook_of(self, run: Run) -> CompiledPlaybook:
+        return await self._playbook_of(run)
+
+    async def workload(self, namespace: str, name: str) -> Target | None:
+        return await self._workloads.workload(namespace, name)
+
+    async def open(self, opening: Opening) -> Opened:
+        return await self._by_hand(opening)

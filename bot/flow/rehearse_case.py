@@ -1,0 +1,191 @@
+"""Play one case of a test table through the real machine, and say how it differs from what the table expects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from bot.domain.alert import Alert
+from bot.domain.event import AlertChanged, OpenedByHand
+from bot.domain.form import answers
+from bot.domain.playbook.bundle import Bundle
+from bot.domain.playbook.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.edges import Edge
+from bot.domain.playbook.language import SignalSpec
+from bot.domain.playbook.other_playbook import INSIDE, with_stand_ins
+from bot.domain.rehearsed import (
+    NO_ORIGINS,
+    EdgeKey,
+    Origin,
+    Rehearsed,
+    edges_taken,
+    first_deviation,
+    missing_edges,
+)
+from bot.domain.run import Run
+from bot.domain.signal import Reading
+from bot.domain.target import Target
+from bot.flow.ports import ReadContext, Signals
+from bot.flow.rehearse_run import Clock, Rehearsal
+from bot.flow.route_alerts import opened
+
+BEGINS_AT = 1_800_000_000.0
+TARGET = Target(cluster="rehearsal", namespace="serving", name="llm")
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    case: Case
+    deviation: str
+    """Empty when everything is as expected."""
+    rehearsed: Rehearsed
+
+
+@dataclass(frozen=True)
+class TableResult:
+    playbook: CompiledPlaybook
+    results: tuple[CaseResult, ...]
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """States that were written in a piece."""
+
+    @property
+    def unreached(self) -> list[tuple[EdgeKey, Edge]]:
+        """The written edges that no case takes."""
+        return missing_edges(self.playbook.playbook, self.edges, self.origins)
+
+    @property
+    def failed(self) -> tuple[CaseResult, ...]:
+        return tuple(result for result in self.results if result.deviation)
+
+    @property
+    def edges(self) -> frozenset[EdgeKey]:
+        """The written edges that some case takes. A case that deviates proves nothing."""
+        written = self.playbook.playbook
+        taken = (edges_taken(written, one.rehearsed.visits) for one in self.results if not one.deviation)
+        return frozenset[EdgeKey]().union(*taken)
+
+    @property
+    def states(self) -> frozenset[str]:
+        return frozenset(state for one in self.results if not one.deviation for state in one.rehearsed.way)
+
+
+Load = Callable[[Mapping[str, str]], CompiledPlaybook]
+"""The playbook under these settings."""
+
+
+async def play_table(table: Table, load: Load, origins: Mapping[str, Origin] = NO_ORIGINS) -> TableResult:
+    known: dict[tuple[tuple[str, str], ...], Bundle] = {}
+    results: list[CaseResult] = []
+    for case in table.whole():
+        settings = {name: _as_text(value) for name, value in case.settings.items()}
+        key = tuple(sorted(settings.items()))
+        if key not in known:
+            known[key] = with_stand_ins(load(settings))
+        results.append(await play_case(case, known[key]))
+    return TableResult(load({}), tuple(results), origins)
+
+
+def _as_text(value: float | str | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+async def play_case(case: Case, bundle: Bundle) -> CaseResult:
+    """`bundle` has a stand-in for each other playbook."""
+    clock, playbook = Clock(BEGINS_AT), bundle.entry_playbook
+    met = AsWritten(case, playbook, clock)
+    alert = alert_at(BEGINS_AT, case.name)
+    run = opened("INC-1", alert.alert, TARGET, bundle)
+    opening = by_hand(case, playbook) if case.opened_by == "hand" else alert
+    rehearsed = await Rehearsal(run, bundle, met, clock).play(opening)
+    return CaseResult(case, first_deviation(case.expect, rehearsed), rehearsed)
+
+
+def by_hand(case: Circumstances, playbook: CompiledPlaybook) -> OpenedByHand:
+    """The form as it is filled in; `check_table` saw that it counts."""
+    return OpenedByHand(event_id="opening", user="opener", fields=answers(playbook.playbook.form, case.form))
+
+
+def alert_at(at: float, title: str) -> AlertChanged:
+    """The alert that opens a rehearsal."""
+    labels = {"alertname": "Rehearsal", "namespace": TARGET.namespace, "deployment": TARGET.name, "severity": "page"}
+    alert = Alert(
+        fingerprint="rehearsal",
+        status="firing",
+        starts_at=datetime.fromtimestamp(at, UTC),
+        labels=labels,
+        annotations={"summary": title},
+        received_at=at,
+    )
+    return AlertChanged(event_id="opening", alert=alert)
+
+
+class AsWritten:
+    """The `Circumstances` and `Signals` that a table writes down."""
+
+    def __init__(self, written: Circumstances, playbook: CompiledPlaybook, clock: Clock) -> None:
+        self._written, self._playbook, self._clock = written, playbook, clock
+        self._run: Run | None = None
+        self._asked: dict[str, list[str]] = {}
+
+    @property
+    def signals(self) -> Signals:
+        return self
+
+    # --- Signals ----------------------------------------------------------------------------------------------------
+
+    async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
+        run = self._run
+        given = given_at(self._written, run.state, times_in(run)) if run else self._written.given
+        return {name: reading_of(name, spec, given.get(name), at=self._clock.now) for name, spec in wanted.items()}
+
+    async def sample(self, context: ReadContext) -> None:
+        """There is no history to sample for."""
+
+    # --- Circumstances ----------------------------------------------------------------------------------------------
+
+    def see(self, run: Run) -> None:
+        self._run = run
+
+    def answer(self, run: Run) -> str | tuple[str, Mapping[str, float | str]] | None:
+        question = run.open_question
+        if question is None:
+            return None
+        if question.state == INSIDE:
+            return self._end_of_other(run)
+        asked = self._asked.setdefault(question.state, [])
+        if question.question_id not in asked:
+            asked.append(question.question_id)
+        said = nth(self._written.answers.get(question.state), len(asked))
+        if isinstance(said, Answer):
+            return said.choice, said.fields
+        if said is None or said == "expired" or said in question.choices:
+            return said
+        return None
+
+    def _end_of_other(self, run: Run) -> str | None:
+        """How the playbook ends that was diverted to, as it is said of the state that diverts."""
+        frame = run.frames[-1] if run.frames else None
+        if frame is not None:
+            return nth(self._written.diverts.get(frame.state), frame.way.count(frame.state))
+        without_return = (
+            state
+            for state in self._written.diverts
+            if getattr(self._playbook.state(state), "divert", "") == run.playbook
+        )
+        return nth(self._written.diverts.get(next(without_return, "")), 1)
+
+    def change(self, run: Run) -> str:
+        return nth(self._written.changes.get(run.state), times_in(run)) or "done"
+
+    def verdict(self, run: Run) -> str:
+        return nth(self._written.watches.get(run.state), times_in(run)) or ""
+
+    def still_the_same(self, run: Run) -> bool:
+        return True
+
+
+def times_in(run: Run) -> int:
+    """How often the run has entered the state that it is in."""
+    return max(run.way.count(run.state), 1)

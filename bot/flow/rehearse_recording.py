@@ -1,0 +1,64 @@
+"""Rehearse a playbook over a recorded history: the real sampling and watching, in the recording's own time.
+
+A recording has metrics and no cluster: what a probe would ask is given by hand, or unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bot.domain.change.world import World
+from bot.domain.errors import ClusterError
+from bot.domain.playbook.cases import Circumstances, given_at
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.language import SignalSpec
+from bot.domain.run import Question, Run
+from bot.domain.signal import Reading
+from bot.domain.target import Target
+from bot.flow.ports import History, Probe, ReadContext
+from bot.flow.read_signals import ReadSignals
+from bot.flow.rehearse_case import AsWritten, times_in
+from bot.flow.rehearse_run import Clock
+
+Ask = Callable[[Question], str | None]
+"""Put a question to whoever rehearses; None when nobody answers."""
+
+
+class NoCluster:
+    """The `Worlds` port where there is none."""
+
+    async def world(self, target: Target, *, incident_id: str) -> World:
+        raise ClusterError("a recording has no cluster; say under `given` what this would have been")
+
+
+class OverRecording(AsWritten):
+    """What is written down counts; the rest is read from the recording, and asked."""
+
+    def __init__(
+        self,
+        written: Circumstances,
+        playbook: CompiledPlaybook,
+        clock: Clock,
+        *,
+        history: History,
+        probes: Mapping[str, Probe],
+        ask: Ask,
+    ) -> None:
+        super().__init__(written, playbook, clock)
+        self._ask = ask
+        self._recorded = ReadSignals(history=history, probes=probes, cluster=NoCluster(), now=clock)
+
+    async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
+        run = self._run
+        given = given_at(self._written, run.state, times_in(run)) if run else {}
+        written = await super().read({name: spec for name, spec in wanted.items() if name in given}, context)
+        rest = {name: spec for name, spec in wanted.items() if name not in given}
+        return {**await self._recorded.read(rest, context), **written}
+
+    def answer(self, run: Run) -> str | tuple[str, Mapping[str, float | str]] | None:
+        question = run.open_question
+        said = super().answer(run)
+        return said if said is not None or question is None else self._ask(question)
+
+    def still_the_same(self, run: Run) -> bool:
+        return False

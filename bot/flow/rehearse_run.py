@@ -1,0 +1,317 @@
+"""A whole run in memory and virtual time: the real machine and handlers; the cluster, Slack and people stand in.
+
+Nothing is decided here: effects are performed in order, time passes when nothing else can happen, people answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from bot.domain.approval import APPROVERS, Authority, Demand, Policy, Press
+from bot.domain.approval_rules import ApprovalRules
+from bot.domain.change.plan import PlanResult
+from bot.domain.change.stand_in import stand_in_plan
+from bot.domain.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
+from bot.domain.event import AlertChanged, Due, Event, OpenedByHand, Planned, Posted, Pressed, StepSettled, Watched
+from bot.domain.machine import Rules, advance
+from bot.domain.playbook.bundle import Bundle
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.language import ChangeState
+from bot.domain.rehearsed import Proposed, Rehearsed
+from bot.domain.run import Run
+from bot.domain.timeline import Entry
+from bot.flow.judge_press import JudgeForRun
+from bot.flow.perform_effect import Done, Handler, Job, Later
+from bot.flow.plan_change import arguments_of
+from bot.flow.ports import Owed, Signals, Tick
+from bot.flow.read_for_run import ReadForRun
+from bot.flow.watch_signals import HELD, WatchForRun
+
+MOST_VISITS = 200
+ANYBODY = Policy(
+    demands=(Demand(users=("anybody",)),), expires_seconds=900.0, own_work_counts=True, single_operator=True
+)
+RULES = Rules(approvals=ApprovalRules(low=ANYBODY, medium=ANYBODY, high=ANYBODY))
+
+Silence = Literal["silence"]
+"""Nobody presses, on purpose: time passes until it expires."""
+
+
+@dataclass
+class Clock:
+    now: float
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Circumstances(Protocol):
+    """What the run meets."""
+
+    @property
+    def signals(self) -> Signals: ...
+
+    def see(self, run: Run) -> None:
+        """The run as it is now, before anything is read or asked for it."""
+
+    def answer(self, run: Run) -> str | tuple[str, Mapping[str, float | str]] | Silence | None:
+        """The choice for the open question, with the fields of its form; None when nobody is there to answer."""
+
+    def change(self, run: Run) -> str:
+        """What becomes of the change of this state: `done`, `refused`, `expired`, `impossible`, `failed` …"""
+
+    def verdict(self, run: Run) -> str:
+        """The verdict of this watch; empty when the readings decide."""
+
+    def still_the_same(self, run: Run) -> bool:
+        """Whether what is read in this state cannot change while the run stays there."""
+
+
+class MemoryWatchLog:
+    """The `WatchLog` port."""
+
+    def __init__(self) -> None:
+        self._ticks: dict[int, list[Tick]] = defaultdict(list)
+
+    async def add(self, incident_id: str, visit: int, tick: Tick) -> None:
+        self._ticks[visit].append(tick)
+
+    async def ticks(self, incident_id: str, visit: int) -> Sequence[Tick]:
+        return self._ticks[visit]
+
+    def holds(self, visit: int) -> bool:
+        return bool(self._ticks[visit]) and all(said == HELD for said in self._ticks[visit][-1].parts.values())
+
+
+class Everybody:
+    """The `People` port: in a rehearsal everybody may do everything."""
+
+    async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
+        teams = tuple(demand.team for demand in policy.demands)
+        return Authority(allowed=True, teams=teams, reason="a rehearsal", read_at=at)
+
+    async def may_steer(self, user: str, *, at: float) -> Authority:
+        return Authority(allowed=True, teams=(APPROVERS,), reason="a rehearsal", read_at=at)
+
+
+@dataclass(order=True)
+class _Due:
+    at: float
+    number: int
+    effect: Effect = field(compare=False)
+
+
+class Rehearsal:
+    def __init__(
+        self,
+        run: Run,
+        bundle: Bundle,
+        met: Circumstances,
+        clock: Clock,
+        *,
+        listen: Callable[[Entry], None] | None = None,
+        until: float = float("inf"),
+    ) -> None:
+        self.run, self._bundle, self._met, self._clock = run, bundle, met, clock
+        self._listen, self._until = listen, until
+        self._entries: list[Entry] = []
+        self._proposed: list[Proposed] = []
+        self._owed: dict[str, _Due] = {}
+        self._pressed: set[tuple[str, str]] = set()
+        self._told = ""
+        self._number = 0
+        self._read = ReadForRun(met.signals, self._playbook_of)
+        self._looks = MemoryWatchLog()
+        self._watch = WatchForRun(self._read, self._looks, self._playbook_of)
+        self._handlers: Mapping[str, Handler] = {
+            "read_signals": self._read,
+            "watch_signals": self._watched,
+            "plan_change": self._planned,
+            "apply_step": self._applied,
+            "judge_press": JudgeForRun(Everybody()),
+            "show_in_slack": self._shown,
+            "tell": self._tell,
+        }
+
+    async def play(self, opening: AlertChanged | OpenedByHand) -> Rehearsed:
+        self._happens(opening)
+        stopped = ""
+        while self.run.is_open and not stopped:
+            if self.run.visit > MOST_VISITS:
+                stopped = f"it goes round: {' → '.join(self.run.way[-6:])}"
+                break
+            due = min(self._owed.values(), default=None)
+            if due is not None and due.at <= self._clock.now:
+                await self._perform(due)
+            else:
+                stopped = self._people_or_time(due)
+            if self._clock.now > self._until and self.run.is_open:
+                stopped = stopped or "the recording ends here"
+        return Rehearsed(self.run, tuple(self._entries), tuple(self._proposed), stopped)
+
+    async def _playbook_of(self, run: Run) -> CompiledPlaybook:
+        return self._bundle.playbooks[run.playbook]
+
+    # --- events and effects ---------------------------------------------------------------------------------------
+
+    def _happens(self, event: Event) -> None:
+        stamped = event.model_copy(update={"at": self._clock.now})
+        decision = advance(self.run, stamped, self._bundle, RULES)
+        self.run = decision.run
+        self._met.see(self.run)
+        for entry in decision.entries:
+            self._entries.append(entry)
+            if self._listen is not None:
+                self._listen(entry)
+        for effect in decision.effects:
+            self._owe(effect, self._clock.now)
+
+    def _owe(self, effect: Effect, at: float) -> None:
+        self._number += 1
+        self._owed[effect.effect_id] = _Due(at, self._number, effect)
+
+    async def _perform(self, due: _Due) -> None:
+        effect = due.effect
+        del self._owed[effect.effect_id]
+        if effect.visit is not None and effect.visit != self.run.visit:
+            return
+        handler = self._handlers.get(effect.kind)
+        if handler is None:  # leases and files: there is nothing to release and nowhere to upload
+            return
+        owed = Owed(self.run.incident_id, effect, attempts=0, token="")
+        result = await handler(Job(self.run, owed, self._clock.now), effect)
+        if isinstance(result, Later):
+            self._owe(effect, self._clock.now + result.after_seconds)
+        for event in result.events:
+            self._happens(event)
+
+    # --- people and time ------------------------------------------------------------------------------------------
+
+    def _people_or_time(self, due: _Due | None) -> str:
+        """Somebody presses, or time passes until something is due; else the reason why nothing can happen any more."""
+        press = self._press()
+        if isinstance(press, Press):
+            if (press.about, press.user) in self._pressed:
+                return self._told or f"the press '{press.value or press.action}' changes nothing"
+            self._pressed.add((press.about, press.user))
+            self._happens(Pressed(event_id=press.press_id, press=press))
+            return ""
+        if press is None:
+            question = self.run.open_question
+            return f"nobody answers: {question.text if question else 'what waits'}"
+        deadlines = sorted((at, name) for name, at in self.run.deadlines.items())
+        if due is not None and (not deadlines or due.at <= deadlines[0][0]):
+            self._clock.now = due.at
+        elif deadlines:
+            at, name = deadlines[0]
+            self._clock.now = max(at, self._clock.now)
+            self._happens(Due(event_id=f"due/{self.run.visit}/{name}", deadline=name, due_at=at))
+        else:
+            return "nothing happens any more, and nothing expires"
+        return ""
+
+    def _press(self) -> Press | Silence | None:
+        request, question = self.run.open_request, self.run.open_question
+        if question is not None:
+            said = self._met.answer(self.run)
+            if said is None or said in ("silence", "expired"):
+                return None if said is None else "silence"
+            choice, fields = (said, {}) if isinstance(said, str) else said
+            return self._made("choose", question.question_id, value=choice, fields=fields)
+        if request is not None:
+            outcome = self._outcome(self.run)
+            if outcome == "expired":
+                return "silence"
+            action = "refuse" if outcome == "refused" else "approve"
+            return self._made(action, request.request_id, digest=request.digest, number=len(request.presses))
+        return "silence"
+
+    def _made(self, action: str, about: str, *, number: int = 0, **more: Any) -> Press:
+        # Another person each time: nobody may approve twice, and some questions want somebody else than an earlier one.
+        user = f"{about}-{number + 1}"
+        return Press.model_validate(
+            {"press_id": f"press/{user}", "action": action, "about": about, "user": user, "channel": "-", **more}
+        )
+
+    # --- stand-ins --------------------------------------------------------------------------------------------------
+
+    async def _watched(self, job: Job, effect: WatchSignals) -> Done | Later:
+        verdict = self._met.verdict(job.run)
+        if verdict:
+            return await self._given_verdict(job, effect, verdict)
+        result = await self._watch(job, effect)
+        watch = self.run.watch
+        if (
+            isinstance(result, Later)
+            and watch
+            and self._met.still_the_same(job.run)
+            and not self._looks.holds(job.run.visit)
+        ):
+            # What does not hold now will not hold by waiting.
+            return replace(result, after_seconds=max(watch.until - self._clock.now, 0.0))
+        return result
+
+    async def _given_verdict(self, job: Job, effect: WatchSignals, verdict: str) -> Done:
+        word, _, clause = verdict.partition(":")
+        readings = await self._read.readings(job.run, effect.state)
+        watch = job.run.watch
+        if word in ("not_held", "unknown") and watch is not None:
+            self._clock.now = watch.until
+        event = {
+            "event_id": effect.effect_id, "effect_id": effect.effect_id, "verdict": word, "detail": "as the table says",
+            "broke": int(clause or 0) if word == "broke" else None, "readings": dict(readings),
+        }  # fmt: skip
+        return Done((Watched.model_validate(event),))
+
+    async def _planned(self, job: Job, effect: PlanChange) -> Done:
+        run, change, readings = job.run, job.run.change, {}
+        if change is None:
+            return Done()
+        playbook = await self._playbook_of(run)
+        state = playbook.state(change.state)
+        if change.undo_of or not isinstance(state, ChangeState):
+            result = self._proposes(run, "undo", {"of": list(change.undo_of)})
+        else:
+            readings = dict(await self._read.readings(run, change.state))
+            arguments = arguments_of(run, playbook, state, readings)
+            outcome = self._outcome(run)
+            if isinstance(arguments, PlanResult):
+                result = arguments
+            elif outcome in ("impossible", "not_needed"):
+                result = PlanResult.model_validate({"outcome": outcome, "reason": f"the table says: {outcome}"})
+            else:
+                result = self._proposes(run, state.change, arguments)
+        return Done((Planned(event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=readings),))
+
+    def _proposes(self, run: Run, verb: str, arguments: Mapping[str, Any]) -> PlanResult:
+        self._proposed.append(Proposed(run.state, verb, dict(arguments), self._clock.now))
+        return PlanResult(outcome="planned", plan=stand_in_plan(verb, arguments, run))
+
+    def _outcome(self, run: Run) -> str:
+        """What is said of a state's change is not meant for an undo that a person asks for there."""
+        return "done" if run.change and run.change.undo_of else self._met.change(run)
+
+    async def _applied(self, job: Job, effect: ApplyStep) -> Done:
+        outcome = self._outcome(job.run)
+        result = outcome if outcome in ("failed", "unclear") else "done"
+        event = {
+            "event_id": effect.effect_id, "effect_id": effect.effect_id, "request_id": effect.request_id,
+            "step": effect.step, "call_id": f"{job.incident_id}/{effect.request_id}/{effect.step}", "result": result,
+            "detail": "as the table says",
+        }  # fmt: skip
+        return Done((StepSettled.model_validate(event),))
+
+    async def _shown(self, job: Job, effect: ShowInSlack) -> Done:
+        """A message stands in Slack as soon as it is wanted: requests count their time from there."""
+        waiting = job.run.open_request
+        if waiting is None or waiting.posted_at is not None:
+            return Done()
+        slot = f"request:{waiting.request_id}"
+        return Done((Posted(event_id=f"posted/{slot}", slot=slot, ts="0", channel="-"),))
+
+    async def _tell(self, job: Job, effect: Any) -> Done:
+        self._told = effect.text
+        return Done()

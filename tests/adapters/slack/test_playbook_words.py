@@ -1,0 +1,140 @@
+"""Playbooks in Slack: which there are, what one looks like, and opening an incident by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.errors import Fault
+from bot.domain.playbook.library import Library
+from tests.adapters.slack.conftest import Counter, send_in, view_of, whispered
+from tests.adapters.slack.runs import run
+from tests.domain.machine.steps import TEXT
+
+BY_HAND = "opens: by_hand\n"
+FORM = """
+form:
+  method: {label: Which method?, kind: choice, options: {fp8: fp8 KV cache, evict: Eviction}}
+  gain: {label: Gain, kind: number, min: 1, max: 64, unit: times}
+"""
+
+
+def playbooks(counter: Counter) -> None:
+    plain = TEXT.replace("playbook: small", "playbook: small-one")
+    by_hand = TEXT.replace("playbook: small", "playbook: by-hand").replace("opens_on: ['alertname=~\".+\"']\n", "")
+    compiled = [
+        load_text(plain),
+        load_text(by_hand + BY_HAND + FORM),
+        load_text(plain.replace("small-one", "either") + BY_HAND),
+    ]
+    faults = {"/etc/playbooks/broken.yaml": (Fault("broken.yaml:3:1", "unknown key <!channel>"),)}
+    counter.shelf.library = Library({each.name: each for each in compiled}, faults)
+    counter.inbound.runs["INC-7"] = run(playbook="small-one", state="grow", way=("look", "choose", "grow"))
+
+
+async def test_every_playbook_is_named_with_what_opens_it_and_those_refused_with_their_fault(counter: Counter) -> None:
+    playbooks(counter)
+    said = await counter.say("playbooks")
+    assert "3 playbooks" in said
+    assert "`by-hand` A small playbook\n      opened by `/incident open by-hand`, 6 states" in said
+    assert 'opened by alerts with `alertname=~".+"`' in said
+    assert "`broken.yaml` is refused: broken.yaml:3:1: unknown key &lt;!channel&gt;" in said
+
+
+async def test_the_graph_of_an_incident_shows_its_way_and_comes_as_a_picture(counter: Counter) -> None:
+    playbooks(counter)
+    said = await counter.say("graph INC-7")
+    assert "comes as a picture into its thread" in said
+    assert "flowchart TD" in said
+    assert "class s_grow current" in said
+    assert "linkStyle" in said
+    assert [(incident, event.command) for incident, event in counter.inbound.commands.values()] == [("INC-7", "graph")]
+
+
+async def test_the_graph_of_a_playbook_has_no_way_and_no_picture(counter: Counter) -> None:
+    playbooks(counter)
+    said = await counter.say("graph small-one")
+    assert "flowchart TD" in said
+    assert "linkStyle" not in said
+    assert counter.inbound.commands == {}
+
+
+async def test_a_mistyped_playbook_gets_the_one_that_was_meant(counter: Counter) -> None:
+    playbooks(counter)
+    assert "Did you mean `small-one`?" in await counter.say("graph smal-one")
+
+
+# --- open ------------------------------------------------------------------------------------------------------------
+
+
+async def chosen(counter: Counter, playbook: str = "by-hand", workload: str = "serving/llm") -> dict[str, object]:
+    playbooks(counter)
+    assert await counter.say("open") == ""
+    return await send_in(counter, await view_of(counter, "open"), playbook=playbook, workload=workload)
+
+
+async def test_an_incident_is_opened_with_the_playbooks_own_form(counter: Counter) -> None:
+    assert (await chosen(counter))["ok"]
+    assert counter.shelf.openings == {}
+    assert (await send_in(counter, await view_of(counter, "open:form"), method="fp8", gain="4.5"))["ok"]
+    [opening] = counter.shelf.openings.values()
+    assert (opening.playbook, str(opening.target), opening.user) == ("by-hand", "serving/llm", "U0ANA")
+    assert dict(opening.fields or {}) == {"method": "fp8", "gain": "4.5"}
+    await whispered(counter, "INC-100 about serving/llm is open")
+    assert not (await counter.slack.page())["views"]["U0ANA"]
+
+
+async def test_a_playbook_without_a_form_is_opened_at_once(counter: Counter) -> None:
+    assert (await chosen(counter, "either"))["ok"]
+    await whispered(counter, "INC-100 about serving/llm is open")
+
+
+async def test_a_workload_with_an_open_incident_gets_no_second_one(counter: Counter) -> None:
+    counter.shelf.open_already = "INC-7"
+    await chosen(counter, "either")
+    await whispered(counter, "INC-7 about serving/llm was open already")
+
+
+async def test_what_is_said_with_the_command_stands_in_the_form(counter: Counter) -> None:
+    playbooks(counter)
+    await counter.say("open either serving/llm")
+    assert (await send_in(counter, await view_of(counter, "open")))["ok"]
+    [opening] = counter.shelf.openings.values()
+    assert (opening.playbook, str(opening.target)) == ("either", "serving/llm")
+
+
+@pytest.mark.parametrize("workload", ["llm", "serving/ghost", "Serving/LLM; rm"])
+async def test_a_workload_that_is_none_is_told_below_its_field(counter: Counter, workload: str) -> None:
+    answer = await chosen(counter, workload=workload)
+    assert "field:workload" in answer["errors"]  # type: ignore[operator]  # the answer is JSON
+    assert counter.shelf.openings == {}
+
+
+async def test_an_opening_that_cannot_be_stored_keeps_its_form_open(counter: Counter) -> None:
+    await chosen(counter)
+    counter.shelf.away = True
+    view = await view_of(counter, "open:form")
+    answer = await send_in(counter, view, method="fp8", gain="4.5")
+    assert "nothing was opened" in answer["errors"]["field:gain"]
+    counter.shelf.away = False
+    assert (await send_in(counter, view, method="fp8", gain="4.5"))["ok"]
+    assert len(counter.shelf.openings) == 1
+
+
+async def test_only_who_may_steer_opens(counter: Counter) -> None:
+    playbooks(counter)
+    assert "Not done: you are not in @serving-oncall" in await counter.say("open", user="U0MO")
+
+
+async def test_what_cannot_be_opened_by_hand_is_answered_with_what_can(counter: Counter) -> None:
+    assert "No playbook is opened by hand" in await counter.say("open")
+    playbooks(counter)
+    assert "Those are: `by-hand`, `either`" in await counter.say("open small-one")
+    assert "write `/incident open either NAMESPACE/NAME`" in await counter.say("open either llm")
+
+
+async def test_a_form_that_slack_does_not_open_is_said(counter: Counter) -> None:
+    playbooks(counter)
+    await counter.slack.faults({"method": "views.open", "kind": "500"})
+    await counter.say("open")
+    await whispered(counter, "could not be opened")

@@ -1,0 +1,167 @@
+"""Steering by command and by the forms that commands open: stored once, refused with the reason, nothing lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.event import Commanded
+from bot.domain.playbook.library import Library
+from tests.adapters.slack.conftest import Counter, send_in, view_of
+from tests.adapters.slack.runs import BEGAN, run
+from tests.domain.machine.steps import PLAYBOOK
+
+
+def watching(counter: Counter) -> None:
+    counter.shelf.library = Library({"small": PLAYBOOK})
+    counter.inbound.runs["INC-7"] = run(playbook="small", state="watch", at_state="watch")
+
+
+def stored(counter: Counter) -> Commanded:
+    [(_, command)] = counter.inbound.commands.values()
+    return command
+
+
+# --- lead ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "leads"),
+    [("lead", "U0ANA"), ("lead me", "U0ANA"), ("lead INC-7 <@U0BEN|ben>", "U0BEN"), ("lead <@U0BEN>", "U0BEN")],
+)
+async def test_who_leads_is_who_says_so_or_whom_they_name(counter: Counter, text: str, leads: str) -> None:
+    assert f"<@{leads}> leads INC-7" in await counter.say(text)
+    assert (stored(counter).command, stored(counter).text) == ("lead", leads)
+
+
+async def test_a_name_without_a_mention_leads_nothing(counter: Counter) -> None:
+    assert "`@ben` is nobody" in await counter.say("lead @ben")
+    assert counter.inbound.commands == {}
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_status_may_be_said_with_the_command(counter: Counter) -> None:
+    assert "in its thread" in await counter.say("status two of four are back, see <https://status.example|this>")
+    assert stored(counter).text == "two of four are back, see https://status.example"
+
+
+async def test_a_status_is_asked_for_in_a_form(counter: Counter) -> None:
+    assert await counter.say("status") == ""
+    assert (await send_in(counter, await view_of(counter, "status"), text="half are back", next="15"))["ok"]
+    assert (stored(counter).command, stored(counter).text, stored(counter).seconds) == ("status", "half are back", 900)
+
+
+async def test_a_status_that_cannot_be_stored_keeps_its_form_open(counter: Counter) -> None:
+    await counter.say("status")
+    view = await view_of(counter, "status")
+    counter.inbound.away = True
+    answer = await send_in(counter, view, text="half are back")
+    assert "nothing was stored" in answer["errors"]["field:next"]
+    counter.inbound.away = False
+    assert (await send_in(counter, view, text="half are back"))["ok"]
+    assert stored(counter).seconds == 1800
+
+
+# --- skip ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_skip_is_chosen_among_the_written_ways(counter: Counter) -> None:
+    watching(counter)
+    assert await counter.say("skip") == ""
+    view = await view_of(counter, "skip")
+    options = [option["value"] for option in view["blocks"][0]["element"]["options"]]
+    assert sorted(options) == ["calm", "choose"]
+    assert (await send_in(counter, view, to="choose", text="seen enough"))["ok"]
+    assert (stored(counter).command, stored(counter).to, stored(counter).text) == ("skip", "choose", "seen enough")
+
+
+async def test_a_skip_may_be_said_with_the_command(counter: Counter) -> None:
+    watching(counter)
+    assert "on with `choose`" in await counter.say("skip INC-7 choose seen enough")
+    assert (stored(counter).to, stored(counter).text) == ("choose", "seen enough")
+
+
+@pytest.mark.parametrize(
+    ("text", "taught"),
+    [("skip grow now", "it can for `choose`, `calm`"), ("skip choose", "Skipping needs a reason")],
+)
+async def test_a_skip_that_does_not_count_is_answered_with_one_that_would(
+    counter: Counter, text: str, taught: str
+) -> None:
+    watching(counter)
+    assert taught in await counter.say(text)
+    assert counter.inbound.commands == {}
+
+
+async def test_where_nothing_can_be_skipped_that_is_said(counter: Counter) -> None:
+    watching(counter)
+    counter.inbound.runs["INC-7"] = run(playbook="small", state="calm", at_state="calm")
+    assert "Nothing can be skipped in INC-7" in await counter.say("skip")
+
+
+# --- silence ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_silence_has_an_end_and_a_reason(counter: Counter) -> None:
+    assert "being silenced" in await counter.say("silence INC-7 30m deploy at noon")
+    assert (stored(counter).command, stored(counter).seconds, stored(counter).text) == (
+        "silence",
+        1800,
+        "deploy at noon",
+    )
+
+
+async def test_silences_are_ended(counter: Counter) -> None:
+    assert "being ended" in await counter.say("silence off")
+    assert stored(counter).command == "unsilence"
+
+
+@pytest.mark.parametrize(
+    "text", ["silence", "silence 30m", "silence soon because", "silence 3h because", "silence 0s x"]
+)
+async def test_a_silence_without_end_or_reason_is_answered_with_how_it_would_count(counter: Counter, text: str) -> None:
+    assert "/incident silence INC-7 30m why" in await counter.say(text)
+    assert counter.inbound.commands == {}
+
+
+# --- reopen and settings ---------------------------------------------------------------------------------------------
+
+
+async def test_a_closed_incident_is_reopened_with_a_reason(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = run(closed_at=BEGAN + 900, ending="fixed")
+    assert "Say which and why" in await counter.say("reopen INC-7")
+    assert "open again" in await counter.say("reopen inc-7 it came back")
+    assert (stored(counter).command, stored(counter).text) == ("reopen", "it came back")
+
+
+async def test_an_incident_is_not_reopened_beside_another_of_its_target(counter: Counter) -> None:
+    assert "INC-7 is open" in await counter.say("reopen INC-7 x")
+    counter.inbound.runs["INC-6"] = run(incident_id="INC-6", closed_at=BEGAN, ending="fixed")
+    assert "newer incident" in await counter.say("reopen INC-6 x")
+    assert "no incident `INC-99`" in await counter.say("reopen INC-99 x")
+    assert counter.inbound.commands == {}
+
+
+async def test_settings_say_what_they_are_may_be_and_why(counter: Counter) -> None:
+    watching(counter)
+    for text in ("settings", "settings small"):
+        said = await counter.say(text)
+        assert "• `ceiling` *0.9* (at least 0.1, at most 1): a test" in said
+    assert "Did you mean `small`?" in await counter.say("settings smal")
+
+
+@pytest.mark.parametrize("text", ["lead", "status x", "skip choose x", "silence 30m x", "reopen INC-7 x"])
+async def test_only_who_may_steer_steers(counter: Counter, text: str) -> None:
+    watching(counter)
+    assert "Not done: you are not in @serving-oncall" in await counter.say(text, user="U0MO")
+    assert counter.inbound.commands == {}
+
+
+async def test_a_form_sent_in_by_who_may_no_longer_steer_is_refused(counter: Counter) -> None:
+    await counter.say("status")
+    view = await view_of(counter, "status")
+    counter.people.allowed = ()
+    answer = await send_in(counter, view, text="half are back")
+    assert "Not done" in answer["errors"]["field:next"]
+    assert counter.inbound.commands == {}

@@ -1,0 +1,49 @@
+"""The drawn picture: as wide as Slack shows, with all texts, and the same bytes for the same playbook."""
+
+from __future__ import annotations
+
+import re
+import struct
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from bot.adapters.drawn_graph import SHARPNESS, drawn
+from bot.adapters.yaml_playbooks import load_playbook
+from bot.domain.playbook.picture import WIDTH, picture
+
+pytestmark = pytest.mark.fast
+
+SMALL = load_playbook(Path(__file__).parents[1] / "domain" / "playbook" / "small.yaml").playbook
+PICTURE = picture(SMALL, way=("look", "cap"), current="cap")
+
+
+def test_a_png_has_the_width_that_slack_shows_twice_as_sharp() -> None:
+    content = drawn(PICTURE, "png")
+    assert content.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", content[16:24])
+    assert width == WIDTH * SHARPNESS
+    assert height == pytest.approx(PICTURE.height * SHARPNESS, abs=2)
+
+
+def texts_of(svg: bytes) -> set[str]:
+    return {unescape(text) for text in re.findall(r">([^<>]+)</text>", svg.decode())}
+
+
+def test_an_svg_holds_every_title_and_way_as_text() -> None:
+    texts = texts_of(drawn(PICTURE, "svg"))
+    for row in PICTURE.rows:
+        assert row.title in texts
+        assert {way.label for way in row.ways} <= texts
+
+
+def test_the_same_playbook_is_the_same_bytes() -> None:
+    assert drawn(PICTURE, "svg") == drawn(PICTURE, "svg")
+    assert drawn(PICTURE, "png") == drawn(PICTURE, "png")
+
+
+def test_text_of_a_playbook_is_drawn_as_it_is_and_not_as_a_formula() -> None:
+    state = SMALL.states["over"].model_copy(update={"title": "costs $1 & $x_{2}"})
+    odd = SMALL.model_copy(update={"states": {**SMALL.states, "over": state}})
+    assert "costs $1 & $x_{2}" in texts_of(drawn(picture(odd), "svg"))

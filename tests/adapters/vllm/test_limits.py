@@ -1,0 +1,96 @@
+"""The limits of live engines: what they run with, and what nothing enforces."""
+
+from typing import Any
+
+import pytest
+
+from bot.adapters.vllm.limits import Limits
+from bot.domain.change.world import Obj, World
+from bot.domain.playbook.language import ProbeSignal
+from bot.domain.signal import PROBES, Reading
+from bot.domain.target import Target
+from bot.flow.ports import Question, ReadContext
+from tests.adapters.vllm.test_vllm_probes import OPENED, Logs, pod
+
+pytestmark = pytest.mark.fast
+
+
+async def ask(*pods: Obj, log: str | None = "") -> Reading:
+    owner = {"kind": "Deployment", "uid": "d", "controller": True}
+    replica_set = {"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}}
+    seen = World(at=OPENED, workload={"metadata": {"name": "llm", "uid": "d"}}, replica_sets=(replica_set,), pods=pods)
+
+    async def read_world() -> World:
+        return seen
+
+    context = ReadContext(Target(namespace="serving", name="llm"), "INC-1", OPENED, {}, {})
+    question = Question("it", ProbeSignal(probe="limits"), context, OPENED, read_world)
+    reading = await Limits(Logs({"llm-0": log}))(question)
+    assert set(reading.fields) | set(reading.unknown_parts) <= set(PROBES["limits"])
+    return reading
+
+
+def with_memory(limit: str, request: str) -> Obj:
+    made = pod("llm-0")
+    made["spec"]["containers"][0]["resources"] = {"limits": {"memory": limit}, "requests": {"memory": request}}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part", "value"),
+    [
+        pytest.param([], "utilization", 0.92, id="the-default-of-0.32"),
+        pytest.param(["--gpu-memory-utilization=0.85"], "utilization", 0.85, id="as-written"),
+        pytest.param([], "sizes_by_utilization", True, id="the-pool-follows-utilization"),
+        pytest.param(["--kv-cache-memory-bytes", "1G"], "sizes_by_utilization", False, id="or-it-is-fixed"),
+        pytest.param([], "prefix_caching", True, id="on-in-v1"),
+        pytest.param(["--no-enable-prefix-caching"], "prefix_caching", False, id="unless-switched-off"),
+        pytest.param(["--override-generation-config", '{"max_new_tokens": 512}'], "output_cap", 512, id="capped"),
+        pytest.param([], "output_cap", 0, id="not-capped"),
+        pytest.param(["--override-generation-config", '{"temperature": 0}'], "generation_config", True, id="theirs"),
+        pytest.param(["--kv-offloading-size", "16"], "offloading", 16, id="offloads"),
+        pytest.param(["--data-parallel-size=2"], "ranks", 2, id="two-ranks"),
+        pytest.param(["--max-model-len", "8k"], "max_model_len", 8000, id="a-measured-length"),
+        pytest.param([], "v0", False, id="v1"),
+    ],
+)
+async def test_a_limit_is_read_from_the_flags(arguments: list[str], part: str, value: Any) -> None:
+    assert (await ask(pod("llm-0", *arguments))).fields[part] == value
+
+
+@pytest.mark.parametrize("part", ["prefix_caching", "chunked_prefill"])
+async def test_what_is_on_in_v1_was_off_in_v0(part: str) -> None:
+    reading = await ask(pod("llm-0", image="vllm/vllm-openai:v0.6.6"))
+    assert (reading.fields[part], reading.fields["v0"]) == (False, True)
+
+
+async def test_a_length_that_nobody_set_is_the_models_and_not_known() -> None:
+    assert "max_model_len" in (await ask(pod("llm-0"))).unknown_parts
+
+
+async def test_missing_limits_are_listed() -> None:
+    missing = str((await ask(pod("llm-0", "--max-num-seqs=64", "--max-model-len=8192"))).fields["missing"])
+    assert missing.split(", ") == [
+        "answer length (--override-generation-config)",
+        "queue (--max-num-queued-reqs)",
+        "memory headroom (--gpu-memory-utilization)",
+    ]
+
+
+async def test_host_memory_is_what_the_limit_leaves_above_the_request() -> None:
+    assert (await ask(with_memory("96Gi", "64Gi"))).fields["host_room"] == 32
+    assert "host_room" in (await ask(pod("llm-0"))).unknown_parts
+
+
+async def test_bytes_of_a_token_come_from_the_start_log() -> None:
+    log = "INFO gpu_worker.py: Available KV cache memory: 1.00 GiB\nINFO GPU KV cache size: 8,192 tokens\n"
+    assert (await ask(pod("llm-0"), log=log)).fields["bytes_per_token"] == pytest.approx(131072)
+
+
+async def test_replicas_that_differ_make_a_limit_unknown() -> None:
+    reading = await ask(pod("llm-0", "--data-parallel-size=2"), pod("llm-1", template="t2"))
+    assert "ranks" in reading.unknown_parts
+
+
+async def test_without_a_pod_nothing_is_said() -> None:
+    assert (await ask()).unknown == "there is no such pod"

@@ -1,0 +1,64 @@
+"""`playbook coverage`: a row needs a state that names it and a case that goes through it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli import app
+from tests.cli.test_commands import written
+from tests.cli.test_playbook_test import PLAYBOOK, TABLE
+
+pytestmark = pytest.mark.fast
+
+
+def lines(folder: Path, playbook: str, table: str) -> list[str]:
+    written(folder, playbook, "grow.yaml")
+    written(folder, table, "grow.test.yaml")
+    result = CliRunner().invoke(app, ["playbook", "coverage", str(folder)])
+    assert result.exit_code == 1  # so small a playbook does not cover everything
+    return [*result.stdout.splitlines(), result.stderr]
+
+
+def test_a_row_is_covered_by_a_state_that_a_case_goes_through(tmp_path: Path) -> None:
+    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12]\n    change: scale\n")
+    found = lines(tmp_path, playbook, TABLE)
+    at = next(number for number, line in enumerate(found) if line.startswith("✔ K12"))
+    assert found[at + 1].split() == ["states", "grow.grow"]
+    assert "grow: it grows and the queue is gone; grow: the queue goes while they decide" in found[at + 2]
+
+
+def test_a_row_without_a_case_or_without_a_state_is_missing(tmp_path: Path) -> None:
+    playbook = PLAYBOOK.replace("  left: {end", "  left: {covers: [K1], end")
+    table = (
+        "- name: nothing waits\n  covers: [K2]\n  given: {waiting: 2, node: {fault: false}}\n  expect: {ends: fixed}\n"
+    )
+    found = lines(tmp_path, playbook, table)
+    assert any(line.startswith("✖ K1 ") and line.endswith("no case goes through its states") for line in found)
+    assert any(
+        line.startswith("✖ K2 ") and line.endswith("no state says that it covers it, though cases do") for line in found
+    )
+
+
+def test_a_case_that_deviates_covers_nothing(tmp_path: Path) -> None:
+    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12]\n    change: scale\n")
+    found = lines(
+        tmp_path, playbook, TABLE.replace("[look, choose, grow, settle, calm]", "[look]").split("  - name: nothing")[0]
+    )
+    assert any(line.startswith("✖ K12") for line in found)
+
+
+def test_an_id_that_is_no_row_is_named_with_its_place(tmp_path: Path) -> None:
+    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K99]\n    change: scale\n")
+    assert "✖ K99 is no row; it is named in grow.grow" in lines(tmp_path, playbook, TABLE)
+
+
+def test_a_broken_playbook_covers_nothing_and_hides_no_other(tmp_path: Path) -> None:
+    written(tmp_path, PLAYBOOK.replace("start: look", "start: lok"), "broken.yaml")
+    written(tmp_path, TABLE, "broken.test.yaml")
+    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12]\n    change: scale\n")
+    found = lines(tmp_path, playbook, TABLE)
+    assert sum("unknown state 'lok'" in line for line in found) == 1
+    assert any(line.startswith("✔ K12") for line in found)

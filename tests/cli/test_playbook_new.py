@@ -1,0 +1,41 @@
+"""`playbook new`: what it writes passes as it is, and it writes over nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.cli.playbook_test import play_file
+from bot.domain.rehearsed import missing_edges
+from tests.cli.test_commands import incident_bot
+
+pytestmark = pytest.mark.fast
+
+
+def test_the_starter_passes_check_without_a_warning(tmp_path: Path) -> None:
+    assert incident_bot("playbook", "new", "slow-first-token", "--in", tmp_path).exit_code == 0
+    result = incident_bot("playbook", "check", tmp_path)
+    assert result.stdout == "1 sound playbook, 0 faults, 0 warnings\n"
+
+
+def test_every_case_of_the_starter_holds_and_every_edge_is_taken(tmp_path: Path) -> None:
+    incident_bot("playbook", "new", "slow-first-token", "--in", tmp_path)
+    result = play_file(tmp_path / "slow-first-token.test.yaml")
+    assert [one.deviation for one in result.failed] == []
+    assert missing_edges(result.playbook.playbook, result.edges) == []
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "mine.test.yaml").write_text("- mine")
+    result = incident_bot("playbook", "new", "mine", "--in", tmp_path)
+    assert result.exit_code == 1
+    assert "mine.test.yaml is there already" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.test.yaml"]
+
+
+@pytest.mark.parametrize("name", ["Slow", "../x", "a b", ""])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+    result = incident_bot("playbook", "new", name, "--in", tmp_path)
+    assert result.exit_code == 1
+    assert list(tmp_path.iterdir()) == []

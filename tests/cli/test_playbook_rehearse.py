@@ -1,0 +1,138 @@
+"""`playbook rehearse --scrapes`: a run over the recorded pages of a real server that thrashed and was capped."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bot.cli import app
+from tests.adapters.vllm.captures import ARCHIVE
+from tests.cli.test_commands import written
+
+pytestmark = pytest.mark.fast
+
+CAPTURE = "A_thrash_then_lower_max_num_seqs"
+PLAYBOOK = """\
+language: 1
+playbook: cap
+title: Cap a thrash
+opens_on: ['alertname="A"']
+settings:
+  window: {default: 5m, why: the level and not a burst}
+  calm_for: {default: 3m, why: a test}
+signals:
+  thrash: {ratio: [num_preemptions, request_success], over: settings.window}
+  kv_usage: {metric: kv_cache_usage_perc, over: settings.window, take: p90}
+  prompt: {mean: request_prompt_tokens, over: settings.window}
+  output: {mean: request_generation_tokens, over: settings.window}
+  pool: {probe: kv_budget}
+  node: {probe: gpu_health}
+start: look
+states:
+  look:
+    read: [thrash, kv_usage, node]
+    go:
+      - {when: node.fault, to: left}
+      - {when: thrash > 0.1 && kv_usage > 0.9, to: choose}
+      - {otherwise: clear}
+    unknown: left
+  choose:
+    ask: Cap it?
+    choices: {cap: {label: Cap, to: cap}, leave: {label: Leave, to: left}}
+    expires: 10m
+    expired: left
+  cap:
+    change: set_flags
+    with: {edits: [{flag: --max-num-seqs, value: '${cap_from_pool(0.9, pool.tokens, prompt + output)}'}]}
+    still: thrash > 0.1
+    against: kv_thrash
+    why: Fewer sequences fit.
+    done: calm
+  calm:
+    watch: {calm: thrash < 0.01 && kv_usage < 0.9}
+    for: settings.calm_for
+    within: 4m
+    held: fixed
+    not_held: left
+  clear: {end: self_cleared}
+  fixed: {end: fixed}
+  left: {end: handed_over}
+"""
+SHORT = ("--set", "window=30s", "--set", "calm_for=20s")
+GIVEN = "given: {node: {fault: false}}\n"
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recording")
+    with tarfile.open(ARCHIVE) as archive:
+        members = [member for member in archive.getmembers() if CAPTURE in member.name]
+        archive.extractall(folder, members, filter="data")
+    return next(folder.rglob(CAPTURE))
+
+
+def rehearse(recording: Path, folder: Path, answers: str, *options: str, typed: str = "") -> Result:
+    playbook, file = written(folder, PLAYBOOK, "cap.yaml"), written(folder, answers, "answers.yaml")
+    arguments = ["playbook", "rehearse", str(playbook), "--scrapes", str(recording), "--answers", str(file), *options]
+    return CliRunner().invoke(app, arguments, input=typed)
+
+
+def line_with(result: Result, words: str) -> str:
+    return next(line for line in result.stdout.splitlines() if words in line)
+
+
+def test_in_the_thrash_it_proposes_the_cap_and_sees_it_work(recording: Path, tmp_path: Path) -> None:
+    result = rehearse(recording, tmp_path, GIVEN + "answers: {choose: cap}", "--opens-at", "100", *SHORT)
+    assert result.exit_code == 0, result.output
+    assert "way: look → choose → cap → calm → fixed" in result.stdout
+    proposed = "proposed at 100.0 s in 'cap': set_flags {'edits': [{'flag': '--max-num-seqs', 'value': 6}]}"
+    assert proposed in result.stdout
+    held = line_with(result, "verdict: calm: held")
+    # The server was restarted with the cap after 169 s and had no full window of its own before 199 s.
+    assert 199 < float(held.split()[0]) < 280
+    assert result.stdout.index("[recorded: SIGTERM server]") < result.stdout.index("verdict: calm: held")
+
+
+def test_a_healthy_server_is_left_alone(recording: Path, tmp_path: Path) -> None:
+    result = rehearse(recording, tmp_path, GIVEN, "--opens-at", "40", *SHORT)
+    assert "way: look → clear" in result.stdout
+    assert "proposed: nothing" in result.stdout
+
+
+def test_what_a_recording_cannot_tell_is_unknown(recording: Path, tmp_path: Path) -> None:
+    result = rehearse(recording, tmp_path, "given: {}", "--opens-at", "100", *SHORT)
+    assert "way: look → left" in result.stdout
+    assert "no source for 'gpu_health' is configured" in result.stdout
+
+
+def test_what_no_file_answers_is_asked_in_the_terminal(recording: Path, tmp_path: Path) -> None:
+    result = rehearse(recording, tmp_path, GIVEN, "--opens-at", "100", *SHORT, typed="7\n2\n")
+    assert "1  Cap  (cap)" in result.stdout
+    assert "write a number from 1 to 2" in result.stdout
+    assert "way: look → choose → left" in result.stdout
+
+
+def test_where_nobody_answers_and_where_the_recording_ends_it_stops_and_says_so(
+    recording: Path, tmp_path: Path
+) -> None:
+    silent = rehearse(recording, tmp_path, GIVEN, "--opens-at", "100", *SHORT)
+    assert "stopped in 'choose': nobody answers: Cap it?" in silent.stdout
+    answers = GIVEN + "answers: {choose: cap}"
+    late = rehearse(recording, tmp_path, answers, "--opens-at", "160", "--set", "window=30s", "--set", "calm_for=3m")
+    assert "stopped in 'calm': the recording ends here" in late.stdout
+
+
+def test_the_file_of_answers_and_the_folder_are_checked(recording: Path, tmp_path: Path) -> None:
+    assert "unknown state 'chose'" in rehearse(recording, tmp_path, "answers: {chose: cap}").stderr
+    assert "holds no recording" in rehearse(tmp_path, tmp_path, GIVEN).stderr
+    assert "it cannot open at 900 s" in rehearse(recording, tmp_path, GIVEN, "--opens-at", "900").stderr
+
+
+def test_in_the_sandbox_an_alert_must_open_the_playbook_that_is_meant(tmp_path: Path) -> None:
+    playbook = written(tmp_path, PLAYBOOK, "cap.yaml")
+    result = CliRunner().invoke(app, ["playbook", "rehearse", str(playbook), "--alert", "alertname=B"])
+    assert result.exit_code == 1
+    assert "no playbook would open on an alert B; 'cap' opens on: alertname=\"A\"" in result.stderr

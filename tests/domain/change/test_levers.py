@@ -1,0 +1,71 @@
+"""Levers against diagnoses: what the table holds, and that a real move the wrong way is never proposed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bot.domain.change.context import NoPlanError
+from bot.domain.change.flag_history import life_of_flag
+from bot.domain.change.flag_table import newest_table
+from bot.domain.change.levers import DIRECTIONS, Move, effect_of, levers, refuse_what_harms
+from tests.domain.change.worlds import CONTEXT, declined, deployment, planned, template, world
+
+pytestmark = pytest.mark.fast
+
+
+def test_every_lever_is_a_flag_and_every_diagnosis_is_described() -> None:
+    table = levers()
+    for flag, known in table.levers.items():
+        assert newest_table().name_of(flag) or life_of_flag(flag), flag
+        assert known.keys() <= table.diagnoses.keys(), flag
+    assert {diagnosis for known in table.levers.values() for diagnosis in known} == table.diagnoses.keys()
+
+
+def test_every_diagnosis_has_something_that_helps() -> None:
+    for diagnosis in levers().diagnoses:
+        effects = [effect_of(flag, diagnosis, way) for flag in levers().levers for way in DIRECTIONS]
+        assert any(effect is not None and effect.effect == "helps" for effect in effects), diagnosis
+
+
+@pytest.mark.parametrize(
+    ("move", "diagnosis", "says"),
+    [
+        pytest.param(
+            Move("--max-num-seqs", 256, 512), "kv_thrash", "the pool|a pool that is full", id="more-into-a-full-pool"
+        ),
+        pytest.param(Move("--gpu-memory-utilization", 0.92, 0.9), "kv_thrash", "smaller KV pool", id="a-smaller-pool"),
+        pytest.param(Move("--gpu-memory-utilization", 0.9, 0.92), "oom_serving", "activations", id="less-room"),
+        pytest.param(Move("--max-num-seqs", "8", "9", "lower"), "", "means a lower", id="not-as-it-is-written"),
+    ],
+)
+def test_a_move_the_wrong_way_is_impossible(move: Move, diagnosis: str, says: str) -> None:
+    with pytest.raises(NoPlanError, match=says) as refused:
+        refuse_what_harms([move], diagnosis)
+    assert refused.value.outcome == "impossible"
+
+
+@pytest.mark.parametrize(
+    ("move", "diagnosis"),
+    [
+        pytest.param(Move("--max-num-seqs", 256, 6, "lower"), "kv_thrash", id="helps"),
+        pytest.param(Move("--max-num-seqs", None, 6), "kv_thrash", id="nobody-knows-from-where"),
+        pytest.param(Move("--gpu-memory-utilization", 0.9, 0.8), "oom_weights", id="does-nothing"),
+        pytest.param(Move("--kv-cache-dtype", "auto", "fp8"), "kv_thrash", id="set"),
+        pytest.param(Move("--seed", 1, 2), "kv_thrash", id="no-lever"),
+        pytest.param(Move("--max-num-seqs", 6, 256), "", id="against-nothing"),
+    ],
+)
+def test_what_does_not_harm_is_not_refused(move: Move, diagnosis: str) -> None:
+    refuse_what_harms([move], diagnosis)
+
+
+@pytest.mark.parametrize("verb", ["set_flags", "canary"])
+def test_a_plan_looks_at_what_the_flag_really_is(verb: str) -> None:
+    context = replace(CONTEXT, against="kv_thrash")
+    seen = world(workload=deployment(template("--max-num-seqs=16")))
+    edit = {"flag": "--max-num-seqs", "value": 32, "direction": "lower"}
+    assert "is a raise" in declined(verb, {"edits": [edit]}, seen, context).reason
+    assert "wrong way" in declined(verb, {"edits": [edit | {"direction": "raise"}]}, seen, context).reason
+    assert planned(verb, {"edits": [edit | {"value": 8}]}, seen, context)

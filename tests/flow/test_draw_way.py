@@ -1,0 +1,82 @@
+"""The picture of a run's way: drawn from the playbook that the run keeps, and put into its thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.effect import DrawWay
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.picture import Picture
+from bot.domain.run import Run
+from bot.flow.draw_way import DrawWayForRun, way_picture
+from bot.flow.perform_effect import Job
+from bot.flow.ports import Owed
+from tests.adapters.slack.runs import BEGAN, run
+from tests.domain.machine.steps import PLAYBOOK, TEXT
+
+pytestmark = pytest.mark.fast
+
+PIECE = """
+language: 1
+piece: calm_down
+summary: Waits.
+exits: {calm: it is calm, busy: it is not}
+start: wait
+states:
+  wait: {watch: {calm: usage < 0.5}, for: 10s, within: 60s, held: exits.calm, not_held: ask}
+  ask: {ask: Go on?, choices: {go_on: {label: Go on, to: exits.busy}}}
+signals:
+  usage: {metric: kv_cache_usage_perc, over: 60s}
+"""
+WITH_PIECE = TEXT.replace(
+    "  left: {end", "  rest: {include: calm_down, exits: {calm: calm, busy: left}}\n  left: {end"
+).replace("{label: Stop, to: calm}", "{label: Stop, to: rest}")
+
+
+class Uploads:
+    """The part of a messenger that takes files."""
+
+    def __init__(self) -> None:
+        self.files: list[tuple[str, bytes, str]] = []
+
+    async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
+        self.files.append((name, content, comment))
+
+    async def show(self, run: Run) -> tuple[()]:
+        return ()
+
+    async def announce(self, text: str) -> None:
+        raise AssertionError("nothing is announced")
+
+    async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None:
+        raise AssertionError("nobody is told anything")
+
+
+async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
+    uploads, drawn = Uploads(), list[Picture]()
+
+    def draw(picture: Picture) -> bytes:
+        drawn.append(picture)
+        return b"png"
+
+    async def playbook_of(run: Run) -> CompiledPlaybook:
+        return PLAYBOOK
+
+    standing = run(state="grow", way=("look", "choose", "grow"))
+    effect = DrawWay(effect_id="draw/1")
+    job = Job(standing, Owed("INC-7", effect, 1, "t"), BEGAN)
+    await DrawWayForRun(uploads, playbook_of, draw)(job, effect)
+    [(name, content, comment)] = uploads.files
+    assert (name, content) == ("INC-7-way.png", b"png")
+    assert "now in grow" in comment
+    assert [row.name for row in drawn[0].rows if row.is_visited] == ["look", "choose", "grow"]
+    assert [row.name for row in drawn[0].rows if row.is_current] == ["grow"]
+
+
+def test_a_piece_is_one_row_and_current_while_the_run_is_in_it() -> None:
+    compiled = load_text(WITH_PIECE, pieces={"calm_down": PIECE})
+    inside = run(state="rest_wait", way=("look", "choose", "rest_wait"))
+    rows = {row.name: row for row in way_picture(inside, compiled).rows}
+    assert "rest_wait" not in rows
+    assert rows["rest"].is_current

@@ -1,0 +1,82 @@
+"""The bot's own incidents: how often a target came back, and what was replaced on a node."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bot.domain.change.plan import LedgerEntry, ObjectRef
+from bot.domain.change.world import Obj, World
+from bot.domain.playbook.language import ProbeSignal
+from bot.domain.run import Run
+from bot.domain.signal import Reading
+from bot.flow.past_probes import past_probes
+from bot.flow.ports import Question, ReadContext
+from tests.builders import START, TARGET, run
+
+pytestmark = pytest.mark.fast
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+class Kept:
+    def __init__(self, *runs: Run) -> None:
+        self._runs = {run.incident_id: run for run in runs}
+
+    async def recent_incidents(self, limit: int) -> Sequence[str]:
+        return list(self._runs)[:limit]
+
+    async def load(self, incident_id: str) -> Run | None:
+        return self._runs.get(incident_id)
+
+
+def past(number: int, days: float, **fields: Any) -> Run:
+    opened = START - days * DAY
+    return run(incident_id=f"INC-{number}", opened_at=opened, closed_at=opened + HOUR, **fields)
+
+
+def replaced(pod: str, hours: float, node: str = "n1", verb: str = "replace_replica") -> tuple[LedgerEntry, ...]:
+    target = ObjectRef(kind="Pod", namespace="serving", name=pod)
+    entry = LedgerEntry(
+        call_id="c", state="s", verb=verb, title="t", target=target, applied_at=START - hours * HOUR, node=node
+    )
+    return (entry,)
+
+
+async def ask(probe: str, *runs: Run, node: str = "n1") -> Reading:
+    pod: Obj = {"metadata": {"name": "llm-9", "uid": "u9"}, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
+
+    async def read_world() -> World:
+        return World(at=START, workload={"metadata": {"name": "llm"}}, pods=(pod,))
+
+    context = ReadContext(TARGET, "INC-50", START, {"replica": "llm-9"}, {})
+    question = Question("it", ProbeSignal(probe=probe, of="picked.replica"), context, START, read_world)
+    return await past_probes(runs=Kept(*runs), now=lambda: START)[probe](question)
+
+
+async def test_incidents_of_a_week_on_one_target_are_counted_with_the_present_one() -> None:
+    elsewhere = TARGET.model_copy(update={"name": "other"})
+    reading = await ask("recurrence", past(1, 8), past(2, 6), past(3, 1), past(4, 1, target=elsewhere))
+    assert reading.fields == {"count": 3.0, "incidents": "INC-2, INC-3, INC-50"}
+
+
+async def test_the_first_incident_is_one() -> None:
+    assert (await ask("recurrence")).fields["count"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("ledger", "count"),
+    [
+        pytest.param(replaced("llm-3", 5), 1, id="today"),
+        pytest.param(replaced("llm-3", 25), 0, id="yesterday"),
+        pytest.param(replaced("llm-3", 5, node="n2"), 0, id="on-another-node"),
+        pytest.param(replaced("llm-9", 0), 0, id="this-one"),
+        pytest.param(replaced("llm-3", 5, verb="isolate_replica"), 0, id="only-isolated"),
+    ],
+)
+async def test_only_replacements_of_a_day_on_that_node_count(ledger: tuple[LedgerEntry, ...], count: float) -> None:
+    assert (await ask("replaced_before", past(1, 0.9, ledger=ledger))).fields == {"count": count, "node": "n1"}
+
+
+async def test_a_replica_on_no_node_has_no_past() -> None:
+    assert (await ask("replaced_before", node="")).unknown == "the replica is on no node"

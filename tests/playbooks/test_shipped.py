@@ -1,0 +1,66 @@
+"""The shipped playbooks: sound, every case of their tables holds, every written edge is taken, every row is covered."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+from bot.cli.playbook_coverage import Covered, covered
+from bot.cli.playbook_test import ENDING, play_file, told
+from bot.domain.playbook.rows import rows
+from bot.settings import packaged_playbooks
+
+REPOSITORY = Path(__file__).parents[2]
+PLAYBOOKS = packaged_playbooks()
+TABLES = sorted(PLAYBOOKS.glob(f"*{ENDING}"))
+COMPLETE = False
+"""Whether every playbook and table of the requirements has landed: then nothing may be missing any more."""
+
+
+played_once = functools.cache(play_file)
+
+
+@pytest.fixture(scope="module")
+def found() -> Covered:
+    return covered(PLAYBOOKS, played_once)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
+def test_every_case_holds_and_every_written_edge_is_taken(table: Path) -> None:
+    result = played_once(table)
+    deviations = [f"{one.case.name}: {one.deviation}" for one in result.failed]
+    assert deviations == []
+    assert result.unreached == [], "\n".join(told(result, quietly=True))
+
+
+@pytest.mark.skipif(not COMPLETE, reason="not every playbook has landed")
+def test_every_playbook_has_a_table() -> None:
+    playbooks = {path.stem for path in PLAYBOOKS.glob("*.yaml") if not path.name.endswith(ENDING)}
+    assert playbooks - {table.name.removesuffix(ENDING) for table in TABLES} == set()
+
+
+@pytest.mark.skipif(not COMPLETE, reason="not every playbook has landed")
+def test_every_row_of_the_requirements_has_states_and_tests(found: Covered) -> None:
+    assert {row.row.id: row.lacks for row in found.rows if row.lacks} == {}
+
+
+@pytest.mark.fast
+def test_every_row_of_the_requirements_is_in_the_table() -> None:
+    wanted = {"K": range(22), "C": range(14), "P": range(1, 6), "V": range(1, 15), "B": range(1, 8), "G": range(1, 8)}
+    ids = [f"{letter}{number}" for letter, numbers in (wanted | {"T": range(1, 6)}).items() for number in numbers]
+    assert [row.id for row in rows()] == ids
+
+
+@pytest.mark.fast
+def test_what_covers_a_row_outside_the_playbooks_is_a_test_that_exists() -> None:
+    for row in rows():
+        for other in row.elsewhere:
+            file, _, name = other.test.partition("::")
+            assert re.search(rf"^(async )?def {name}\(", (REPOSITORY / file).read_text(), re.MULTILINE), other.test
+
+
+def test_no_state_or_case_names_a_row_that_does_not_exist(found: Covered) -> None:
+    assert found.strange == {}
