@@ -24,6 +24,8 @@ from pydantic import (
     Field,
     SecretStr,
     StringConstraints,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic import ValidationError as Invalid
@@ -48,6 +50,7 @@ PLAIN_NAMES: dict[str, Location] = {
     "REDIS_URL": ("redis_url",),
     "SLACK_BOT_TOKEN": ("slack", "bot_token"),
     "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
+    "SLACK_APP_TOKEN": ("slack", "app_token"),
 }
 """Names that other tools use too; the prefixed name wins over them."""
 
@@ -191,7 +194,9 @@ class Alertmanager(_Part):
 
 class Slack(_Part):
     bot_token: Secret = Field(examples=["xoxb-…"])
-    signing_secret: Secret = Field(examples=["the Signing Secret on the app's Basic Information page"])
+    signing_secret: Secret | None = Field(None, examples=["the Signing Secret on the app's Basic Information page"])
+    app_token: Secret | None = Field(None, examples=["xapp-…"], validate_default=True)
+    """Set, Slack is listened to in Socket Mode, and need not reach the bot; unset, over signed HTTP."""
     channel: str = Field(pattern=r"^[CG][A-Z0-9]+$", examples=["C0123456789, the channel's id, not its name"])
     base_url: WebAddress = Field("https://slack.com/api/", examples=["https://slack.com/api/"])
     steering_user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
@@ -202,6 +207,17 @@ class Slack(_Part):
     posts_burst: int = Field(5, ge=1, le=10_000)
     updates_per_minute: float = Field(50.0, gt=0, le=100_000)
     """Edits a workspace, Slack's Tier 3."""
+
+    @field_validator("app_token")
+    @classmethod
+    def _one_way(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        # A check of the whole part would be silent while another field is missing, and be a second error later.
+        if value is None and info.data.get("signing_secret", "") is None:
+            raise ValueError(
+                "is not set, nor is SLACK_SIGNING_SECRET; set the Signing Secret of the app's Basic Information page, "
+                "or this one for Socket Mode"
+            )
+        return value
 
 
 class Kubernetes(_Part):

@@ -54,6 +54,7 @@ from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
+from bot.adapters.slack.socket_mode import listening
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.limits import Limits
@@ -312,9 +313,13 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             messenger=talk.messenger,
             clock=SystemClock(),
             shelf=shelf,
+            deployment=settings.redis_tag,
             can_silence=silences is not None,
         )
-        app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
+        app = bolt_app(talk.client, signing_secret(settings), desk)
+        if settings.slack.app_token is not None:
+            token = settings.slack.app_token.get_secret_value()
+            await stack.enter_async_context(listening(app, talk.client, token))
         inside = Inside(
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
@@ -413,6 +418,12 @@ def draw_png(drawing: Picture) -> bytes:
     from bot.adapters.drawn_graph import drawn  # matplotlib takes half a second to import, and few ask for a picture
 
     return drawn(drawing, "png")
+
+
+def signing_secret(settings: Settings) -> str:
+    """Without one, one that nobody knows: whoever posts as Slack is refused."""
+    secret = settings.slack.signing_secret
+    return secret.get_secret_value() if secret is not None else secrets.token_hex(32)
 
 
 async def warm_up(cluster: Cluster) -> None:

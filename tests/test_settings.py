@@ -336,3 +336,12 @@ target_settings:
     tuning = load_settings(ENOUGH, written(tmp_path, text)).tuning
     assert tuning.playbooks == {"kv-cache-oom": {"kv_ceiling": "0.85", "careful": "true"}}
     assert tuning.targets == {"llm/chat-*": {"kv-cache-oom": {"window": "10m"}}}
+
+
+def test_slack_is_listened_to_over_http_or_in_socket_mode() -> None:
+    without = {name: value for name, value in ENOUGH.items() if name != "SLACK_SIGNING_SECRET"}
+    settings = load_settings({**without, "SLACK_APP_TOKEN": "xapp-1"})
+    assert settings.slack.app_token is not None
+    assert settings.slack.signing_secret is None
+    with pytest.raises(SettingsError, match="SLACK_SIGNING_SECRET"):
+        load_settings(without)

@@ -35,8 +35,10 @@ from bot.adapters.slack.decision_forms import (
     reason_form,
     written_values,
 )
+from bot.adapters.slack.home import Home
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
+from bot.adapters.slack.pins import PIN_FORM, SHORTCUT, Pins
 from bot.adapters.slack.press_value import APPROVE, BREAK_GLASS, CHOOSE, EDIT, FILL, MORE_TIME, REFUSE, ButtonValue
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
@@ -50,6 +52,7 @@ log = structlog.get_logger(__name__)
 Json = dict[str, Any]
 Action = Literal["approve", "refuse", "choose", "edit", "more_time", "break_glass"]
 COMMAND = "/incident"
+REACTION_ADDED, HOME_OPENED = "reaction_added", "app_home_opened"
 ANSWER_FORM = "answer"
 STORE_SECONDS = 2.0
 """Slack waits 3 s; what the storage has not confirmed by then counts as not stored."""
@@ -97,9 +100,14 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     steering = SteeringWords(desk, commands.pointed_at)
     app.view(STATUS_FORM)(steering.submitted)
     app.view(SKIP_FORM)(steering.submitted)
+    pins = Pins(client, desk)
+    app.shortcut(SHORTCUT)(pins.shortcut)
+    app.view(PIN_FORM)(pins.chosen)
+    app.event(REACTION_ADDED, middleware=[pins.reaction])(_acknowledge)
+    app.event(HOME_OPENED)(Home(client, desk).opened)
     app.view(ANYTHING)(_acknowledge)
     app.command(COMMAND)(_command_listener(client, desk, commands))
-    # Events carry nothing that we use; unanswered ones would be sent three times more.
+    # Unanswered events would be sent three times more.
     app.event(ANYTHING)(_acknowledge)
     return app
 

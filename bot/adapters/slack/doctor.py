@@ -11,7 +11,9 @@ from bot.adapters.slack.client import Refusal, ask
 from bot.domain.finding import Finding, broken, fine, weak
 
 ABOUT = "slack"
-SCOPES = frozenset({"chat:write", "commands", "files:read", "files:write", "users:read", "usergroups:read"})
+SCOPES = frozenset(
+    {"chat:write", "commands", "files:read", "files:write", "reactions:read", "users:read", "usergroups:read"}
+)
 CHANNEL_SCOPES = {False: ("channels:history", "channels:read"), True: ("groups:history", "groups:read")}
 """By whether the channel is private."""
 

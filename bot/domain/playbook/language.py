@@ -129,7 +129,6 @@ class ComparedSignal(_Strict):
         | Annotated[QuantileSignal, Tag("(histogram)")],
         Discriminator(comparable_kind),
     ]
-    """The reading, as it would be written by itself."""
     past: str = "24h"
     """How far the past reaches back. Without Prometheus an hour is kept."""
     ending: str = ""
