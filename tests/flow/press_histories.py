@@ -21,6 +21,7 @@ from bot.domain.change.plan import Call, Circumstance, Plan, PlanResult
 from bot.domain.effect import ApplyStep, Effect, JudgePress, PlanChange
 from bot.domain.event import AlertChanged, Commanded, Due, Event, Judged, Planned, Posted, Pressed, SignalsRead, Watched
 from bot.domain.machine import Decision, Rules, advance
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.run import Run
 from bot.domain.signal import Reading
@@ -33,10 +34,10 @@ from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import ClaimVerdict, Owed, RunStore, Sent
 from bot.flow.see_world import SeeWorld
 from tests import builders
-from tests.domain.machine.steps import PLAYBOOK
+from tests.domain.machine.steps import BUNDLE, PLAYBOOK
 from tests.flow.press_oracle import Done, Memory, as_seen, why_not
 
-Advance = Callable[[Run, Event, CompiledPlaybook, Rules], Decision]
+Advance = Callable[[Run, Event, Bundle, Rules], Decision]
 TEAMS: Mapping[str, frozenset[str]] = {
     "ana": frozenset({"approvers", "serving"}),
     "ben": frozenset({"approvers", "serving"}),
@@ -201,7 +202,7 @@ class History:
         self.owed: dict[str, Effect] = {}
         self.heard: set[str] = set()
         self.run = builders.run(
-            playbook=PLAYBOOK.name, digest=PLAYBOOK.digest, at_state=PLAYBOOK.machine.entry("look"), state="look",
+            playbook=PLAYBOOK.name, digest=BUNDLE.digest, at_state=PLAYBOOK.machine.entry("look"), state="look",
             severity=self.rng.choice(["page", "page", "ticket"]),
         )  # fmt: skip
         self.number = 0
@@ -226,7 +227,7 @@ class History:
         if event.event_id in self.heard:
             return
         self.heard.add(event.event_id)
-        decision = self.machine(self.run, event.model_copy(update={"at": self.at}), PLAYBOOK, self.rules)
+        decision = self.machine(self.run, event.model_copy(update={"at": self.at}), BUNDLE, self.rules)
         self.run = decision.run.with_(version=self.run.version + 1)
         self.owed |= {effect.effect_id: effect for effect in decision.effects if effect.kind in PERFORMED}
         self.owed = {name: e for name, e in self.owed.items() if e.visit is None or e.visit == self.run.visit}

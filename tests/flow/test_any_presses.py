@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from bot.domain.approval import Press
 from bot.domain.event import Event, Judged
 from bot.domain.machine import Decision, Rules, advance
-from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.bundle import Bundle
 from bot.domain.run import Run
 from tests import builders
 from tests.flow.harness import APPROVERS, CHANNEL, LEAD, Bot, Scene, wanted_presses
@@ -85,9 +85,9 @@ def test_the_histories_reach_every_way_that_a_request_ends() -> None:
 def altered(change: Callable[[Run, Judged], Judged]) -> Advance:
     """The real machine and the real grant, to which something about a press was told wrongly."""
 
-    def machine(run: Run, event: Event, playbook: CompiledPlaybook, rules: Rules) -> Decision:
+    def machine(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
         known = isinstance(event, Judged) and event.press.about in run.requests
-        return advance(run, change(run, event) if known and isinstance(event, Judged) else event, playbook, rules)
+        return advance(run, change(run, event) if known and isinstance(event, Judged) else event, bundle, rules)
 
     return machine
 
