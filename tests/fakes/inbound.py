@@ -62,6 +62,10 @@ class MemoryInbound:
         await self._reach()
         return [run for run in self.runs.values() if run.is_open]
 
+    async def recent_runs(self) -> Sequence[Run]:
+        await self._reach()
+        return list(self.runs.values())
+
     async def load(self, incident_id: str) -> Run | None:
         await self._reach()
         return self.runs.get(incident_id)

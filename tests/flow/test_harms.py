@@ -18,7 +18,8 @@ import redis.asyncio as aioredis
 
 from bot.adapters.vllm.recording import Recording, read_recording
 from bot.adapters.yaml_playbooks import load_playbook, load_table, load_text
-from bot.domain.approval import ApprovalRules, Demand
+from bot.domain.approval import Demand
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.change.json_patch import applied
 from bot.domain.change.plan import Call, LedgerEntry, PlanResult, Wait
 from bot.domain.change.progress import progress

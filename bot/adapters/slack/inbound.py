@@ -37,6 +37,10 @@ class Inbound(Protocol):
         """Every open incident, oldest first."""
         ...
 
+    async def recent_runs(self) -> Sequence[Run]:
+        """The newest incidents, open and closed, newest first; as many as a week has in all but the worst of times."""
+        ...
+
     async def load(self, incident_id: str) -> Run | None: ...
 
     async def timeline(self, incident_id: str) -> Sequence[Chained]: ...
@@ -84,5 +88,7 @@ class Desk:
     messenger: Messenger
     clock: Clock
     shelf: Shelf
+    deployment: str = ""
+    """As the messages of this bot carry it."""
     can_silence: bool = False
     """Whether the bot knows Alertmanager's own address."""
