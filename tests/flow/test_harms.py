@@ -620,11 +620,8 @@ async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
 # --- 10: worse answers that no alert shows ----------------------------------------------------------------------------
 
 MODEL = "mia"
-UNTRIED_SHEDDING = pytest.mark.xfail(
-    strict=True, reason="the piece reconfigure asks its approvers for the rollout only, not for a change nobody tried"
-)
 EDITING = [
-    pytest.param("kv-cache-oom", marks=UNTRIED_SHEDDING),
+    "kv-cache-oom",
     "vllm-oom-triage",
     "inference-slo-breach",
     "kv-compression-no-savings",
