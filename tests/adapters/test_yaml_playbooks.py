@@ -61,8 +61,10 @@ def test_the_small_playbook_is_sound() -> None:
     assert (checked.faults, checked.warnings) == ((), ())
 
 
-TRIED = SMALL.replace("change: set_flags", "change: run_job").replace(
-    "{edits: [{flag: --max-num-seqs, value: '${cap_from_pool(0.9, 4064, 608)}'}]}", "{template: eval}"
+TRIED = (
+    SMALL.replace("change: set_flags", "change: run_job")
+    .replace("{edits: [{flag: --max-num-seqs, value: '${cap_from_pool(0.9, 4064, 608)}'}]}", "{template: eval}")
+    .replace("    against: kv_thrash\n", "")
 )
 
 

@@ -23,6 +23,7 @@ WORDS = {
     "broke": "What ends the watch at once, and where that leads.",
     "change": "The verb: what is to be changed.",
     "choices": "The buttons, by the word that expressions see as `answers.<state>`.",
+    "compared": "The signal that is read now and in the past at similar load.",
     "default": "The value where nobody says another; 90s, 5m or 2h make it a duration.",
     "divert": "Hand the incident over: to `people`, or to another playbook by its name.",
     "done": "Where it leads that the change is done.",

@@ -90,7 +90,7 @@ def rule_of(options: argparse.Namespace) -> Rule:
         case "heat":
             return HeatRule()
         case "slo":
-            return SloRule(options.window_seconds, options.ttft_target)
+            return SloRule(options.window_seconds, options.for_seconds, options.ttft_target)
         case _:
             return ThrashRule(options.window_seconds, options.for_seconds)
 

@@ -94,17 +94,14 @@ def _rise(first: dict[str, float], last: dict[str, float]) -> dict[str, float]:
 
 @dataclass
 class XidRule:
-    """`changes(DCGM_FI_DEV_XID_ERRORS[…]) > 0`: the register holds the last XID for ever."""
+    """A register that has changed: those of a fresh fleet begin at 0."""
 
     alertname: str = "GpuXidError"
     summary: str = "a GPU of llm reports an XID"
     pages: tuple[str, int] = EXPORTERS
-    _first: dict[str, float] = field(default_factory=dict)
 
     def look(self, pages: dict[str, str], at: float) -> bool:
-        now = _gauges(pages, "DCGM_FI_DEV_XID_ERRORS")
-        self._first = {**now, **self._first}
-        return any(value != self._first[gpu] for gpu, value in now.items())
+        return any(xid != 0 for xid in _gauges(pages, "DCGM_FI_DEV_XID_ERRORS").values())
 
 
 @dataclass
@@ -122,11 +119,13 @@ class SloRule:
     """The share of first tokens later than the target, over a window."""
 
     window_seconds: float
+    for_seconds: float
     target: float = TTFT_TARGET
     alertname: str = "VllmTTFTBudgetBurn"
     summary: str = "llm burns its error budget of first tokens"
     pages: tuple[str, int] = ENGINES
     _history: deque[tuple[float, float, float]] = field(default_factory=deque)
+    _since: float | None = None
 
     def look(self, pages: dict[str, str], at: float) -> bool:
         self._history.append((at, *_counted(pages, self.target)))
@@ -134,7 +133,11 @@ class SloRule:
             self._history.popleft()
         (began, all_then, within_then), (_, all_now, within_now) = self._history[0], self._history[-1]
         observed, within = all_now - all_then, within_now - within_then
-        return at - began >= self.window_seconds and observed > 0 and (observed - within) / observed >= MISSED_SHARE
+        if at - began < self.window_seconds or observed <= 0 or (observed - within) / observed < MISSED_SHARE:
+            self._since = None
+            return False
+        self._since = self._since if self._since is not None else at
+        return at - self._since >= self.for_seconds
 
 
 def _gauges(pages: dict[str, str], name: str) -> dict[str, float]:
