@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.domain.approval_edits import with_values
 from bot.domain.change.context import DEFAULT_DRAIN_SECONDS, DEFAULT_STARTUP_SECONDS, QUIET_SECONDS, PlanContext
 from bot.domain.change.plan import PlanResult
 from bot.domain.change.planning import plan_change
@@ -95,7 +96,7 @@ def arguments_of(
     arguments = playbook.arguments(run.state, values)
     if isinstance(arguments, Unknown):
         return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
-    return arguments
+    return with_values(state.change, arguments, run.change.values) if run.change else arguments
 
 
 def _with_causes(missing: Unknown, readings: Mapping[str, Reading]) -> str:

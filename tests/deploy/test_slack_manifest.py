@@ -27,6 +27,7 @@ SCOPES_OF: dict[str, set[str]] = {
     "chat_update": {"chat:write"},
     "conversations_history": HISTORY,
     "conversations_info": READING_CHANNELS,
+    "conversations_members": READING_CHANNELS,
     "conversations_replies": HISTORY,
     "files_completeUploadExternal": {"files:write"},
     "files_getUploadURLExternal": {"files:write"},

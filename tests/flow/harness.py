@@ -28,7 +28,8 @@ from bot.adapters.slack.messenger import METADATA_TYPE, Place, SlackMessenger
 from bot.adapters.slack.shown import Shown
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.alert import Alert
-from bot.domain.approval import ApprovalRules, Press
+from bot.domain.approval import Press
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.errors import StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.bundle import Bundle

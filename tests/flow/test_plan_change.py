@@ -154,6 +154,16 @@ async def test_without_a_change_under_way_there_is_nothing_to_plan() -> None:
     assert (found.outcome, found.reason, dict(readings)) == ("failed", "no change is under way", {})
 
 
+async def test_what_a_person_wrote_is_planned_in_place_of_the_playbooks_number() -> None:
+    run = growing()
+    assert run.change is not None
+    edited = run.with_(change=run.change.model_copy(update={"values": {"replicas": 7}, "edited_by": "ben"}))
+    found, _ = await planner(Asked(), lambda: {"usage": 0.95}).plan(edited, at=AT)
+    assert found.plan is not None
+    assert found.plan.choices["to"] == 7
+    assert (await result(Asked())).plan != found.plan
+
+
 @pytest.mark.parametrize("lacking", ["", LACKING], ids=["planned", "lacking"])
 async def test_the_answer_goes_to_the_run_with_what_it_rests_on(lacking: str) -> None:
     effect = PlanChange(effect_id="v3/plan/0", visit=3, state="grow")

@@ -15,7 +15,7 @@ from bot.adapters.slack.blocks import actions, button, context, divider, fields,
 from bot.adapters.slack.escape import code, code_block, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.press_value import CHOOSE, FILL, ButtonValue
-from bot.adapters.slack.request_message import mentions, missing_teams, people_of, request_blocks, request_text
+from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, reasons_of, rows_of, span, table, value
 from bot.domain.playbook import text_sizes
 from bot.domain.run import Post, Question, Run
@@ -283,7 +283,7 @@ def _note(run: Run, post: Post) -> Message:
     request = run.requests.get(post.ref)
     asked = ""
     if post.data.get("ping") and request is not None:
-        asked = ", ".join(dict.fromkeys(who for each in request.policy.demands for who in mentions(each)))
+        asked = pinged(request, everybody=post.data["ping"] == "all")
     said = prose(text, 2_000, people=people_of(run))
     shown = f"📝 {mention(user)}: {said}" if user else f"⏰ {asked}: {said}" if asked else f"ℹ️ {said}"
     return Message(f"Note: {line(text, 1_000)}", limits.fitted(section([shown])))
