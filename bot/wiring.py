@@ -37,9 +37,9 @@ from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
-from bot.adapters.prometheus import PrometheusHistory
-from bot.adapters.prometheus_memory import PrometheusMemory
-from bot.adapters.prometheus_router import PrometheusRouter
+from bot.adapters.prometheus.history import PrometheusHistory
+from bot.adapters.prometheus.memory import PrometheusMemory
+from bot.adapters.prometheus.router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.loads import RedisLoads

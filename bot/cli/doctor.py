@@ -11,7 +11,7 @@ import httpx
 from bot import wiring
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.doctor import access
-from bot.adapters.prometheus_doctor import reachable
+from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.durability import durability
 from bot.adapters.slack.client import web_client, web_session

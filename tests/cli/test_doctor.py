@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
-from bot.adapters.prometheus_doctor import reachable
+from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.yaml_playbooks import load_text
 from bot.cli.doctor import examine, of_reach, of_settings, options_of, rendered
 from bot.cli.who_approves import who_approves

@@ -18,7 +18,8 @@ import redis.asyncio as aioredis
 
 from bot.adapters.vllm.recording import Recording, read_recording
 from bot.adapters.yaml_playbooks import load_playbook, load_table
-from bot.domain.approval import ApprovalRules, Demand
+from bot.domain.approval import Demand
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.change.json_patch import applied
 from bot.domain.change.plan import Call, LedgerEntry, PlanResult, Wait
 from bot.domain.change.progress import progress
@@ -30,6 +31,7 @@ from bot.domain.playbook.cases import Table, table_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.language import ChangeState
+from bot.domain.playbook.other_playbook import with_stand_ins
 from bot.domain.rehearsed import Rehearsed
 from bot.domain.scrape import Scrape
 from bot.flow.rehearse_case import play_case
@@ -65,15 +67,19 @@ def shipped(name: str) -> CompiledPlaybook:
     return load_playbook(PLAYBOOKS / f"{name}.yaml")
 
 
-async def shipped_case(name: str, **written: Any) -> Rehearsed:
-    """A shipped playbook under what its table shares, with these circumstances instead."""
+@functools.cache
+def shared_by_all_cases(name: str) -> dict[str, Any]:
     table = table_of(load_table(PLAYBOOKS / f"{name}.test.yaml").data)
     assert isinstance(table, Table)
-    data = {"shared": table.shared.model_dump(by_alias=True), "cases": [{"name": "a harm", "expect": {}} | written]}
-    one = table_of(data)
-    assert isinstance(one, Table)
-    (case,) = one.whole()
-    return (await play_case(case, shipped(name))).rehearsed
+    return table.shared.model_dump(by_alias=True)
+
+
+async def shipped_case(name: str, **written: Any) -> Rehearsed:
+    """A shipped playbook under what its table shares, with these circumstances instead."""
+    table = table_of({"shared": shared_by_all_cases(name), "cases": [{"name": "a harm", "expect": {}} | written]})
+    assert isinstance(table, Table)
+    (case,) = table.whole()
+    return (await play_case(case, with_stand_ins(shipped(name)))).rehearsed
 
 
 # --- 1: granted at minute 14, recovered at minute 5 ------------------------------------------------------------------
@@ -562,6 +568,7 @@ async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
 # --- 10: worse answers that no alert shows ----------------------------------------------------------------------------
 
 MODEL = "mia"
+EDITING = ["kv-cache-oom", "vllm-oom-triage", "inference-slo-breach", "kv-compression-no-savings", "thermal-emergency"]
 OWNED = """\
 language: 1
 playbook: owned
@@ -605,16 +612,46 @@ def test_10_a_lever_that_clients_feel_needs_the_models_owner(tmp_path: Path) -> 
     assert [(demand.team, demand.needed) for demand in request.policy.demands] == [("model", 1), ("approvers", 1)]
 
 
-@pytest.mark.fast
-@pytest.mark.parametrize("name", ["kv-cache-oom", "vllm-oom-triage", "kv-compression-no-savings"])
-def test_10_every_shipped_rollout_of_such_a_lever_asks_the_models_owner(name: str) -> None:
-    """A spare may try it, where that is seen by few; the fleet may not have it."""
+FELT = {"--max-model-len", "--override-generation-config", "--max-num-queued-reqs", "--kv-cache-dtype"}
+"""Flags by which clients are refused, cut off or answered differently."""
+
+
+def felt_by_clients(name: str, *verbs: str) -> list[str]:
+    """Changes of a shipped playbook that edit such a flag."""
+    found = []
     for state_name, state in shipped(name).playbook.states.items():
-        if not isinstance(state, ChangeState) or state.change == "canary":
-            continue
-        flags = {edit.get("flag") for edit in state.with_.get("edits", ()) if isinstance(edit, Mapping)}
-        if flags & {"--max-model-len", "--override-generation-config", "--max-num-queued-reqs", "--kv-cache-dtype"}:
-            assert "model" in state.approvers, f"{name}: {state_name}"
+        if isinstance(state, ChangeState) and state.change in verbs:
+            edits = state.with_.get("edits", ())
+            if FELT & {edit.get("flag") for edit in edits if isinstance(edit, Mapping)}:
+                found.append(state_name)
+    return found
+
+
+def rollouts_after(name: str, start: str) -> set[str]:
+    """The `promote` states that a spare's change leads to, without another spare between."""
+    states = shipped(name).playbook.states
+    seen, ahead, found = {start}, [start], set()
+    while ahead:
+        for edge in edges_of(states[ahead.pop()]):
+            to = states[edge.to]
+            verb = to.change if isinstance(to, ChangeState) else ""
+            found |= {edge.to} if verb == "promote" else set()
+            if edge.to not in seen and verb not in ("promote", "canary"):
+                seen.add(edge.to)
+                ahead.append(edge.to)
+    return found
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", EDITING)
+def test_10_no_fleet_gets_a_lever_that_clients_feel_without_the_models_owner(name: str) -> None:
+    """A spare may try it; the rollout to all asks the owner, tried or untried."""
+    untried = felt_by_clients(name, "set_flags")
+    tried = {after for spare in felt_by_clients(name, "canary") for after in rollouts_after(name, spare)}
+    changes = {state: shipped(name).state(state) for state in (*untried, *sorted(tried))}
+    without = [at for at, state in changes.items() if isinstance(state, ChangeState) and "model" not in state.approvers]
+    assert without == []
+    assert changes or name not in ("kv-cache-oom", "vllm-oom-triage")
 
 
 @pytest.mark.fast

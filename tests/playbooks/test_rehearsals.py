@@ -78,6 +78,7 @@ def library() -> Mapping[str, CompiledPlaybook]:
     return load_folder(PLAYBOOKS, {}).playbooks
 
 
+@functools.cache
 def told_by_the_cluster(name: str) -> dict[str, Any]:
     """Probes and the spare, as the playbook's own table shares them among all its cases."""
     table, signals = table_of(load_table(PLAYBOOKS / f"{name}.test.yaml").data), playbook(name).playbook.signals
