@@ -22,7 +22,15 @@ ABOUT = "approvals"
 
 def who_approves(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> list[Finding]:
     """One line for each policy of a playbook, with the states that it is for."""
-    return [fine(ABOUT, line) for playbook in playbooks for line in _lines(playbook, rules)]
+    lines = [_in_general(rules), *(line for playbook in playbooks for line in _lines(playbook, rules))]
+    return [fine(ABOUT, line) for line in lines]
+
+
+def _in_general(rules: ApprovalRules) -> str:
+    above, leads = rules.teams.get(rules.escalate_to), rules.teams.get(rules.break_glass)
+    asked = f"and {_people(above)} " if above else ""
+    glass = f"one of {_people(leads)} may then decide alone, with a reason" if leads else "nobody may break it"
+    return f"at half time whoever is missing {asked}is asked again; glass (critical incidents): {glass}"
 
 
 def teams_asked(rules: ApprovalRules) -> set[str]:
@@ -65,7 +73,7 @@ def _edited(edits: Any) -> set[str]:
 def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules: ApprovalRules) -> str:
     risk = rules.risk_of(kind, state.change, state.risk or "low")
     teams = TEAMS["drain_others"] if kind == "drain_node" else TEAMS.get(kind, ())
-    policy = rules.policy(risk, (*teams, *state.approvers), kind=kind, critical=True)
+    policy = rules.policy(risk, teams, kind=kind, besides=state.approvers, critical=True)
     seconds = policy.expires_seconds
     if state.expires:
         seconds = min(seconds, playbook.seconds(state.expires))
@@ -73,23 +81,21 @@ def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules:
 
 
 def explained(policy: Policy, risk: Risk) -> str:
-    """`high risk: 1 of serving (S0SERVING) and 1 of lead (U0LEA), not the asker alone; …`."""
-    parts = [f"{risk} risk: {' and '.join(map(_demand, policy.demands))}"]
+    """`high risk: 1 of serving (S0SERVING) and 1 of lead (U0LEA), never its author alone; glass`."""
+    said = f"{risk} risk: {' and '.join(map(_demand, policy.demands))}"
     if policy.single_operator:
-        parts.append("one person may meet all of it")
+        said += ", who may be one person"
     elif not policy.own_work_counts:
-        parts.append("not whoever asked for or edited it alone")
-    if policy.escalate_to:
-        parts.append(f"at half time {policy.escalate_to.team} is asked too")
-    if policy.break_glass:
-        parts.append(f"when critical, 1 of {policy.break_glass.team} may then break the glass")
-    return "; ".join(parts)
+        said += ", never its author alone"
+    return f"{said}; glass" if policy.break_glass else said
 
 
 def _demand(demand: Demand) -> str:
-    named = [name for source in demand.sources for name in (*source.users, source.user_group, source.channel) if name]
-    by = ", ".join(dict.fromkeys(named)) or "nobody"
     instead = ": the approvers stand in" if demand.stands_in else ""
-    return (
-        f"{demand.needed} of {by}" if demand.team == APPROVERS else f"{demand.needed} of {demand.team} ({by}{instead})"
-    )
+    of = _people(demand) if demand.team == APPROVERS else f"{demand.team} ({_people(demand)}{instead})"
+    return f"{demand.needed} of {of}"
+
+
+def _people(demand: Demand) -> str:
+    named = [name for source in demand.sources for name in (*source.users, source.user_group, source.channel) if name]
+    return ", ".join(dict.fromkeys(named)) or "nobody"
