@@ -373,7 +373,7 @@ def effect_handlers(
 ) -> Mapping[str, Handler]:
     read = ReadForRun(sight.signals, advance.playbook_of)
     see = SeeWorld(cluster.port, sight.scraped)
-    plan = PlanForRun(read, see, cluster.port, advance.playbook_of)
+    plan = PlanForRun(read, see, cluster.port, advance.playbook_of, storage.store)
     generate = GenerateOnReplica(
         sight.generations, WorldReplicas(cluster.port), sight.scraper, storage.claims, storage.store
     )

@@ -204,7 +204,7 @@ class Bot:
             now=time.now,
         )
         see = SeeWorld(self._cluster, scraped)
-        plan = PlanForRun(read, see, self._cluster, playbook_of)
+        plan = PlanForRun(read, see, self._cluster, playbook_of, self.store)
         generate = GenerateOnReplica(
             StagedEngines(scene.engines, stage, self.life), WorldReplicas(self._cluster), scene.engines, self.claims,
             self.store, pause=self._pause,

@@ -17,8 +17,8 @@ import pytest
 import redis.asyncio as aioredis
 
 from bot.adapters.vllm.recording import Recording, read_recording
-from bot.adapters.yaml_playbooks import load_playbook, load_table
-from bot.domain.approval import Demand
+from bot.adapters.yaml_playbooks import load_playbook, load_table, load_text
+from bot.domain.approval import Demand, Request
 from bot.domain.approval_rules import ApprovalRules
 from bot.domain.change.json_patch import applied
 from bot.domain.change.plan import Call, LedgerEntry, PlanResult, Wait
@@ -30,7 +30,7 @@ from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.cases import Table, table_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
-from bot.domain.playbook.language import ChangeState
+from bot.domain.playbook.language import AskState, ChangeState
 from bot.domain.playbook.other_playbook import with_stand_ins
 from bot.domain.rehearsed import Rehearsed
 from bot.domain.scrape import Scrape
@@ -52,11 +52,14 @@ from tests.domain.change.worlds import (
     weighed,
     world,
 )
+from tests.fakes.cluster import MemoryCluster
 from tests.flow.harness import Bot, Scene, play, told, until
 from tests.flow.scenes import trial_scene
+from tests.flow.stage import Stage
 from tests.flow.test_apply_call import asked, is_asked_what_next
 from tests.playbooks.test_rehearsals import THRASHES, told_by_the_cluster
 from tests.playbooks.test_rehearsals import play as rehearsed_over
+from tests.redis_server import VirtualTime
 
 PLAYBOOKS = packaged_playbooks()
 MINUTE = 60.0
@@ -450,6 +453,55 @@ def test_7_a_revision_that_is_not_kept_any_more_is_never_guessed() -> None:
     assert "no revision 7" in declined("rollback", {"revision": 7}, world()).reason
 
 
+FLIP_FLOP = load_text(
+    """
+language: 1
+playbook: flip-flop
+title: Back to revision 1
+opens_on: ['alertname=~".+"']
+start: back
+states:
+  back:
+    change: rollback
+    with: {revision: 1}
+    why: It was good once.
+    done: over
+    impossible: left
+  over: {end: fixed, say: It is back.}
+  left: {end: handed_over, say: It was not rolled back.}
+""",
+    file="flip-flop.yaml",
+)
+
+
+@pytest.mark.fast
+async def test_7_a_second_rollback_within_a_day_is_left_to_people(client: aioredis.Redis, tag: str) -> None:
+    """Somebody deploys again what was rolled back an hour ago: two hands that each know the good revision."""
+    time = VirtualTime(client, tag)
+    await time.start()
+    good, bad = (["--shutdown-timeout=20", f"--max-num-seqs={number}"] for number in (64, 128))
+    cluster = MemoryCluster(time.now, *good)
+    scene = Scene(client, tag, time, Stage(None), cluster, FLIP_FLOP, dict, answers={}, alerts=[builders.alert()])
+    deploy = functools.partial(cluster.edit, "llm", "/spec/template/spec/containers/0/args", bad)
+    deploy()
+    assert (await play(scene)).ending == "fixed"
+    assert cluster.flags() == good
+    await time.advance(60 * MINUTE)
+    deploy()
+    sent, scene.people_are_there = len(cluster.sent), False
+    scene.alerts = [builders.alert(fingerprint="f2")]
+    bot = Bot(scene, "one")
+    for _ in range(3):
+        await bot.turn()
+        await time.advance(1.0)
+    second = await scene.eyes.load("INC-2")
+    assert second is not None
+    assert (second.ending, second.requests) == ("handed_over", {})
+    said = [item.entry.text for item in await scene.eyes.timeline("INC-2")]
+    assert any("was rolled back within the last day already (INC-1)" in text for text in said), said
+    assert (len(cluster.sent), cluster.flags()) == (sent, bad)
+
+
 # --- 8: a node fault, or heat in the whole hall -----------------------------------------------------------------------
 
 
@@ -568,7 +620,16 @@ async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
 # --- 10: worse answers that no alert shows ----------------------------------------------------------------------------
 
 MODEL = "mia"
-EDITING = ["kv-cache-oom", "vllm-oom-triage", "inference-slo-breach", "kv-compression-no-savings", "thermal-emergency"]
+UNTRIED_SHEDDING = pytest.mark.xfail(
+    strict=True, reason="the piece reconfigure asks its approvers for the rollout only, not for a change nobody tried"
+)
+EDITING = [
+    pytest.param("kv-cache-oom", marks=UNTRIED_SHEDDING),
+    "vllm-oom-triage",
+    "inference-slo-breach",
+    "kv-compression-no-savings",
+    "thermal-emergency",
+]
 OWNED = """\
 language: 1
 playbook: owned
@@ -590,11 +651,10 @@ states:
 """
 
 
-@pytest.mark.fast
-def test_10_a_lever_that_clients_feel_needs_the_models_owner(tmp_path: Path) -> None:
-    """Any two of the approvers are not enough, however many press."""
+def requested(tmp_path: Path, playbook: str) -> Request:
+    """What the machine puts to people for the first change of this playbook, with the floors of these settings."""
     file = tmp_path / "owned.yaml"
-    file.write_text(OWNED)
+    file.write_text(playbook)
     bundle = Bundle.of(load_playbook(file))
     rules = Rules(
         approvals=ApprovalRules(
@@ -609,7 +669,30 @@ def test_10_a_lever_that_clients_feel_needs_the_models_owner(tmp_path: Path) -> 
     planned_event = Planned(event_id=effect, effect_id=effect, result=PlanResult(outcome="planned", plan=plan))
     request = advance(run, planned_event, bundle, rules).run.open_request
     assert request is not None
+    return request
+
+
+@pytest.mark.fast
+def test_10_a_lever_that_clients_feel_needs_the_models_owner(tmp_path: Path) -> None:
+    """Any two of the approvers are not enough, however many press."""
+    request = requested(tmp_path, OWNED)
     assert [(demand.team, demand.needed) for demand in request.policy.demands] == [("model", 1), ("approvers", 1)]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("written", ["risk: low", "risk: medium"])
+def test_a_playbook_that_was_edited_to_call_it_harmless_lowers_no_risk(tmp_path: Path, written: str) -> None:
+    request = requested(tmp_path, OWNED.replace("risk: high", written))
+    assert (request.plan.risk, request.policy.needed) == ("high", 2)
+
+
+@pytest.mark.fast
+async def test_after_four_levers_a_person_leads_instead_of_more_cards() -> None:
+    found = await shipped_case(
+        "kv-cache-oom", answers={"choose": "cap"}, changes=dict.fromkeys(("cap_active_spare", "cap_spare"), "refused")
+    )
+    assert [proposed.verb for proposed in found.proposed] == ["canary"] * 4
+    assert found.way[-2:] == ("hand_over", "handed_over")
 
 
 FELT = {"--max-model-len", "--override-generation-config", "--max-num-queued-reqs", "--kv-cache-dtype"}
@@ -673,6 +756,39 @@ def test_10_an_untested_compression_answers_nobody() -> None:
     spares = [state for state in states if isinstance(state, ChangeState) and state.change == "canary"]
     assert spares
     assert {str(state.with_.get("rotation")) for state in spares} == {"out"}
+
+
+@pytest.mark.fast
+def test_10_only_a_score_of_this_very_configuration_or_its_owners_waiver_lets_a_compression_answer_users() -> None:
+    playbook = shipped("kv-compression-no-savings").playbook
+    into = {
+        (name, edge.outcome)
+        for name in playbook.states
+        for edge in edges_of(playbook.states[name])
+        if edge.to == "promote"
+    }
+    assert into == {("judge", "go:promote"), ("same_config", "go:promote"), ("waive", "choice:waive")}
+    waived = playbook.states["waive"]
+    assert isinstance(waived, AskState)
+    assert waived.by == "model"
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(("then", "is_rolled_out"), [("d2", True), ("another", False)])
+async def test_10_a_score_counts_only_for_the_configuration_that_was_measured(
+    then: str, *, is_rolled_out: bool
+) -> None:
+    """`d2` is the spare that the eval was run on; somebody may have changed it since."""
+    typed = {"score": 71.2, "baseline": 71.2, "eval": "mmlu", "link": "https://evals/7"}
+    answers = {"score": [{"choice": "typed", "fields": typed}, "expired"], "old_length": "none", "sizing_back": "no"}
+    found = await shipped_case(
+        "kv-compression-no-savings",
+        given={"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}},
+        at={"same_config": {"spare_config": {"digest": then}}},
+        answers={"none_is_on": "quantise", "confirm": "yes", **answers},
+    )
+    assert "same_config" in found.way
+    assert ("promote" in found.way) is is_rolled_out
 
 
 # --- what else the review lists ---------------------------------------------------------------------------------------

@@ -72,13 +72,23 @@ class NoHistory:
         return ()
 
 
+class NoRuns:
+    """`PastRuns` of a bot that is new."""
+
+    async def recent_incidents(self, limit: int) -> Sequence[str]:
+        return ()
+
+    async def load(self, incident_id: str) -> Run | None:
+        return None
+
+
 def planner(cluster: MemoryCluster, script: Script) -> PlanForRun:
     async def playbook_of(run: Run) -> CompiledPlaybook:
         del run
         return PLAYBOOK
 
     read = ReadForRun(ScriptedSignals(script, lambda: AT), playbook_of)
-    return PlanForRun(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of)
+    return PlanForRun(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of, NoRuns())
 
 
 def growing() -> Run:
