@@ -129,6 +129,8 @@ class Scene:
     """What each person pressed and saw acknowledged."""
     attempts: int = 0
     engines: MemoryEngines = field(init=False)
+    besides: tuple[CompiledPlaybook, ...] = ()
+    """Further playbooks that alerts may open."""
 
     def __post_init__(self) -> None:
         self.engines = MemoryEngines(self.time.now)
@@ -185,7 +187,7 @@ class Bot:
         self.apply: ApplyCall
         self.perform = PerformEffect(self.store, self.store, self._handlers())
         self.wake = Wake(self.advance, self.perform, NoAlarms(), later=_left_to_the_net)
-        library = Library({scene.playbook.name: scene.playbook})
+        library = Library({each.name: each for each in (scene.playbook, *scene.besides)})
         route = RouteAlerts(
             self.store, self.store, library, self._cluster, cluster_name="test", wake=self.wake.incident
         )

@@ -261,14 +261,12 @@ async def triage(captures: Path, case: str, *, memory: Mapping[str, float] | Non
     return await Rehearsal(opened("INC-1", alert.alert, TARGET, bundle), bundle, met, clock).play(alert)
 
 
-@pytest.mark.fast
 def test_every_recorded_start_that_failed_is_looked_at(captures: Path) -> None:
     results = (captures / "startup_cases" / "RESULTS.txt").read_text().splitlines()
     failed = {line.partition(" |")[0] for line in results if "exit rc=" in line}
     assert failed <= STARTS.keys()
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("case", STARTS)
 async def test_a_failed_start_is_named_by_its_line(captures: Path, case: str) -> None:
     why, state = STARTS[case]
@@ -279,14 +277,12 @@ async def test_a_failed_start_is_named_by_its_line(captures: Path, case: str) ->
     assert found.way[found.way.index("class") + 1] == state
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("case", [case for case, (_, state) in STARTS.items() if state == BACK])
 async def test_a_flag_that_the_engine_refuses_is_rolled_back(captures: Path, case: str) -> None:
     (proposed,) = (await triage(captures, case)).proposed
     assert (proposed.state, proposed.verb, proposed.arguments) == ("rollback", "rollback", {"revision": 7})
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("case", [case for case, (_, state) in STARTS.items() if state == NO_ROOM])
 async def test_where_nothing_is_left_for_the_pool_the_utilisation_goes_up_and_never_down(
     captures: Path, case: str
@@ -297,7 +293,6 @@ async def test_where_nothing_is_left_for_the_pool_the_utilisation_goes_up_and_ne
     assert proposed.arguments["edits"] == [{"flag": "--gpu-memory-utilization", "direction": "raise", "value": 0.92}]
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize(
     ("case", "fits"), [("F_failed_start_max_model_len_4096", 4064), ("kv_too_small_for_max_model_len", 992)]
 )

@@ -10,8 +10,6 @@ from bot.domain.change.flag_history import has_flag
 from tests.domain.change.worlds import CONTEXT, deployment, planned, template, world
 from tests.flow.test_harms import shipped_case
 
-pytestmark = pytest.mark.fast
-
 ASKED: dict[str, dict[str, Any]] = {
     "fewer at once": {"answers": {"choose": ["cap", "hand_over"]}},
     "shorter answers": {"answers": {"choose": ["emergency", "hand_over"]}},
