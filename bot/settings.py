@@ -207,6 +207,8 @@ class Slack(_Part):
     posts_burst: int = Field(5, ge=1, le=10_000)
     updates_per_minute: float = Field(50.0, gt=0, le=100_000)
     """Edits a workspace, Slack's Tier 3."""
+    status_every: Duration = Field(timedelta(minutes=30), examples=["30m"])
+    """How long an incident that pages may be without a word about how it stands, before its thread is reminded."""
 
     @field_validator("app_token")
     @classmethod

@@ -287,7 +287,9 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         talk = open_talk(settings, storage, stack)
         sight = open_sight(settings, storage, cluster, stack)
         library = live_playbooks(settings, storage, talk)
-        rules = Rules(approvals=settings.approval_rules)
+        rules = Rules(
+            approvals=settings.approval_rules, status_every_seconds=settings.slack.status_every.total_seconds()
+        )
         advance = AdvanceRun(storage.store, from_bundle, rules)
         silences = open_silences(settings, stack)
         handlers = {**effect_handlers(settings, storage, cluster, talk, advance, sight), **silencing(silences)}
@@ -313,6 +315,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             messenger=talk.messenger,
             clock=SystemClock(),
             shelf=shelf,
+            links=talk.messenger.links,
             deployment=settings.redis_tag,
             can_silence=silences is not None,
         )

@@ -73,7 +73,7 @@ def _edited(edits: Any) -> set[str]:
 def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules: ApprovalRules) -> str:
     risk = rules.risk_of(kind, state.change, state.risk or "low")
     teams = TEAMS["drain_others"] if kind == "drain_node" else TEAMS.get(kind, ())
-    policy = rules.policy(risk, teams, kind=kind, besides=state.approvers, critical=True)
+    policy = rules.policy(risk, (*teams, *state.approvers), kind=kind, critical=True)
     seconds = policy.expires_seconds
     if state.expires:
         seconds = min(seconds, playbook.seconds(state.expires))

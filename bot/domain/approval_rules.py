@@ -40,25 +40,11 @@ class ApprovalRules(BaseModel):
         floors += [self.risk_floors[name] for name in (kind, verb) if name in self.risk_floors]
         return highest(*floors, *written)
 
-    def policy(
-        self,
-        risk: Risk,
-        teams: Iterable[str] = (),
-        *,
-        kind: str = "",
-        besides: Iterable[str] = (),
-        critical: bool = False,
-    ) -> Policy:
-        """Who decides about a kind of this risk; at least one person each of `teams`, where the plan asks for these.
-
-        `besides`: teams that the playbook asks for on top, never in place of anybody.
-        """
+    def policy(self, risk: Risk, teams: Iterable[str] = (), *, kind: str = "", critical: bool = False) -> Policy:
+        """Who decides about a kind of this risk; at least one person each of `teams`, where the plan asks for these."""
         level = {"low": self.low, "medium": self.medium, "high": self.high}[risk]
         asked = self.kinds.get(kind, Asked())
         demands = self._demands(level, more_of(asked.shares, [Share(team=team) for team in teams]))
-        known = {demand.team for demand in demands}
-        more = [self._of_team(Share(team=team), level) for team in dict.fromkeys(besides) if team not in known]
-        demands = (*demands, *more)
         return level.model_copy(
             update={
                 "demands": demands,

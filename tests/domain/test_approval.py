@@ -112,13 +112,6 @@ def test_teams_never_lower_the_number_of_people_that_a_risk_needs() -> None:
     assert policy.demands == (PLATFORM, SERVING, Demand(users=("ana", "ben")))
 
 
-def test_a_playbook_asks_teams_on_top_and_in_place_of_nobody() -> None:
-    level = builders.policy()
-    rules = ApprovalRules(low=level, medium=level, high=level, teams={"platform": PLATFORM, "serving": SERVING})
-    assert rules.policy("low", besides=("platform",)).demands == (*level.demands, PLATFORM)
-    assert rules.policy("low", ("platform",), besides=("platform", "serving")).demands == (PLATFORM, SERVING)
-
-
 def test_nothing_but_grant_makes_an_approval() -> None:
     with pytest.raises(ApprovalError):
         Approved(request=builders.request(), presses=(), made_by=object())

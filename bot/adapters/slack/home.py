@@ -16,7 +16,7 @@ from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.messages import GOOD_ENDINGS, now_line, sign_of
+from bot.adapters.slack.messages import GOOD_ENDINGS, linked, now_line, sign_of
 from bot.adapters.slack.words import moment, span
 from bot.domain.errors import StorageUnavailableError
 from bot.domain.run import Run
@@ -37,6 +37,7 @@ class Waiting:
     incident_id: str
     what: str
     until: float | None
+    link: str = ""
 
 
 class Home:
@@ -65,10 +66,15 @@ class Home:
             request, question = run.open_request, run.open_question
             if request is not None and all(press.press.user != user for press in request.presses):
                 if (await people.authority(user, request.policy, at=now)).allowed:
-                    waiting.append(Waiting(run.incident_id, request.plan.title, request.expires_at))
+                    link = await self._link(run, f"request:{request.request_id}")
+                    waiting.append(Waiting(run.incident_id, request.plan.title, request.expires_at, link))
             elif question is not None and (await people.may_steer(user, at=now)).allowed:
-                waiting.append(Waiting(run.incident_id, question.text, question.expires_at))
+                link = await self._link(run, f"question:{question.question_id}")
+                waiting.append(Waiting(run.incident_id, question.text, question.expires_at, link))
         return waiting
+
+    async def _link(self, run: Run, slot: str) -> str:
+        return (await self._desk.links(run.incident_id)).get(slot, "")
 
 
 def home(
@@ -101,8 +107,8 @@ def week(runs: Iterable[Run], *, now: float) -> list[str]:
     ]
     fixed = sum(1 for run in closed if run.ending in GOOD_ENDINGS)
     return [
-        f"*Opened*\n{len(found)}, {sum(1 for run in found if run.severity == 'page')} of them paged",
-        f"*Closed*\n{len(closed)}, {fixed} as fixed or cleared",
+        f"*Opened*\n{len(found)} ({sum(1 for run in found if run.severity == 'page')} paged)",
+        f"*Closed*\n{len(closed)} ({fixed} fixed or cleared by themselves)",
         f"*From alert to close*\n{_median(lasted)}",
         f"*Until people answered*\n{_median(answered)}",
         f"*Changes applied*\n{sum(len(run.ledger) for run in found)}",
@@ -120,7 +126,7 @@ def _stands(run: Run) -> str:
 
 def _waits(waiting: Waiting) -> str:
     until = f" until {moment(waiting.until)}" if waiting.until is not None else ""
-    return f"• *{line(waiting.incident_id, 40)}* {line(waiting.what, 300)}{until}"
+    return f"• *{line(waiting.incident_id, 40)}* {linked(line(waiting.what, 300), waiting.link)}{until}"
 
 
 def _more(count: int) -> list[Block]:

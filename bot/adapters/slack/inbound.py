@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -88,6 +88,8 @@ class Desk:
     messenger: Messenger
     clock: Clock
     shelf: Shelf
+    links: Callable[[str], Awaitable[Mapping[str, str]]]
+    """The addresses of an incident's requests and questions in Slack, by slot."""
     deployment: str = ""
     """As the messages of this bot carry it."""
     can_silence: bool = False

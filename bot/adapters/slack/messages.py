@@ -98,10 +98,10 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     if run.closed_at is not None:
         return f"closed as *{_words(run.ending)}* at {day(run.closed_at)}, after {span(run.closed_at - run.opened_at)}"
     if (question := run.open_question) is not None:
-        ask = _linked(line(question.text, 200), links.get(f"question:{question.question_id}"))
+        ask = linked(line(question.text, 200), links.get(f"question:{question.question_id}"))
         return f"❓ waits for an answer{_until(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
-        what = _linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
+        what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
         by = f" by {teams}" if (teams := missing_teams(request)) else ""
         return f"⏳ waits for approval of {what}{by}{_until(request.expires_at)}"
     if run.change is not None:
@@ -117,7 +117,7 @@ def _until(at: float | None) -> str:
     return f" until {moment(at)}" if at is not None else ""
 
 
-def _linked(text: str, url: str | None) -> str:
+def linked(text: str, url: str | None) -> str:
     safe = url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
     return f"<{url}|{text.replace('|', '¦')}>" if safe else f"*{text}*"
 

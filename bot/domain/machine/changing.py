@@ -121,13 +121,8 @@ def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange
     kind = kind_of(plan, earlier)
     risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
     risk = one_up(risk) if is_strange else risk
-    policy = approvals.policy(
-        risk,
-        plan.approved_by,
-        kind=kind,
-        besides=written.approvers if written else (),
-        critical=draft.run.severity == CRITICAL,
-    )
+    teams = (*plan.approved_by, *(written.approvers if written else ()))
+    policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == CRITICAL)
     if written and written.expires:
         shortest = min(policy.expires_seconds, draft.playbook.seconds(written.expires))
         policy = policy.model_copy(update={"expires_seconds": shortest})

@@ -161,7 +161,16 @@ async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
 
 def desk_of(bench: Bench) -> Desk:
     inbound, people, shelf = MemoryInbound(run()), KnownPeople("U0ANA"), MemoryShelf()
-    return Desk(inbound, people, bench.messenger, bench.clock, shelf, deployment="tests", can_silence=True)
+    return Desk(
+        inbound,
+        people,
+        bench.messenger,
+        bench.clock,
+        shelf,
+        bench.messenger.links,
+        deployment="tests",
+        can_silence=True,
+    )
 
 
 def behind(desk: Desk, bench: Bench, url: str = "") -> Counter:

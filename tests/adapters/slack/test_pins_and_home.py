@@ -135,8 +135,10 @@ async def home_of(counter: Counter, user: str) -> str:
 
 async def test_home_shows_what_waits_for_this_person_and_what_is_open(counter: Counter) -> None:
     counter.inbound.runs["INC-7"] = waiting()
+    await counter.bench.messenger.show(waiting())
     mine = await home_of(counter, "U0ANA")
-    assert "*INC-7* Cap llm at 6 sequences until" in mine
+    assert "|Cap llm at 6 sequences> until" in mine
+    assert "/archives/C0INC/p" in mine
     theirs = await home_of(counter, "U0MO")
     assert "Nothing waits for you." in theirs
     assert "KV-cache OOM and preemption thrash" in theirs
@@ -158,8 +160,8 @@ def test_the_week_counts_what_opened_in_it_and_knows_no_median_of_nothing() -> N
     old = run(incident_id="INC-0", opened_at=BEGAN - 8 * DAY, closed_at=BEGAN)
     said = week([fixed, left, old, run()], now=BEGAN + DAY)
     assert said == [
-        "*Opened*\n3, 2 of them paged",
-        "*Closed*\n2, 1 as fixed or cleared",
+        "*Opened*\n3 (2 paged)",
+        "*Closed*\n2 (1 fixed or cleared by themselves)",
         "*From alert to close*\n20 min (median of 2)",
         "*Until people answered*\n90 s (median of 2)",
         "*Changes applied*\n1",
