@@ -265,11 +265,11 @@ def must_count(request: Request, judged: JudgedPress) -> None:
         raise ApprovalError("all alerts resolved after this press; if it is still wanted, press again")
     if judged.press.action == "break_glass":
         _may_break_glass(request, judged)
-    elif not _is_asked(request.policy, judged.authority):
+    elif not is_asked(request.policy, judged.authority):
         raise ApprovalError("you are not in a team that is asked here; you may only break the glass, after half time")
 
 
-def _is_asked(policy: Policy, authority: Authority) -> bool:
+def is_asked(policy: Policy, authority: Authority) -> bool:
     """Whether one of the teams that were read is asked to approve, and not only heard."""
     asked = {demand.team for demand in policy.demands}
     return not authority.teams or bool(asked & set(authority.teams))

@@ -18,8 +18,9 @@ from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.messages import GOOD_ENDINGS, linked, now_line, sign_of
 from bot.adapters.slack.words import moment, span
+from bot.domain.approval import Request, is_asked
 from bot.domain.errors import StorageUnavailableError
-from bot.domain.run import Run
+from bot.domain.run import Question, Run
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]
@@ -61,17 +62,29 @@ class Home:
     async def _waiting_for(self, user: str, runs: Sequence[Run], now: float) -> list[Waiting]:
         """Requests that this person may approve and has not, and questions that they may answer."""
         waiting: list[Waiting] = []
-        people = self._desk.people
         for run in runs:
             request, question = run.open_request, run.open_question
-            if request is not None and all(press.press.user != user for press in request.presses):
-                if (await people.authority(user, request.policy, at=now)).allowed:
-                    link = await self._link(run, f"request:{request.request_id}")
-                    waiting.append(Waiting(run.incident_id, request.plan.title, request.expires_at, link))
-            elif question is not None and (await people.may_steer(user, at=now)).allowed:
+            if request is not None and await self._may_approve(user, request, now):
+                link = await self._link(run, f"request:{request.request_id}")
+                waiting.append(Waiting(run.incident_id, request.plan.title, request.expires_at, link))
+            if question is not None and await self._may_answer(user, question, now):
                 link = await self._link(run, f"question:{question.question_id}")
                 waiting.append(Waiting(run.incident_id, question.text, question.expires_at, link))
         return waiting
+
+    async def _may_approve(self, user: str, request: Request, now: float) -> bool:
+        """Not whoever may only break the glass: nothing waits for them while the teams have time."""
+        if any(judged.press.user == user for judged in request.presses):
+            return False
+        authority = await self._desk.people.authority(user, request.policy, at=now)
+        return authority.allowed and is_asked(request.policy, authority)
+
+    async def _may_answer(self, user: str, question: Question, now: float) -> bool:
+        if question.not_by == user:
+            return False
+        people = self._desk.people
+        judged = people.authority(user, question.by, at=now) if question.by else people.may_steer(user, at=now)
+        return (await judged).allowed
 
     async def _link(self, run: Run, slot: str) -> str:
         return (await self._desk.links(run.incident_id)).get(slot, "")

@@ -7,13 +7,19 @@ from typing import Any
 import pytest
 
 from bot.adapters.slack.home import home, week
+from bot.domain.approval import Demand
 from bot.domain.event import Commanded
 from bot.domain.run import Run
 from bot.sandbox.slack.block_kit import checked_view
 from tests.adapters.slack.conftest import CHANNEL, Counter, send_in, until, view_of, whispered
-from tests.adapters.slack.runs import BEGAN, ledger_entry, question, request, run, waiting
+from tests.adapters.slack.runs import BEGAN, ledger_entry, policy, question, request, run, waiting
 
 DAY = 24 * 3600.0
+SERVING, PLATFORM, LEAD, MO = (
+    Demand(team=team, users=(user,))
+    for team, user in (("serving", "U0ANA"), ("platform", "U0BEN"), ("lead", "U0MO"), ("model", "U0MO"))
+)
+MODEL = policy(demands=(MO,))
 
 
 def pinned(counter: Counter) -> list[tuple[str, Commanded]]:
@@ -142,6 +148,28 @@ async def test_home_shows_what_waits_for_this_person_and_what_is_open(counter: C
     theirs = await home_of(counter, "U0MO")
     assert "Nothing waits for you." in theirs
     assert "KV-cache OOM and preemption thrash" in theirs
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_for_mo"),
+    [
+        pytest.param({"by": MODEL}, True, id="asked-of-the-team"),
+        pytest.param({}, False, id="asked-of-who-steers"),
+        pytest.param({"by": MODEL, "not_by": "U0MO"}, False, id="answered-what-it-depends-on"),
+    ],
+)
+async def test_a_question_of_one_team_waits_for_its_people(
+    counter: Counter, asked: dict[str, Any], *, is_for_mo: bool
+) -> None:
+    counter.people.teams = {"U0MO": ("model",)}
+    counter.inbound.runs["INC-7"] = run(question="Q2", questions={"Q2": question(**asked)})
+    assert ("Nothing waits for you." not in await home_of(counter, "U0MO")) is is_for_mo
+
+
+async def test_nothing_waits_for_who_may_only_break_the_glass(counter: Counter) -> None:
+    counter.people.teams = {"U0MO": ("lead",)}
+    counter.inbound.runs["INC-7"] = waiting(policy=policy(demands=(SERVING, PLATFORM), break_glass=LEAD))
+    assert "Nothing waits for you." in await home_of(counter, "U0MO")
 
 
 async def test_home_without_storage_does_not_say_that_nothing_is_open(counter: Counter) -> None:
