@@ -306,7 +306,7 @@ async def test_the_kill_of_the_host_is_told_apart_from_the_devices_memory() -> N
 async def test_a_log_that_cannot_be_read_lets_nothing_be_denied() -> None:
     logs = Logs({"llm-0/previous": None, "llm-0": "INFO fine"})
     reading = await ask("last_words", restarted("llm-0", seconds=30), logs=logs)
-    assert set(reading.unknown_parts) == {"why", "oom"}
+    assert set(reading.unknown_parts) == {"why", "oom", "collective", "fits_tokens"}
     assert reading.fields["died"] is True
     none = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": None}))
     assert none.unknown == "no log of any of its pods can be read"
