@@ -64,7 +64,8 @@ async def test_the_last_words_say_what_would_fit() -> None:
 def test_a_steady_loss_is_a_trend_and_a_sawtooth_is_none() -> None:
     steady = trend_of([(hour * 3600.0, -2.0 * hour / 24) for hour in range(25)])
     sawtooth = trend_of([(hour * 3600.0, float(hour % 2)) for hour in range(25)])
-    assert steady is not None and sawtooth is not None
+    assert steady is not None
+    assert sawtooth is not None
     assert (round(steady.per_day, 6), round(steady.fit, 6)) == (-2.0, 1.0)
     assert sawtooth.fit < 0.1
     assert DAY_SECONDS == 86400.0
