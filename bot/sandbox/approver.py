@@ -40,8 +40,6 @@ class Approver:
             chosen = self._choose(message, buttons)
             if chosen is None or (message["ts"], chosen["value"]) in self._pressed:
                 continue
-            label = chosen["text"]["text"]
-            self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
             body = {
                 "channel": self.channel,
                 "ts": message["ts"],
@@ -51,6 +49,8 @@ class Approver:
             # Slack shows a person that the bot did not answer, and that person presses again.
             if self._act("press", body):
                 self._pressed.add((message["ts"], chosen["value"]))
+                label = chosen["text"]["text"]
+                self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
 
     def _act(self, what: str, body: Mapping[str, Any]) -> bool:
         """Whether the bot acknowledged it. What is gone it has edited meanwhile; the next look sees it."""
