@@ -78,6 +78,18 @@ class DrawWay(_Effect):
     kind: Literal["draw_way"] = "draw_way"
 
 
+class ReadSeries(_Effect):
+    """The run's few telling signals as lines over its whole time, for its timeline."""
+
+    kind: Literal["read_series"] = "read_series"
+
+
+class DrawChart(_Effect):
+    """The lines of the timeline as one picture, with the decisions marked, into the thread."""
+
+    kind: Literal["draw_chart"] = "draw_chart"
+
+
 class SilenceAlerts(_Effect):
     """Alertmanager keeps quiet about this incident's alerts for a while."""
 
@@ -103,6 +115,8 @@ Effect = Annotated[
     | ReleaseLeases
     | ExportTimeline
     | DrawWay
+    | ReadSeries
+    | DrawChart
     | SilenceAlerts
     | EndSilences,
     Field(discriminator="kind"),

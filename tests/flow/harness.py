@@ -39,6 +39,7 @@ from bot.domain.timeline import first_break
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.draw_chart import DrawChartForRun, ReadSeriesForRun
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
@@ -224,6 +225,8 @@ class Bot:
             "tell": TellPerson(messenger),
             "export_timeline": ExportForRun(messenger, self.store),
             "release_leases": ReleaseForRun(self.claims),
+            "read_series": ReadSeriesForRun(scraped, playbook_of),
+            "draw_chart": DrawChartForRun(messenger, self.store, lambda chart: chart.title.encode()),
         }
 
     def _messenger(self) -> SlackMessenger:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.effect import DrawWay, ExportTimeline
+from bot.domain.effect import DrawWay, ExportTimeline, ReadSeries
 from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.form import OPENING
 from bot.domain.machine import asking, changing, diverting, entering
@@ -127,6 +127,7 @@ def _record_anchor(draft: Draft, event: Posted) -> None:
     data = {"ts": event.ts, "channel": event.channel, "head": heads[event.slot]}
     draft.record("slack", f"{event.slot.replace(':', ' ')} posted, with the head of the timeline", data=data)
     if event.slot.startswith("closed"):
+        draft.want(ReadSeries(effect_id=f"series/{event.slot}"))
         draft.want(ExportTimeline(effect_id=f"export/{event.slot}", format="md"))
 
 

@@ -1,0 +1,211 @@
+"""An incident's chart as PNG or SVG, in one house style: a panel a signal, one time axis, decisions numbered on it.
+
+Nothing is joined over a gap: what was not known is not drawn.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from itertools import pairwise
+from typing import Any, Literal
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from bot.domain.report.chart import Chart, Mark, Panel
+
+DOTS_PER_INCH = 100
+SHARPNESS = 2
+"""Pixels for each point of the layout: a screen of today shows 700 points with 1,400 pixels."""
+WIDTH = 700
+HEAD, PANEL, GAP, AXIS, LEGEND_LINE, FOOT = 66, 118, 38, 40, 19, 12
+LEFT, RIGHT = 62, 116
+"""Room for the numbers of the axis, and for the names of the limits."""
+LINE, LIMIT, INK, QUIET, GRID, CHANGE = "#2471a3", "#c0392b", "#1d1c1d", "#566573", "#e3e6e8", "#b9770e"
+GAP_FILL = "#f2f3f4"
+"""Where nothing was known."""
+SMALL, NORMAL, LARGE = 7.0, 8.0, 10.0
+BADGES_APART = 17
+LABELS_APART = 13
+STEPS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400)
+MOST_TICKS = 7
+GAP_IS = 2.5
+"""So many times the usual distance between two points is a gap."""
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """The whole picture, measured in points from its upper left corner."""
+
+    figure: Figure
+    height: int
+
+    def write(self, x: float, y: float, text: str, **look: Any) -> None:
+        usual: dict[str, Any] = {"fontsize": NORMAL, "color": INK, "va": "center", "parse_math": False}
+        self.figure.text(x / WIDTH, 1 - y / self.height, _plain(text), **(usual | look))
+
+    def badge(self, x: float, y: float, number: int, mark: Mark) -> None:
+        colour = CHANGE if mark.is_change else QUIET
+        circle = {"boxstyle": "circle,pad=0.22", "facecolor": colour, "edgecolor": "none"}
+        self.write(x, y, str(number), fontsize=SMALL, color="white", fontweight="bold", ha="center", bbox=circle)
+
+
+def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
+    """The same chart is the same bytes: no date and no random names in it."""
+    height = _height(chart)
+    figure = Figure(figsize=(WIDTH / DOTS_PER_INCH, height / DOTS_PER_INCH), dpi=DOTS_PER_INCH, facecolor="white")
+    canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
+    sheet = _Sheet(figure, height)
+    sheet.write(LEFT - 46, 18, chart.title, fontsize=LARGE, fontweight="bold")
+    # Decisions that came close together: their numbers stand beside each other, their lines where they belong.
+    places = _apart([_x(chart, mark.at) for mark in chart.marks], BADGES_APART, WIDTH - LEFT + 46)
+    top = float(HEAD)
+    for number, panel in enumerate(chart.panels):
+        place = (LEFT / WIDTH, 1 - (top + PANEL) / height, (WIDTH - LEFT - RIGHT) / WIDTH, PANEL / height)
+        axes = figure.add_axes(place)
+        _panel(axes, chart, panel, has_times=number == len(chart.panels) - 1)
+        sheet.write(LEFT, top - 10, _heading(panel), fontweight="bold")
+        sheet.write(WIDTH - RIGHT, top - 10, panel.change, ha="right")
+        top += PANEL + GAP
+    for number, (mark, x) in enumerate(zip(chart.marks, places, strict=True), start=1):
+        sheet.badge(x, HEAD - 28, number, mark)
+    _legend(sheet, chart, top - GAP + AXIS)
+    out = io.BytesIO()
+    # In an SVG text stays text, so that it can be searched.
+    with rc_context({"svg.hashsalt": "chart", "svg.fonttype": "none"}):
+        if file_format == "png":
+            canvas.print_figure(out, format="png", dpi=DOTS_PER_INCH * SHARPNESS, metadata={"Software": None})
+        else:
+            canvas.print_figure(out, format="svg", dpi=DOTS_PER_INCH, metadata={"Date": None})
+    return out.getvalue()
+
+
+def _height(chart: Chart) -> int:
+    lines = len(chart.marks) + (1 if chart.marks_left_out else 0)
+    panels = len(chart.panels) * (PANEL + GAP) - GAP
+    return HEAD + panels + AXIS + lines * LEGEND_LINE + FOOT
+
+
+def _heading(panel: Panel) -> str:
+    return f"{panel.title} ({panel.unit})" if panel.unit not in ("", "ratio") else panel.title
+
+
+def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
+    begins, ends = _shown(chart)
+    axes.set_xlim(begins, ends)
+    highest = max([value for _, value in panel.points] + [limit.value for limit in panel.limits])
+    lowest = min([0.0, *(value for _, value in panel.points)])
+    axes.set_ylim(lowest, (highest * 1.15) or 1.0)
+    for mark in chart.marks:
+        axes.axvline(mark.at, color=CHANGE if mark.is_change else QUIET, linewidth=0.9, alpha=0.6, zorder=1)
+    runs = _unbroken(panel.points)
+    for before, after in pairwise(runs):
+        axes.axvspan(before[-1][0], after[0][0], color=GAP_FILL, linewidth=0, zorder=0)
+    for run in runs:
+        times, values = zip(*run, strict=True)
+        dot = "o" if len(run) == 1 else ""
+        axes.plot(times, values, color=LINE, linewidth=1.8, zorder=3, marker=dot, markersize=3)
+    _limits(axes, panel)
+    if len(runs) > 1:
+        axes.text(
+            1.01, 0.95, "grey: not known", transform=axes.transAxes, fontsize=SMALL, color=QUIET, va="top",
+        )  # fmt: skip
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value, panel.unit)))
+    ticks = _ticks(begins, ends)
+    clock = "%H:%M:%S" if len(ticks) > 1 and ticks[1] - ticks[0] < 60 else "%H:%M"
+    names = [datetime.fromtimestamp(at, UTC).strftime(clock) for at in ticks] if has_times else [""] * len(ticks)
+    axes.set_xticks(ticks, names)
+    if has_times:
+        axes.set_xlabel("UTC", fontsize=SMALL, color=QUIET, loc="right", labelpad=1)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=SMALL, colors=QUIET, length=2)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(GRID)
+
+
+def _limits(axes: Axes, panel: Panel) -> None:
+    """Each as a line over the whole width, and its name beside it, moved up where two would be one."""
+    limits = sorted(panel.limits, key=lambda limit: limit.value)
+    low, high = axes.get_ylim()
+    heights = _apart([(limit.value - low) / (high - low) * PANEL for limit in limits], LABELS_APART, PANEL)
+    for limit, label_at in zip(limits, heights, strict=True):
+        axes.axhline(limit.value, color=LIMIT, linewidth=1.1, linestyle=(0, (4, 3)), zorder=2)
+        axes.text(
+            1.01, label_at / PANEL, _plain(f"{limit.setting} {_number(limit.value, panel.unit)}"),
+            transform=axes.transAxes, fontsize=SMALL, color=LIMIT, va="center", parse_math=False,
+        )  # fmt: skip
+
+
+def _legend(sheet: _Sheet, chart: Chart, top: float) -> None:
+    for number, mark in enumerate(chart.marks, start=1):
+        y = top + (number - 0.5) * LEGEND_LINE
+        sheet.badge(LEFT - 40, y, number, mark)
+        sheet.write(LEFT - 26, y, mark.text)
+    if chart.marks_left_out:
+        y = top + (len(chart.marks) + 0.5) * LEGEND_LINE
+        sheet.write(LEFT - 26, y, f"{chart.marks_left_out} more stand in the timeline")
+
+
+def _x(chart: Chart, at: float) -> float:
+    begins, ends = _shown(chart)
+    return LEFT + (at - begins) / (ends - begins) * (WIDTH - LEFT - RIGHT)
+
+
+def _shown(chart: Chart) -> tuple[float, float]:
+    return chart.begins_at, max(chart.ends_at, chart.begins_at + 1.0)
+
+
+def _apart(wanted: Sequence[float], least: float, most: float) -> list[float]:
+    """The same places in order, each at least so far behind the one before it, none behind `most`."""
+    placed: list[float] = []
+    for place in wanted:
+        placed.append(max(place, placed[-1] + least) if placed else place)
+    return [min(place, most - least * after) for place, after in zip(placed, reversed(range(len(placed))), strict=True)]
+
+
+def _unbroken(points: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+    steps = sorted(after[0] - before[0] for before, after in pairwise(points))
+    usual = steps[len(steps) // 4] if len(steps) > MOST_TICKS else float("inf")
+    runs: list[list[tuple[float, float]]] = []
+    for point in points:
+        if runs and point[0] - runs[-1][-1][0] <= GAP_IS * usual:
+            runs[-1].append(point)
+        else:
+            runs.append([point])
+    return runs
+
+
+def _ticks(begins: float, ends: float) -> list[float]:
+    step = next((step for step in STEPS if (ends - begins) / step <= MOST_TICKS), (ends - begins) / MOST_TICKS)
+    first = (begins // step + 1) * step
+    return [first + number * step for number in range(MOST_TICKS + 1) if first + number * step <= ends]
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "ratio":
+        return f"{value:.3g}" if value > 2 else f"{value * 100:.3g}%"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _plain(text: str) -> str:
+    """Without what the font cannot draw: a box says nothing, and a warning for each would fill the log."""
+    known = _known()
+    return "".join(char if ord(char) in known else "?" for char in text)
+
+
+@cache
+def _known() -> frozenset[int]:
+    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
