@@ -6,7 +6,8 @@ They come after the end and hold nothing up: what could not be read or uploaded 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from bot.domain.effect import DrawChart, ReadSeries
 from bot.domain.event import SeriesRead
@@ -21,10 +22,13 @@ from bot.flow.ports import History, Messenger, ReadContext, RunStore
 from bot.flow.read_for_run import PlaybookOf
 from bot.flow.see_world import context_of
 
+Aside = Callable[..., Awaitable[Any]]
+"""Runs a function that takes long where nobody's press waits for it."""
+
 
 class ReadSeriesForRun:
-    def __init__(self, history: History, playbook_of: PlaybookOf) -> None:
-        self._history, self._playbook_of = history, playbook_of
+    def __init__(self, history: History, playbook_of: PlaybookOf, *, aside: Aside = asyncio.to_thread) -> None:
+        self._history, self._playbook_of, self._aside = history, playbook_of, aside
 
     async def __call__(self, job: Job, effect: ReadSeries) -> Done:
         playbook = await self._playbook_of(job.run)
@@ -46,19 +50,22 @@ class ReadSeriesForRun:
         except ValueError as error:
             return Series(signal=name, limits=limits, unknown=str(error))
         scrapes = await self._history.between(context, metrics_of(spec), shown.start - span, shown.end)
-        return await asyncio.to_thread(sampled_line, name, spec, limits, scrapes, shown=shown, span=span)
+        line: Series = await self._aside(sampled_line, name, spec, limits, scrapes, shown=shown, span=span)
+        return line
 
 
 class DrawChartForRun:
-    def __init__(self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes]) -> None:
-        self._messenger, self._runs, self._draw = messenger, runs, draw
+    def __init__(
+        self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes], *, aside: Aside = asyncio.to_thread
+    ) -> None:
+        self._messenger, self._runs, self._draw, self._aside = messenger, runs, draw, aside
 
     async def __call__(self, job: Job, effect: DrawChart) -> Done:
         chart = chart_of(await self._runs.timeline(job.incident_id))
         if chart is None:
             return Done()
         # Drawing takes most of a second, in which nobody else's press may wait.
-        content = await asyncio.to_thread(self._draw, chart)
+        content = await self._aside(self._draw, chart)
         await self._messenger.upload(
             job.run, name=f"{job.incident_id}-chart.png", content=content, comment=comment_of(job.run, chart)
         )
