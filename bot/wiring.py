@@ -392,7 +392,7 @@ def effect_handlers(
         "judge_press": JudgeForRun(talk.people),
         "show_in_slack": ShowRun(talk.messenger),
         "tell": TellPerson(talk.messenger),
-        "export_timeline": ExportForRun(talk.messenger, storage.store),
+        "export_timeline": ExportForRun(talk.messenger, storage.store, chart_svg),
         "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),
         "read_series": ReadSeriesForRun(sight.history, advance.playbook_of),
         "draw_chart": DrawChartForRun(talk.messenger, storage.store, chart_png),
@@ -425,6 +425,12 @@ def chart_png(chart: Chart) -> bytes:
     from bot.adapters.charts import drawn  # as above
 
     return drawn(chart, "png")
+
+
+def chart_svg(chart: Chart) -> bytes:
+    from bot.adapters.charts import drawn  # as above
+
+    return drawn(chart, "svg")
 
 
 async def warm_up(cluster: Cluster) -> None:

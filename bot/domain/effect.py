@@ -66,9 +66,12 @@ class ReleaseLeases(_Effect):
     kind: Literal["release_leases"] = "release_leases"
 
 
+ExportFormat = Literal["md", "json", "html"]
+
+
 class ExportTimeline(_Effect):
     kind: Literal["export_timeline"] = "export_timeline"
-    format: Literal["md", "json"]
+    format: ExportFormat
     wanted_by: str = ""
 
 
