@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
@@ -24,13 +24,17 @@ from pydantic import (
     Field,
     SecretStr,
     StringConstraints,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic import ValidationError as Invalid
 from pydantic.fields import FieldInfo
 
-from bot.domain.approval import ApprovalRules, Demand, Policy
-from bot.domain.change.plan import Risk
+from bot.domain.approval import Demand, Policy, still_missing_at_best
+from bot.domain.approval_rules import ApprovalRules, people_named
+from bot.domain.approval_table import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_KIND, Asked, Share, more_of, shares_of
+from bot.domain.change.plan import RISKS, Risk
 from bot.domain.errors import SettingsError
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.settings import Tuning
@@ -46,6 +50,7 @@ PLAIN_NAMES: dict[str, Location] = {
     "REDIS_URL": ("redis_url",),
     "SLACK_BOT_TOKEN": ("slack", "bot_token"),
     "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
+    "SLACK_APP_TOKEN": ("slack", "app_token"),
 }
 """Names that other tools use too; the prefixed name wins over them."""
 
@@ -116,20 +121,30 @@ def _folder(raw: Path) -> Path:
     return raw
 
 
-def _named_verbs(raw: dict[str, Risk]) -> dict[str, Risk]:
-    # A floor for a verb that does not exist would protect nothing and say nothing.
-    strange = sorted(raw.keys() - VERBS.keys())
+def _named_kinds(raw: dict[str, Any]) -> dict[str, Any]:
+    strange = sorted(raw.keys() - set(KINDS) - VERBS.keys())
     if strange:
-        raise ValueError(f"'{strange[0]}' is no verb; known: {', '.join(sorted(VERBS))}")
+        near = get_close_matches(strange[0], KINDS, n=1)
+        raise ValueError(f"'{strange[0]}' is no kind of change" + (f"; did you mean {near[0]}?" if near else ""))
     return raw
+
+
+def _who(raw: object) -> object:
+    pairs = _pairs(raw)
+    if not isinstance(pairs, Mapping):
+        return pairs
+    return {kind: shares_of(str(text)) if isinstance(text, str) else text for kind, text in pairs.items()}
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0))]
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
-Floors = Annotated[dict[str, Risk], BeforeValidator(_pairs), AfterValidator(_named_verbs)]
+Floors = Annotated[dict[str, Risk], BeforeValidator(_pairs), AfterValidator(_named_kinds)]
+Who = Annotated[dict[str, tuple[Share, ...]], BeforeValidator(_who), AfterValidator(_named_kinds)]
+Times = Annotated[dict[str, Duration], BeforeValidator(_pairs), AfterValidator(_named_kinds)]
 Secret = Annotated[SecretStr, Field(min_length=1)]
 Users = Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[UW][A-Z0-9]+$")], ...], BeforeValidator(_listed)]
 UserGroup = Annotated[str, StringConstraints(pattern=r"^(S[A-Z0-9]+)?$")]
+Channel = Annotated[str, StringConstraints(pattern=r"^([CG][A-Z0-9]+)?$")]
 Workload = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9-]+/((Deployment|StatefulSet|LeaderWorkerSet)/)?[a-z0-9.-]+$")
 ]
@@ -179,7 +194,9 @@ class Alertmanager(_Part):
 
 class Slack(_Part):
     bot_token: Secret = Field(examples=["xoxb-…"])
-    signing_secret: Secret = Field(examples=["the Signing Secret on the app's Basic Information page"])
+    signing_secret: Secret | None = Field(None, examples=["the Signing Secret on the app's Basic Information page"])
+    app_token: Secret | None = Field(None, examples=["xapp-…"], validate_default=True)
+    """Set, Slack is listened to in Socket Mode, and need not reach the bot; unset, over signed HTTP."""
     channel: str = Field(pattern=r"^[CG][A-Z0-9]+$", examples=["C0123456789, the channel's id, not its name"])
     base_url: WebAddress = Field("https://slack.com/api/", examples=["https://slack.com/api/"])
     steering_user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
@@ -190,6 +207,19 @@ class Slack(_Part):
     posts_burst: int = Field(5, ge=1, le=10_000)
     updates_per_minute: float = Field(50.0, gt=0, le=100_000)
     """Edits a workspace, Slack's Tier 3."""
+    status_every: Duration = Field(timedelta(minutes=30), examples=["30m"])
+    """How long an incident that pages may be without a word about how it stands, before its thread is reminded."""
+
+    @field_validator("app_token")
+    @classmethod
+    def _one_way(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        # A check of the whole part would be silent while another field is missing, and be a second error later.
+        if value is None and info.data.get("signing_secret", "") is None:
+            raise ValueError(
+                "is not set, nor is SLACK_SIGNING_SECRET; set the Signing Secret of the app's Basic Information page, "
+                "or this one for Socket Mode"
+            )
+        return value
 
 
 class Kubernetes(_Part):
@@ -237,20 +267,30 @@ class Prometheus(_Part):
     )
 
 
-class Level(_Part):
+class People(_Part):
+    """People of Slack; whoever is named in any of these ways is one of them."""
+
+    users: Users = Field((), examples=["U0123456789,U9876543210"])
+    user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    channel: Channel = Field("", examples=["C0123456789, whose members are meant"])
+
+    @property
+    def is_anybody(self) -> bool:
+        return bool(self.users or self.user_group or self.channel)
+
+    def demand(self, **fields: Any) -> Demand:
+        return Demand(users=self.users, user_group=self.user_group, channel=self.channel, **fields)
+
+
+class Level(People):
     """Who decides about one risk level; whoever is named here replaces those named for all levels."""
 
     needed: int = Field(1, ge=1, le=9)
-    users: Users = Field((), examples=["U0123456789,U9876543210"])
-    user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
     expires: Duration | None = Field(None, examples=["15m"])
 
 
-class Team(_Part):
+class Team(People):
     """The people of one team."""
-
-    users: Users = Field((), examples=["U0123456789,U9876543210"])
-    user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
 
 
 class Teams(_Part):
@@ -296,41 +336,103 @@ class Gpu(_Part):
     """The labels of AMD's device-metrics-exporter where they are not its GPU operator's or its chart's usual ones."""
 
 
-class Approvals(_Part):
-    users: Users = Field((), examples=["U0123456789,U9876543210"])
-    user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+class Approvals(People):
     low: Level = Level()
     medium: Level = Level()
     high: Level = Level()
     teams: Teams = Teams()
+    who: Who = Field({}, examples=["scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform"])
+    """By kind of change: which teams, and how many of each. A verb's entry adds to what its other kinds ask."""
+    expires: Times = Field({}, examples=["scale=20m,uncordon_node=1h"])
+    """By kind of change. A playbook may only shorten it."""
+    risk_floors: Floors = Field({}, examples=["scale=medium,rollback=high"])
+    """By kind or verb. A playbook may only raise it."""
+    escalate_to: Literal["", "serving", "platform", "model", "lead"] = Field("lead", examples=["lead"])
+    """The team that is asked besides at half time, where it has people."""
+    break_glass: bool = True
+    """In a critical incident, after half time, one of `lead` may decide with a typed reason while a team is silent."""
     single_operator: bool = False
     """For the demo and small teams: who asked for a high-risk change may approve it alone. Every card says so."""
-    risk_floors: Floors = Field({}, examples=["scale=medium,rollback=high"])
     grant_valid: Duration = Field(timedelta(minutes=10), examples=["10m"])
 
-    def who(self, level: Level) -> tuple[tuple[str, ...], str]:
-        named = level.users or level.user_group
-        return (level.users, level.user_group) if named else (self.users, self.user_group)
+    def who_decides(self, level: Level) -> People:
+        return level if level.is_anybody else self
+
+    def level(self, risk: Risk) -> Level:
+        return {"low": self.low, "medium": self.medium, "high": self.high}[risk]
+
+    @property
+    def rules(self) -> ApprovalRules:
+        return ApprovalRules(
+            low=self._policy("low"),
+            medium=self._policy("medium"),
+            high=self._policy("high"),
+            teams=self._teams(),
+            kinds={kind: self._asked(kind) for kind in KINDS},
+            risk_floors=self.risk_floors,
+            escalate_to=self.escalate_to,
+            break_glass="lead" if self.break_glass else "",
+            grant_valid_seconds=self.grant_valid.total_seconds(),
+        )
+
+    def _policy(self, risk: Risk) -> Policy:
+        level = self.level(risk)
+        return Policy(
+            demands=(self.who_decides(level).demand(needed=level.needed),),
+            expires_seconds=(level.expires or EXPIRES[risk]).total_seconds(),
+            # Who asks may approve what is easily taken back; a high risk takes a second pair of eyes.
+            own_work_counts=risk != "high" or self.single_operator,
+            single_operator=self.single_operator,
+        )
+
+    def _asked(self, kind: str) -> Asked:
+        """The settings for the kind, else what operations agreed on, with what the settings add for its verb."""
+        default = DEFAULTS.get(kind, Asked())
+        verb = VERB_OF_KIND.get(kind, kind)
+        shares = self.who[kind] if kind in self.who else more_of(default.shares, self.who.get(verb, ()))
+        time = self.expires.get(kind) or self.expires.get(verb)
+        if time is None and self.level(RISKS_OF_KINDS.get(kind, "low")).expires:
+            return Asked(shares=shares)
+        return Asked(shares=shares, expires_seconds=time.total_seconds() if time else default.expires_seconds)
+
+    def _teams(self) -> dict[str, Demand]:
+        """Those that have people; `ApprovalRules` knows who stands in for the others."""
+        teams: dict[str, Team] = {name: getattr(self.teams, name) for name in Teams.model_fields}
+        return {name: team.demand(team=name) for name, team in teams.items() if team.is_anybody}
 
     @model_validator(mode="after")
     def _can_be_met(self) -> Self:
-        problems: list[str] = []
-        levels = {"low": self.low, "medium": self.medium, "high": self.high}
-        orphans = [name for name, level in levels.items() if not any(self.who(level))]
+        problems: dict[Risk, str] = {}
+        orphans = [risk for risk in RISKS if not self.who_decides(self.level(risk)).is_anybody]
         if orphans:
-            problems.append(
+            problems |= dict.fromkeys(
+                orphans,
                 f"name nobody who may approve {', '.join(orphans)} risk; "
-                f"set {PREFIX}APPROVALS_USER_GROUP=S0123456789 or {PREFIX}APPROVALS_USERS=U0123456789"
+                f"set {PREFIX}APPROVALS_USER_GROUP=S0123456789 or {PREFIX}APPROVALS_USERS=U0123456789",
             )
-        for name, level in levels.items():
-            users, group = self.who(level)
-            if users and not group and len(set(users)) < level.needed:
-                problems.append(f"need {level.needed} people for {name} risk and name {len(set(users))}")
-            if self.single_operator and level.needed > 1:
-                problems.append(f"say single_operator and need {level.needed} people for {name} risk; keep one of both")
-        if problems:
-            raise ValueError("\n".join(problems))
+        for risk in RISKS:
+            needed, people = self.level(risk).needed, self.who_decides(self.level(risk))
+            if people.users and not (people.user_group or people.channel) and len(set(people.users)) < needed:
+                problems[risk] = f"need {needed} people for {risk} risk and name {len(set(people.users))}"
+            if self.single_operator and needed > 1:
+                problems[risk] = f"say single_operator and need {needed} people for {risk} risk; keep one of both"
+        if listed := [*dict.fromkeys(problems.values()), *self._out_of_reach(problems)]:
+            raise ValueError("\n".join(listed))
         return self
+
+    def _out_of_reach(self, faulty: Collection[Risk]) -> Iterator[str]:
+        """Kinds for which the settings name too few people, whoever of them presses."""
+        rules = self.rules
+        found: dict[str, list[str]] = {}
+        for kind in KINDS:
+            risk = rules.risk_of(kind, VERB_OF_KIND.get(kind, kind))
+            policy = rules.policy(risk, kind=kind)
+            people = people_named(policy.demands)
+            if risk not in faulty and people is not None and (missing := still_missing_at_best(policy, people)):
+                lacking = " and ".join(f"{demand.needed} of {demand.team}" for demand in missing)
+                found.setdefault(lacking, []).append(kind)
+        for lacking, kinds in found.items():
+            yield f"name too few people for {', '.join(kinds)}: {lacking} missing; name more of them, or a user group"
 
 
 class Breaker(_Part):
@@ -401,44 +503,17 @@ class Settings(_Part):
 
     @property
     def approval_rules(self) -> ApprovalRules:
-        approvals = self.approvals
-        return ApprovalRules(
-            low=self._policy("low", approvals.low),
-            medium=self._policy("medium", approvals.medium),
-            high=self._policy("high", approvals.high),
-            teams=self._teams(),
-            risk_floors=approvals.risk_floors,
-            grant_valid_seconds=approvals.grant_valid.total_seconds(),
-        )
-
-    def _policy(self, risk: Risk, level: Level) -> Policy:
-        users, user_group = self.approvals.who(level)
-        return Policy(
-            demands=(Demand(needed=level.needed, users=users, user_group=user_group),),
-            expires_seconds=(level.expires or EXPIRES[risk]).total_seconds(),
-            # Who asks may approve what is easily taken back; a high risk takes a second pair of eyes.
-            own_work_counts=risk != "high" or self.approvals.single_operator,
-            single_operator=self.approvals.single_operator,
-        )
-
-    def _teams(self) -> dict[str, Demand]:
-        """Those that have people; `ApprovalRules` knows who stands in for the others."""
-        teams = {name: getattr(self.approvals.teams, name) for name in Teams.model_fields}
-        return {
-            name: Demand(team=name, users=team.users, user_group=team.user_group)
-            for name, team in teams.items()
-            if team.users or team.user_group
-        }
+        return self.approvals.rules
 
     @property
-    def steering(self) -> tuple[tuple[str, ...], str]:
-        """Users and user group who may steer; the approvers when none are named."""
-        named = self.slack.steering_users or self.slack.steering_user_group
-        if named:
-            return self.slack.steering_users, self.slack.steering_user_group
-        levels = (self.approvals.low, self.approvals.medium, self.approvals.high)
-        users = {user for level in levels for user in self.approvals.who(level)[0]}
-        return tuple(sorted(users)), next((group for level in levels if (group := self.approvals.who(level)[1])), "")
+    def steering(self) -> Demand:
+        """Who may steer; the approvers when nobody is named."""
+        slack = self.slack
+        if slack.steering_users or slack.steering_user_group:
+            return Demand(team="steerers", users=slack.steering_users, user_group=slack.steering_user_group)
+        approvers = [self.approvals.who_decides(self.approvals.level(risk)) for risk in RISKS]
+        first, *others = dict.fromkeys(people.demand(team="steerers") for people in approvers)
+        return first.model_copy(update={"or_of": tuple(others)})
 
 
 # --- reading them -----------------------------------------------------------------------------------------------------

@@ -37,9 +37,9 @@ from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
-from bot.adapters.prometheus import PrometheusHistory
-from bot.adapters.prometheus_memory import PrometheusMemory
-from bot.adapters.prometheus_router import PrometheusRouter
+from bot.adapters.prometheus.history import PrometheusHistory
+from bot.adapters.prometheus.memory import PrometheusMemory
+from bot.adapters.prometheus.router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.loads import RedisLoads
@@ -54,6 +54,7 @@ from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
+from bot.adapters.slack.socket_mode import listening
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.limits import Limits
@@ -204,8 +205,7 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag)
     messenger = SlackMessenger(client, shown, RedisPace(storage.connection, slack_pace(settings)), clock, place)
-    steer_users, steer_group = settings.steering
-    people = SlackPeople(client, clock, steer_users=steer_users, steer_group=steer_group)
+    people = SlackPeople(client, clock, steerers=settings.steering)
     return Talk(client, messenger, people)
 
 
@@ -290,7 +290,9 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         talk = open_talk(settings, storage, stack)
         sight = open_sight(settings, storage, cluster, stack)
         library = live_playbooks(settings, storage, talk)
-        rules = Rules(approvals=settings.approval_rules)
+        rules = Rules(
+            approvals=settings.approval_rules, status_every_seconds=settings.slack.status_every.total_seconds()
+        )
         advance = AdvanceRun(storage.store, from_bundle, rules)
         silences = open_silences(settings, stack)
         handlers = {**effect_handlers(settings, storage, cluster, talk, advance, sight), **silencing(silences)}
@@ -316,9 +318,14 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             messenger=talk.messenger,
             clock=SystemClock(),
             shelf=shelf,
+            links=talk.messenger.links,
+            deployment=settings.redis_tag,
             can_silence=silences is not None,
         )
-        app = bolt_app(talk.client, settings.slack.signing_secret.get_secret_value(), desk)
+        app = bolt_app(talk.client, signing_secret(settings), desk)
+        if settings.slack.app_token is not None:
+            token = settings.slack.app_token.get_secret_value()
+            await stack.enter_async_context(listening(app, talk.client, token))
         inside = Inside(
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
@@ -369,7 +376,7 @@ def effect_handlers(
 ) -> Mapping[str, Handler]:
     read = ReadForRun(sight.signals, advance.playbook_of)
     see = SeeWorld(cluster.port, sight.scraped)
-    plan = PlanForRun(read, see, cluster.port, advance.playbook_of)
+    plan = PlanForRun(read, see, cluster.port, advance.playbook_of, storage.store)
     generate = GenerateOnReplica(
         sight.generations, WorldReplicas(cluster.port), sight.scraper, storage.claims, storage.store
     )
@@ -431,6 +438,12 @@ def chart_svg(chart: Chart) -> bytes:
     from bot.adapters.charts import drawn  # as above
 
     return drawn(chart, "svg")
+
+
+def signing_secret(settings: Settings) -> str:
+    """Without one, one that nobody knows: whoever posts as Slack is refused."""
+    secret = settings.slack.signing_secret
+    return secret.get_secret_value() if secret is not None else secrets.token_hex(32)
 
 
 async def warm_up(cluster: Cluster) -> None:

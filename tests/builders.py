@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bot.domain.alert import Alert
-from bot.domain.approval import APPROVERS, ApprovalRules, Authority, Demand, JudgedPress, Policy, Press, Request
+from bot.domain.approval import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.change.plan import Call, Difference, ObjectRef, Plan
 from bot.domain.machine import Rules
 from bot.domain.run import Run

@@ -75,13 +75,78 @@ def test_a_team_without_people_is_stood_in_for_by_the_approvers() -> None:
     assert serving == Demand(team="serving", user_group="S0SERVING", stands_in=True)
 
 
+OPERATIONS = {
+    "run_job": ("low", "approvers", 30),
+    "remove_canary": ("low", "approvers", 30),
+    "scale": ("low", "approvers", 20),
+    "scale_more": ("medium", "approvers", 20),
+    "canary": ("medium", "approvers", 15),
+    "undo": ("medium", "approvers", 15),
+    "cordon_node": ("medium", "serving or platform", 10),
+    "uncordon_node": ("medium", "platform", 60),
+    "rollback": ("high", "approvers", 15),
+    "promote": ("high", "approvers", 15),
+    "set_flags": ("high", "serving + lead", 10),
+    "client_contract": ("high", "serving + model", 30),
+    "answer_quality": ("high", "serving + model", 60),
+    "replace_busy_replica": ("high", "serving + lead", 10),
+    "drain_node": ("high", "platform + serving", 10),
+}
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_the_default_of_each_kind_is_that_of_the_operations_manual(kind: str) -> None:
+    rules = settings().approval_rules
+    risk = rules.risk_of(kind, kind)
+    policy = rules.policy(risk, kind=kind)
+    teams = " + ".join(demand.team for demand in policy.demands)
+    assert (risk, teams, policy.expires_seconds / 60) == OPERATIONS[kind]
+    assert {demand.needed for demand in policy.demands} == {1}
+
+
+def test_a_kind_may_be_asked_of_other_teams_for_another_time() -> None:
+    rules = settings(
+        APPROVALS_WHO="scale=2 approvers, set_flags=serving, uncordon_node=platform or lead",
+        APPROVALS_EXPIRES="scale=5m",
+        APPROVALS_HIGH_EXPIRES="7m",
+    ).approval_rules
+    assert [(d.team, d.needed) for d in rules.policy("low", kind="scale").demands] == [("approvers", 2)]
+    more = rules.policy("medium", kind="scale_more")
+    assert ([(d.team, d.needed) for d in more.demands], more.expires_seconds) == ([("approvers", 2)], 300)
+    assert [d.team for d in rules.policy("medium", kind="uncordon_node").demands] == ["platform or lead"]
+    flags = rules.policy("high", kind="set_flags")
+    assert ([d.team for d in flags.demands], flags.expires_seconds) == (["serving"], 420)
+
+
+def test_any_of_several_teams_is_a_demand_that_each_of_them_meets() -> None:
+    teams = {"APPROVALS_TEAMS_PLATFORM_CHANNEL": "C0PLATFORM", "APPROVALS_TEAMS_SERVING_USERS": "U0ANA"}
+    (either,) = settings(**teams).approval_rules.policy("medium", kind="cordon_node").demands
+    assert (either.team, either.needed, either.stands_in) == ("serving or platform", 1, False)
+    assert [source.users or source.channel for source in either.sources] == [("U0ANA",), "C0PLATFORM"]
+
+
+def test_only_a_critical_incident_with_two_teams_has_a_glass_to_break() -> None:
+    rules = settings(APPROVALS_TEAMS_LEAD_USERS="U0LEA").approval_rules
+    lead = Demand(team="lead", users=("U0LEA",))
+    assert rules.policy("high", kind="set_flags", critical=True).break_glass == lead
+    assert rules.policy("high", kind="set_flags").break_glass is None
+    assert rules.policy("high", kind="promote", critical=True).break_glass is None
+    assert rules.policy("high", kind="promote").escalate_to == lead
+    never = settings(APPROVALS_TEAMS_LEAD_USERS="U0LEA", APPROVALS_BREAK_GLASS="false").approval_rules
+    assert never.policy("high", kind="set_flags", critical=True).break_glass is None
+    nobody = settings().approval_rules.policy("high", kind="set_flags", critical=True)
+    assert (nobody.break_glass, nobody.escalate_to) == (None, None)
+
+
 def test_floors_name_verbs_and_risks() -> None:
     assert settings(APPROVALS_RISK_FLOORS="scale=medium").approval_rules.risk_floors == {"scale": "medium"}
 
 
 def test_the_approvers_steer_when_nobody_else_is_named() -> None:
-    assert settings().steering == ((), "S0SERVING")
-    assert settings(SLACK_STEERING_USERS="U0LEA").steering == (("U0LEA",), "")
+    assert settings().steering == Demand(team="steerers", user_group="S0SERVING")
+    assert settings(SLACK_STEERING_USERS="U0LEA").steering == Demand(team="steerers", users=("U0LEA",))
+    both = settings(APPROVALS_HIGH_USERS="U0LEA,U0BEN").steering
+    assert [source.users or source.user_group for source in both.sources] == ["S0SERVING", ("U0LEA", "U0BEN")]
 
 
 def test_the_pace_in_slack_is_slacks_own_unless_the_workspace_was_granted_more() -> None:
@@ -145,7 +210,16 @@ def test_nothing_that_is_missing_is_kept_for_a_second_error() -> None:
         ("APPROVALS_USER_GROUP", "@serving", "INCIDENT_BOT_APPROVALS_USER_GROUP: is not of the right form"),
         ("APPROVALS_HIGH_EXPIRES", "15", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: '15' is not a duration"),
         ("APPROVALS_HIGH_EXPIRES", "0s", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: Input should be greater than"),
-        ("APPROVALS_RISK_FLOORS", "scael=high", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: 'scael' is no verb"),
+        (
+            "APPROVALS_RISK_FLOORS",
+            "scael=high",
+            "INCIDENT_BOT_APPROVALS_RISK_FLOORS: 'scael' is no kind of change; did you mean scale?",
+        ),
+        ("APPROVALS_WHO", "scale=servers", "INCIDENT_BOT_APPROVALS_WHO: 'servers' names no team; write for example"),
+        ("APPROVALS_WHO", "scale=lead + lead", "INCIDENT_BOT_APPROVALS_WHO: 'lead + lead' names a team twice"),
+        ("APPROVALS_WHO", "set_flag=lead", "INCIDENT_BOT_APPROVALS_WHO: 'set_flag' is no kind of change; did you mean"),
+        ("APPROVALS_EXPIRES", "scale=soon", "INCIDENT_BOT_APPROVALS_EXPIRES: 'soon' is not a duration"),
+        ("APPROVALS_TEAMS_LEAD_CHANNEL", "#leads", "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_CHANNEL: is not of the right"),
         ("APPROVALS_RISK_FLOORS", "scale=huge", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: Input should be 'low'"),
         ("APPROVALS_HIGH_USERS", "ben", "INCIDENT_BOT_APPROVALS_HIGH_USERS: is not of the right form"),
         ("SET", "window", "INCIDENT_BOT_SET: write name=value"),
@@ -169,6 +243,11 @@ def test_a_fault_says_where_what_and_an_example(name: str, value: str, fault: st
     [
         pytest.param({"HIGH_USERS": "U0ANA", "HIGH_NEEDED": "2"}, "need 2 people for high risk and name 1", id="few"),
         pytest.param({"LOW_NEEDED": "2", "SINGLE_OPERATOR": "true"}, "say single_operator and need 2", id="single"),
+        pytest.param(
+            {"TEAMS_SERVING_USERS": "U0ANA", "TEAMS_LEAD_USERS": "U0ANA"},
+            "name too few people for set_flags, restart, replace_busy_replica: 1 of lead missing",
+            id="one-person-in-both-teams",
+        ),
     ],
 )
 def test_approvals_that_could_never_be_met_are_refused(changes: dict[str, str], fault: str) -> None:
@@ -257,3 +336,12 @@ target_settings:
     tuning = load_settings(ENOUGH, written(tmp_path, text)).tuning
     assert tuning.playbooks == {"kv-cache-oom": {"kv_ceiling": "0.85", "careful": "true"}}
     assert tuning.targets == {"llm/chat-*": {"kv-cache-oom": {"window": "10m"}}}
+
+
+def test_slack_is_listened_to_over_http_or_in_socket_mode() -> None:
+    without = {name: value for name, value in ENOUGH.items() if name != "SLACK_SIGNING_SECRET"}
+    settings = load_settings({**without, "SLACK_APP_TOKEN": "xapp-1"})
+    assert settings.slack.app_token is not None
+    assert settings.slack.signing_secret is None
+    with pytest.raises(SettingsError, match="SLACK_SIGNING_SECRET"):
+        load_settings(without)

@@ -130,7 +130,7 @@ def doctor(
 
 @app.command()
 def demo(
-    scenario: Annotated[str, typer.Option(help="What goes wrong: thrash or one-bad-replica.")] = "thrash",
+    scenario: Annotated[str, typer.Option(help="What goes wrong; `x` lists what there is.")] = "thrash",
     unattended: Annotated[bool, typer.Option(help="Press the buttons by script and verify the end.")] = False,
     port: Annotated[int, typer.Option(help="Port of the Slack page; 0 takes a free one.")] = 0,
 ) -> None:

@@ -42,8 +42,9 @@ def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Consol
         world.cause_trouble(scenario)
         if unattended:
             return _unattended(world, scenario, console)
+        first = f"Type /incident {scenario.opened_by}" if scenario.opened_by else "Wait half a minute"
         console.print(
-            "Within half a minute the incident's card appears on the page. Open its thread, read the diagnostics, and "
+            f"{first}, and the incident's card appears on the page. Open its thread, read the diagnostics, and "
             "press the buttons; you act as Ana, who is on call. Try /incident help. Ctrl-C ends everything."
         )
         _wait(world, float("inf"))
@@ -70,7 +71,9 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     def say(text: str) -> None:
         console.print(f"[dim]{time.monotonic() - began:5.1f} s[/dim]  {text}")
 
-    approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say)
+    approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say, scenario.filled)
+    if scenario.opened_by:
+        approver.command(scenario.opened_by)
     while time.monotonic() - began < LONGEST_SECONDS:
         _wait(world, LOOK_EVERY_SECONDS)
         approver.look()
@@ -92,7 +95,9 @@ def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float
 
 
 def is_verified(run: Run, entries: Sequence[Chained], scenario: demo.Scenario = demo.THRASH) -> bool:
-    """A good ending whose last watch over the whole fleet held."""
+    """A good ending whose last watch over the whole fleet held, where it ends by a watch."""
+    if not scenario.verified_by:
+        return run.ending in scenario.endings
     watched = ("verdict", scenario.verified_by)
     verdicts = [item.entry.data.get("verdict") for item in entries if (item.entry.kind, item.entry.state) == watched]
     return run.ending in scenario.endings and verdicts[-1:] == ["held"]

@@ -11,13 +11,13 @@ import httpx
 from bot import wiring
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.doctor import access
-from bot.adapters.prometheus_doctor import reachable
+from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.durability import durability
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folder
-from bot.domain.change.risks import TEAMS
+from bot.cli.who_approves import teams_asked, who_approves
 from bot.domain.finding import Finding, Grade, broken, fine, weak
 from bot.domain.playbook.language import ChangeState
 from bot.domain.playbook.library import Library
@@ -38,6 +38,7 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
         looks.append(_within("prometheus", _prometheus(settings)))
     found = await asyncio.gather(*looks)
     own = [*of_settings(settings), *of_playbooks(library), *of_reach(settings, verbs_of(library))]
+    own += who_approves(library.playbooks.values(), settings.approval_rules)
     return [*own, *(finding for some in found for finding in some)]
 
 
@@ -59,11 +60,14 @@ async def _redis(settings: Settings) -> Sequence[Finding]:
 async def _slack(settings: Settings) -> Sequence[Finding]:
     rules = settings.approval_rules
     demands = [each for level in (rules.low, rules.medium, rules.high) for each in level.demands]
-    groups = {each.user_group for each in (*demands, *rules.teams.values())} | {settings.steering[1]}
+    people = [source for each in (*demands, *rules.teams.values(), settings.steering) for source in each.sources]
+    groups, channels = {each.user_group for each in people}, {each.channel for each in people}
     async with web_session() as session:
         token = settings.slack.bot_token.get_secret_value()
         client = web_client(token, session, base_url=settings.slack.base_url)
-        return await installation(client, channel=settings.slack.channel, user_groups=groups - {""})
+        return await installation(
+            client, channel=settings.slack.channel, user_groups=groups - {""}, channels=channels - {""}
+        )
 
 
 async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
@@ -96,8 +100,10 @@ def of_settings(settings: Settings) -> list[Finding]:
     if settings.approvals.single_operator:
         what = "one person may ask for and approve a high-risk change (approvals.single_operator)"
         found.append(weak("settings", what, "Turn it off as soon as two people are on call."))
-    if unnamed := sorted({team for teams in TEAMS.values() for team in teams} - settings.approval_rules.teams.keys()):
-        what = f"nobody is named for {' and '.join(unnamed)}: the approvers stand in for them"
+    if unnamed := sorted(teams_asked(settings.approval_rules) - settings.approval_rules.teams.keys()):
+        what = f"nobody is named for {', '.join(unnamed)}: the approvers stand in"
+        if "lead" in unnamed:
+            what += ", nobody else is asked at half time, and no glass can be broken"
         found.append(weak("settings", what, f"Set INCIDENT_BOT_APPROVALS_TEAMS_{unnamed[0].upper()}_USER_GROUP."))
     if settings.http.host in ("127.0.0.1", "::1", "localhost"):
         what = f"listens on {settings.http.host}: nothing on another machine or pod can reach it"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.change.plan import Plan, Risk
+from bot.domain.change.plan import Plan
 from bot.domain.errors import ApprovalError
 
 RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "withdrawn"]
@@ -29,10 +29,20 @@ class Demand(BaseModel):
     team: str = APPROVERS
     needed: int = 1
     users: tuple[str, ...] = ()
-    """User ids; empty together with an empty `user_group` means: nobody is in it."""
+    """User ids; nobody is in a team without users, user group and channel."""
     user_group: str = ""
+    channel: str = ""
+    """Whoever is a member of this channel."""
+    or_of: tuple[Demand, ...] = ()
+    """Other teams whose people are as good (`serving or platform`)."""
     stands_in: bool = False
     """The settings name nobody for this team: the approvers stand in for it, and the request says so."""
+
+    @property
+    def sources(self) -> tuple[Demand, ...]:
+        """Every place that names people for it; empty when none does."""
+        every = (self, *self.or_of)
+        return tuple(each for each in every if each.users or each.user_group or each.channel)
 
 
 class Policy(BaseModel):
@@ -46,10 +56,19 @@ class Policy(BaseModel):
     """False: who asked for or edited the plan is never the only approver. `single_operator` makes it True."""
     single_operator: bool = False
     """One person may meet every demand of whose team they are, and approve their own work."""
+    escalate_to: Demand | None = None
+    """Who is asked besides once half of the time has passed."""
+    break_glass: Demand | None = None
+    """Of whom one alone may decide, with a typed reason, while half of the time has passed and a team is silent."""
 
     @property
     def needed(self) -> int:
         return sum(demand.needed for demand in self.demands)
+
+    @property
+    def heard(self) -> tuple[Demand, ...]:
+        """Every team whose people have a say here."""
+        return (*self.demands, self.break_glass) if self.break_glass else self.demands
 
 
 class Authority(BaseModel):
@@ -71,11 +90,12 @@ class Press(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     press_id: str
-    action: Literal["approve", "refuse", "choose", "undo"]
+    action: Literal["approve", "refuse", "choose", "undo", "edit", "more_time", "break_glass"]
     about: str
     """The request id (`R3`) or question id (`Q2`) that was on the button."""
     digest: str = ""
     value: str = ""
+    """The choice; of an edit the new values as JSON."""
     fields: dict[str, float | str] = {}
     """What was filled in beside the choice."""
     reason: str = ""
@@ -114,9 +134,16 @@ class Request(BaseModel):
     asked_at: float
     own_work_of: tuple[str, ...] = ()
     """Who asked for this change or edited it."""
+    edited_by: str = ""
+    """Who wrote its values; empty when they are those of the playbook."""
     posted_at: float | None = None
     expires_at: float | None = None
     """Counts from the posted card; None until it is posted."""
+    half_at: float | None = None
+    half_passed: bool = False
+    """Half of the time went by without a decision, and others were asked too."""
+    extended_by: str = ""
+    """Who asked for more time; that is given once."""
     status: RequestStatus = "open"
     presses: tuple[JudgedPress, ...] = ()
     decided_by: str = ""
@@ -150,16 +177,31 @@ def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
 
     Raise `ApprovalError`, which tells the presser why, unless these presses satisfy the request's policy.
     """
-    for judged in presses:
-        must_count(request, judged)
     if not request.policy.demands:
         raise ApprovalError("nobody may approve this: no approvers are set")
+    for judged in presses:
+        must_count(request, judged)
+    if not any(judged.press.action == "break_glass" for judged in presses):
+        _must_be_enough(request, presses)
+    elif not silent_teams(request.policy, presses):
+        raise ApprovalError("somebody of every team has approved: it waits for their number, not for a team")
+    return Approved(request=request, presses=presses, made_by=_GRANT)
+
+
+def _must_be_enough(request: Request, presses: tuple[JudgedPress, ...]) -> None:
     if missing := still_missing(request.policy, presses):
         raise ApprovalError(" and ".join(map(_more_needed, missing)))
-    approvers = {judged.press.user for judged in presses}
+    asked = {demand.team for demand in request.policy.demands}
+    approvers = {judged.press.user for judged in presses if asked.intersection(judged.authority.teams)}
     if not request.policy.own_work_counts and not approvers - set(request.own_work_of):
         raise ApprovalError("somebody else must approve what you asked for or edited")
-    return Approved(request=request, presses=presses, made_by=_GRANT)
+
+
+def silent_teams(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
+    """The demands that nobody has met at all, however those who approved are counted."""
+    one_of_each = tuple(demand.model_copy(update={"needed": 1}) for demand in policy.demands)
+    approvals = [judged for judged in presses if judged.press.action == "approve"]
+    return still_missing(policy.model_copy(update={"demands": one_of_each}), approvals)
 
 
 def still_missing(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
@@ -170,6 +212,11 @@ def still_missing(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Deman
     people: dict[str, set[str]] = {}
     for judged in presses:
         people.setdefault(judged.press.user, set()).update(judged.authority.teams)
+    return still_missing_at_best(policy, people)
+
+
+def still_missing_at_best(policy: Policy, people: Mapping[str, Collection[str]]) -> tuple[Demand, ...]:
+    """As `still_missing`, once each of these people, by their teams, has approved."""
     if policy.single_operator:
         met = [sum(demand.team in teams for teams in people.values()) for demand in policy.demands]
     else:
@@ -206,7 +253,7 @@ def _more_needed(demand: Demand) -> str:
 
 def must_count(request: Request, judged: JudgedPress) -> None:
     """Raise `ApprovalError`, in words for the presser, unless this press counts for `request`."""
-    if judged.press.action != "approve":
+    if judged.press.action not in ("approve", "break_glass"):
         raise ApprovalError("this press is not an approval")
     if not judged.authority.allowed:
         raise ApprovalError(judged.authority.reason)
@@ -216,44 +263,31 @@ def must_count(request: Request, judged: JudgedPress) -> None:
         raise ApprovalError(f"this request expired at {_clock(request.expires_at)} UTC; ask again")
     if request.alerts_resolved_at is not None and judged.at < request.alerts_resolved_at:
         raise ApprovalError("all alerts resolved after this press; if it is still wanted, press again")
+    if judged.press.action == "break_glass":
+        _may_break_glass(request, judged)
+    elif not is_asked(request.policy, judged.authority):
+        raise ApprovalError("you are not in a team that is asked here; you may only break the glass, after half time")
+
+
+def is_asked(policy: Policy, authority: Authority) -> bool:
+    """Whether one of the teams that were read is asked to approve, and not only heard."""
+    asked = {demand.team for demand in policy.demands}
+    return not authority.teams or bool(asked & set(authority.teams))
+
+
+def _may_break_glass(request: Request, judged: JudgedPress) -> None:
+    leads = request.policy.break_glass
+    if leads is None:
+        raise ApprovalError("the glass can be broken only in a critical incident, for what two teams have to approve")
+    if leads.team not in judged.authority.teams:
+        raise ApprovalError(f"only one of {leads.team} may break the glass")
+    if request.half_at is None or judged.at < request.half_at:
+        raise ApprovalError("the teams have half of the time to answer; the glass can be broken after that")
+    if judged.press.user == request.edited_by:
+        raise ApprovalError("somebody else must approve what you edited")
+    if not judged.press.reason.strip():
+        raise ApprovalError("breaking the glass needs a reason in words")
 
 
 def _clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
-
-
-class ApprovalRules(BaseModel):
-    """The approval policy of a deployment: one policy for each risk, and the floors that no playbook may lower.
-
-    A plan that asks for certain teams is decided by these; the level's number of people is still the least.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    low: Policy
-    medium: Policy
-    high: Policy
-    teams: dict[str, Demand] = {}
-    """The teams that the settings name people for."""
-    risk_floors: dict[str, Risk] = {}
-    grant_valid_seconds: float = 600.0
-    """A grant not begun within this time lapses."""
-
-    def policy(self, risk: Risk, teams: Sequence[str] = ()) -> Policy:
-        """Who decides about a plan of this risk; one person each of `teams`, where the plan asks for these."""
-        level = {"low": self.low, "medium": self.medium, "high": self.high}[risk]
-        if not teams:
-            return level
-        demands = [self._one_of(team, level) for team in teams]
-        rest = level.needed - len(demands)
-        more = [each.model_copy(update={"needed": rest}) for each in level.demands[:1] if rest > 0]
-        return level.model_copy(update={"demands": (*demands, *more)})
-
-    def one_of(self, team: str) -> Policy:
-        """The policy of a question that one person of this team answers, whatever its risk."""
-        return self.low.model_copy(update={"demands": (self._one_of(team, self.low),)})
-
-    def _one_of(self, team: str, level: Policy) -> Demand:
-        approvers = level.demands[0] if level.demands else Demand()
-        standing_in = approvers.model_copy(update={"team": team, "needed": 1, "stands_in": True})
-        return self.teams.get(team, standing_in)

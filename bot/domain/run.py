@@ -77,6 +77,9 @@ class ActiveChange(_Frozen):
     replans: int = 0
     undo_of: tuple[str, ...] = ()
     """Call ids that a built-in undo takes back; empty for a written change."""
+    values: dict[str, int | float] = {}
+    """What a person wrote in place of the playbook's numbers; planned, shown and approved like these."""
+    edited_by: str = ""
 
 
 class ActiveWatch(_Frozen):
@@ -203,6 +206,8 @@ class Run(_Frozen):
     posts: tuple[Post, ...] = ()
     notes: tuple[Note, ...] = ()
     card_posted: bool = False
+    places: dict[str, tuple[str, str]] = {}
+    """Where each request and question stands: slot to channel and ts. A press from elsewhere is one on a copy."""
     anchored: tuple[str, ...] = ()
     """Slots whose message carries a head of the timeline and is known to stand in Slack."""
     counter: int = 0

@@ -13,6 +13,7 @@ from bot.domain.timeline import Chained
 from bot.flow.ports import AlertStore, CallClaims, RunStore
 
 UNMATCHED_SHOWN = 20
+RECENT = 200
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 
 
@@ -49,6 +50,10 @@ class HearPeople:
 
     async def open_runs(self) -> Sequence[Run]:
         loaded = [await self._runs.load(incident_id) for incident_id in await self._runs.open_incidents()]
+        return [run for run in loaded if run is not None]
+
+    async def recent_runs(self) -> Sequence[Run]:
+        loaded = [await self._runs.load(incident_id) for incident_id in await self._runs.recent_incidents(RECENT)]
         return [run for run in loaded if run is not None]
 
     async def load(self, incident_id: str) -> Run | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot.domain.approval import Authority
 from bot.domain.effect import JudgePress
 from bot.domain.event import Judged
 from bot.flow.perform_effect import Done, Job
@@ -16,7 +17,10 @@ class JudgeForRun:
         press = effect.press
         request, question = job.run.requests.get(press.about), job.run.questions.get(press.about)
         policy = request.policy if request else question.by if question else None
-        if policy is not None:
+        if request is not None and request.status != "open":
+            # Nothing can come of it any more, so nobody is asked who that is.
+            authority = Authority(allowed=False, reason=f"the request was {request.status} already", read_at=job.now)
+        elif policy is not None:
             authority = await self._people.authority(press.user, policy, at=job.now)
         else:
             authority = await self._people.may_steer(press.user, at=job.now)

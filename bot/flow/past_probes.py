@@ -1,4 +1,4 @@
-"""Probes over the bot's own incidents: does this target come back, and was a replica replaced on that node lately?
+"""The bot's own incidents: does this target come back, was a replica replaced on that node, was it rolled back lately?
 
 Only what is still kept is counted; an incident that was deleted is not remembered.
 """
@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bot.domain.change.objects import dig, name_of
+from bot.domain.change.plan import LedgerEntry
 from bot.domain.run import Run
 from bot.domain.signal import Reading, unknown
+from bot.domain.target import Target
 from bot.flow.ports import Probe, Question
 from bot.flow.probes import answer, pods_asked_for, unreadable
 
@@ -34,16 +36,35 @@ def past_probes(*, runs: PastRuns, now: Callable[[], float]) -> dict[str, Probe]
     return {"recurrence": Recurrence(runs, now), "replaced_before": ReplacedBefore(runs, now)}
 
 
+async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> list[str]:
+    """Incidents that rolled this workload back in the last day, and did not take that back again."""
+    return [
+        run.incident_id
+        for run in await _since(runs, at - DAY_SECONDS)
+        if run.target.key == target.key and any(_is_rollback(entry, run, at - DAY_SECONDS) for entry in run.ledger)
+    ]
+
+
+def _is_rollback(entry: LedgerEntry, run: Run, start: float) -> bool:
+    """One that went through; what stopped half-way may be tried again."""
+    request = run.requests.get(entry.call_id.split("/")[1])
+    went_through = request is not None and request.outcome == "done"
+    return entry.verb == "rollback" and not entry.undone_by and entry.applied_at >= start and went_through
+
+
+async def _since(runs: PastRuns, start: float) -> list[Run]:
+    """The newest incidents that opened or did something since then."""
+    known = await runs.recent_incidents(MOST_INCIDENTS)
+    found = await asyncio.gather(*(runs.load(incident_id) for incident_id in known))
+    return [run for run in found if run is not None and (run.closed_at is None or run.closed_at >= start)]
+
+
 class _Past:
     def __init__(self, runs: PastRuns, now: Callable[[], float]) -> None:
         self._runs, self._now = runs, now
 
     async def _since(self, seconds: float) -> list[Run]:
-        """The newest incidents that opened or did something in that time."""
-        known = await self._runs.recent_incidents(MOST_INCIDENTS)
-        found = await asyncio.gather(*(self._runs.load(incident_id) for incident_id in known))
-        start = self._now() - seconds
-        return [run for run in found if run is not None and (run.closed_at or self._now()) >= start]
+        return await _since(self._runs, self._now() - seconds)
 
 
 class Recurrence(_Past):

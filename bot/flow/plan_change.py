@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.domain.approval_edits import with_values
 from bot.domain.change.context import DEFAULT_DRAIN_SECONDS, DEFAULT_STARTUP_SECONDS, QUIET_SECONDS, PlanContext
 from bot.domain.change.plan import PlanResult
 from bot.domain.change.planning import plan_change
@@ -16,6 +17,7 @@ from bot.domain.playbook.language import ChangeState
 from bot.domain.redaction import redacted
 from bot.domain.run import Run, scope_values
 from bot.domain.signal import Reading
+from bot.flow.past_probes import PastRuns, rollbacks_in_a_day
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Cluster
 from bot.flow.read_for_run import PlaybookOf, ReadForRun
@@ -26,8 +28,10 @@ GONE = "the reason for this change is gone"
 
 
 class PlanForRun:
-    def __init__(self, read: ReadForRun, see: SeeWorld, cluster: Cluster, playbook_of: PlaybookOf) -> None:
-        self._read, self._see, self._cluster, self._playbook_of = read, see, cluster, playbook_of
+    def __init__(
+        self, read: ReadForRun, see: SeeWorld, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns
+    ) -> None:
+        self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 
     async def __call__(self, job: Job, effect: PlanChange) -> Done:
         result, readings = await self.plan(job.run, at=job.now)
@@ -54,6 +58,10 @@ class PlanForRun:
     async def _of_world(
         self, run: Run, playbook: CompiledPlaybook, verb: str, arguments: Mapping[str, object], *, at: float
     ) -> PlanResult:
+        if verb == "rollback" and (done := await rollbacks_in_a_day(self._runs, run.target, at=at)):
+            # Two revisions that are each taken for the good one would follow each other for ever.
+            why = f"{run.target} was rolled back within the last day already ({', '.join(done)})"
+            return PlanResult(outcome="impossible", reason=why, hint="look what both revisions have in common")
         try:
             world = await self._see(run, context_of(run, playbook.settings), at=at)
         except ClusterError as error:
@@ -95,7 +103,7 @@ def arguments_of(
     arguments = playbook.arguments(run.state, values)
     if isinstance(arguments, Unknown):
         return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
-    return arguments
+    return with_values(state.change, arguments, run.change.values) if run.change else arguments
 
 
 def _with_causes(missing: Unknown, readings: Mapping[str, Reading]) -> str:

@@ -117,6 +117,10 @@ class RunStore(Protocol):
 
     async def open_incidents(self) -> Sequence[str]: ...
 
+    async def recent_incidents(self, limit: int) -> Sequence[str]:
+        """The newest incidents, open and closed, newest first."""
+        ...
+
     async def open_targets(self) -> Mapping[str, str]:
         """Target key to the id of its open incident."""
         ...

@@ -179,6 +179,9 @@ class AsWritten:
     def change(self, run: Run) -> str:
         return nth(self._written.changes.get(run.state), times_in(run)) or "done"
 
+    def came_back(self, run: Run) -> Mapping[str, float | bool | str]:
+        return self._written.results.get(run.state, {})
+
     def verdict(self, run: Run) -> str:
         return nth(self._written.watches.get(run.state), times_in(run)) or ""
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from bot.domain.approval import APPROVERS, ApprovalRules, Authority, Demand, Policy, Press
+from bot.domain.approval import APPROVERS, Authority, Demand, Policy, Press
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.change.plan import PlanResult
 from bot.domain.change.stand_in import stand_in_plan
 from bot.domain.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
@@ -21,6 +22,7 @@ from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ChangeState
 from bot.domain.rehearsed import Proposed, Rehearsed
 from bot.domain.run import Run
+from bot.domain.signal import Reading
 from bot.domain.timeline import Entry
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.perform_effect import Done, Handler, Job, Later
@@ -61,6 +63,10 @@ class Circumstances(Protocol):
 
     def change(self, run: Run) -> str:
         """What becomes of the change of this state: `done`, `refused`, `expired`, `impossible`, `failed` …"""
+
+    def came_back(self, run: Run) -> Mapping[str, float | bool | str]:
+        """What the change of this state comes back with, by part; empty where that is not known."""
+        ...
 
     def verdict(self, run: Run) -> str:
         """The verdict of this watch; empty when the readings decide."""
@@ -299,9 +305,13 @@ class Rehearsal:
         event = {
             "event_id": effect.effect_id, "effect_id": effect.effect_id, "request_id": effect.request_id,
             "step": effect.step, "call_id": f"{job.incident_id}/{effect.request_id}/{effect.step}", "result": result,
-            "detail": "as the table says",
+            "detail": "as the table says", "readings": self._came_back(job.run),
         }  # fmt: skip
         return Done((StepSettled.model_validate(event),))
+
+    def _came_back(self, run: Run) -> dict[str, Reading]:
+        said, verb = dict(self._met.came_back(run)), run.change.verb if run.change else ""
+        return {verb: Reading(name=verb, fields=said, at=self._clock(), source="the table")} if said else {}
 
     async def _shown(self, job: Job, effect: ShowInSlack) -> Done:
         """A message stands in Slack as soon as it is wanted: requests count their time from there."""

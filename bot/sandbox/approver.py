@@ -10,41 +10,69 @@ from typing import Any
 import httpx
 
 USER = "U0ANA"
+BUTTONS = ("choose:", "fill:")
+"""A choice, and one that opens a form first."""
 
 
 @dataclass
 class Approver:
-    """Approves every request, answers every question: as `answers` say, else the first choice."""
+    """Approves every request, answers every question as `answers` say, else by the first choice; fills forms."""
 
     slack_url: str
     channel: str
     answers: Mapping[str, str]
     say: Callable[[str], None]
+    filled: Mapping[str, str] = field(default_factory=dict)
     _pressed: set[tuple[str, str]] = field(default_factory=set)
 
+    def command(self, text: str) -> None:
+        """`/incident TEXT`, typed in the channel."""
+        self.say(f"types '/incident {text}'")
+        self._act("command", {"channel": self.channel, "command": "/incident", "text": text})
+
     def look(self) -> None:
-        """Press what waits; a button is pressed until the bot has acknowledged it."""
+        """Send in the form that is open, else press what waits; a button is pressed until the bot acknowledged it."""
+        if form := self._open_form():
+            self._fill(form)
+            return
         for message in self._messages():
             buttons = list(_buttons(message.get("blocks", [])))
             chosen = self._choose(message, buttons)
             if chosen is None or (message["ts"], chosen["value"]) in self._pressed:
                 continue
-            label = chosen["text"]["text"]
-            self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
             body = {
-                "user": USER,
                 "channel": self.channel,
                 "ts": message["ts"],
                 "action_id": chosen["action_id"],
                 "block_id": chosen["block_id"],
             }
-            told = httpx.post(f"{self.slack_url}/__sandbox__/press", json=body, timeout=10)
-            if told.status_code == httpx.codes.NOT_FOUND:
-                continue  # the bot has edited the message meanwhile; the next look sees it
-            told.raise_for_status()
             # Slack shows a person that the bot did not answer, and that person presses again.
-            if told.json()["ok"]:
+            if self._act("press", body):
                 self._pressed.add((message["ts"], chosen["value"]))
+                label = chosen["text"]["text"]
+                self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
+
+    def _act(self, what: str, body: Mapping[str, Any]) -> bool:
+        """Whether the bot acknowledged it. What is gone it has edited meanwhile; the next look sees it."""
+        told = httpx.post(f"{self.slack_url}/__sandbox__/{what}", json={"user": USER, **body}, timeout=10)
+        if told.status_code == httpx.codes.NOT_FOUND:
+            return False
+        return bool(told.raise_for_status().json()["ok"])
+
+    def _open_form(self) -> dict[str, Any] | None:
+        page = httpx.get(f"{self.slack_url}/__sandbox__/page", timeout=10).raise_for_status().json()
+        return next(reversed(page["views"].get(USER) or []), None)
+
+    def _fill(self, form: Mapping[str, Any]) -> None:
+        """What stands in a field already stays there, unless `filled` names it."""
+        self.say(f"sends in the form '{form['title']['text']}'")
+        inputs = [block for block in form["blocks"] if block["type"] == "input"]
+        fields = {block["block_id"]: block["element"]["action_id"] for block in inputs}
+        named = {block_id: block_id.partition(":")[2] for block_id in fields}
+        values = {
+            block_id: {fields[block_id]: self.filled[name]} for block_id, name in named.items() if name in self.filled
+        }
+        self._act("submit", {"view_id": form["id"], "values": values})
 
     def _messages(self) -> list[dict[str, Any]]:
         answer = httpx.get(f"{self.slack_url}/__sandbox__/messages", params={"channel": self.channel}, timeout=10)
@@ -55,11 +83,11 @@ class Approver:
         approve = next((button for button in buttons if button["action_id"] == "approve"), None)
         if approve is not None:
             return approve
-        choices = [button for button in buttons if button["action_id"].startswith("choose:")]
+        choices = [button for button in buttons if button["action_id"].startswith(BUTTONS)]
         text = message.get("text", "")
         wanted = next((label for words, label in self.answers.items() if words in text), None)
         named = next((button for button in choices if wanted and wanted in button["text"]["text"]), None)
-        return named or next(iter(choices), None)
+        return named or next((button for button in choices if button["action_id"].startswith(BUTTONS[0])), None)
 
 
 def _buttons(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

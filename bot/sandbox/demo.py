@@ -60,16 +60,22 @@ class Scenario:
     trouble_load: dict[str, Any]
     fault: dict[str, Any] = field(default_factory=dict)
     """A fault of one replica; empty for none."""
+    rollout: Mapping[str, str] = field(default_factory=dict)
+    """Flags that somebody's deploy sets; empty for no deploy."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """Text of a question to the label of the choice that the scripted approver presses."""
+    filled: Mapping[str, str] = field(default_factory=dict)
+    """What that approver writes into the fields of forms."""
     rule: str = "thrash"
-    """What alerting watches."""
+    """What alerting watches; empty where no alert opens the incident."""
+    opened_by: str = ""
+    """The command that opens it by hand; empty where an alert does."""
     gpu: dict[str, Any] = field(default_factory=dict)
     """Trouble of the GPU that one replica holds; empty for none."""
     windows: Mapping[str, str] = field(default_factory=dict)
     """Settings beside `WINDOWS`."""
     verified_by: str = "verify_calm"
-    """The watch that has to have held."""
+    """The watch that has to have held; empty where readings alone decide the end."""
     endings: tuple[str, ...] = ("fixed", "accepted_degraded")
     """How the incident may end."""
 
@@ -126,7 +132,33 @@ SLO_BREACH = Scenario(
         "ttft_target": "100ms",
     },
 )
-SCENARIOS = {scenario.name: scenario for scenario in (THRASH, ONE_BAD_REPLICA, GPU_FAULT, HOT_NODE, SLO_BREACH)}
+CRASH_LOOP = Scenario(
+    name="crash-loop",
+    what="a deploy halves the KV pool; one request of full length no longer fits, so the new replica cannot start",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    rollout={"--num-gpu-blocks-override": "60"},
+    rule="crash",
+    answers={"Which one was good?": "Roll back to"},
+    filled={"revision": "1"},
+    windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
+)
+FP8_AS_DESIGNED = Scenario(
+    name="fp8-as-designed",
+    what="a deploy turns on fp8 KV, the pool holds twice the tokens, and somebody only sees that device memory is flat",
+    healthy_load={"workers": 24},
+    trouble_load={"workers": 24},
+    rollout={"--kv-cache-dtype": "fp8", "--num-gpu-blocks-override": "256"},
+    rule="",
+    opened_by="open kv-compression-no-savings serving/llm",
+    filled={"method": "quantised", "read_gauge": "device"},
+    windows={"before_window": "6s", "past": "40s"},
+    verified_by="",
+)
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (THRASH, ONE_BAD_REPLICA, GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP, FP8_AS_DESIGNED)
+}
 
 
 @dataclass
@@ -154,7 +186,22 @@ class World:
         if scenario.gpu:
             node, gpu = self._gpu_of(self._victim())
             self._tell(f"nodes/{node}/gpu", {"gpu": gpu, **scenario.gpu})
+        if scenario.rollout:
+            self._roll_out(scenario.rollout)
         self._tell("load", scenario.trouble_load)
+
+    def _roll_out(self, flags: Mapping[str, str]) -> None:
+        """As a deploy pipeline would: it knows nothing of the bot."""
+        url = f"{self.kubernetes_url}/apis/apps/v1/namespaces/serving/deployments/llm"
+        container = httpx.get(url).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
+        kept = [word for word in container["args"] if word.partition("=")[0] not in flags]
+        args = [*kept, *(f"{flag}={value}" for flag, value in flags.items())]
+        httpx.patch(
+            url,
+            params={"fieldManager": "deploy-pipeline"},
+            json=[{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}],
+            headers={"Content-Type": "application/json-patch+json"},
+        ).raise_for_status()
 
     def _victim(self) -> str:
         pods = httpx.get(
@@ -224,7 +271,7 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
         made.wait_until_replicas_serve()
         if start_bot:
             made.start_bot()
-        if with_alerting:
+        if with_alerting and scenario.rule:
             family.start(
                 "alerting", "bot.sandbox.alerting", "--api", kubernetes, "--bot-url", bot_url,
                 "--token", alert_token, "--for-seconds", str(ALERT_AFTER_SECONDS), "--rule", scenario.rule,

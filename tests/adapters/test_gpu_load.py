@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from bot.adapters.gpu.load import DayOfMemory, GpuLoad, gpus_of
-from bot.adapters.prometheus_memory import PrometheusMemory, least_free_query
+from bot.adapters.prometheus.memory import PrometheusMemory, least_free_query
 from bot.domain.errors import SourceError
 from bot.domain.playbook.language import ProbeSignal
 from bot.domain.signal import Reading

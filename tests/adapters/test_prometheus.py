@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.adapters.prometheus import PrometheusHistory, raw_query
+from bot.adapters.prometheus.history import PrometheusHistory, raw_query
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.domain.change.world import World
 from bot.domain.errors import SourceError

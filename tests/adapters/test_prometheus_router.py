@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 import httpx
 import pytest
 
-from bot.adapters.prometheus_router import PrometheusRouter
+from bot.adapters.prometheus.router import PrometheusRouter
 from bot.domain.errors import SourceError
 from bot.domain.target import Target
 

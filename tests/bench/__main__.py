@@ -20,10 +20,10 @@ Measured = dict[tuple[str, str], list[Figures]]
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     for field in fields(Size):
         name, default = f"--{field.name.replace('_', '-')}", field.default
-        parser.add_argument(name, type=float if field.name == "cards_per_second" else int, default=default)
+        parser.add_argument(name, type=float if isinstance(default, float) else int, default=default)
     return parser.parse_args(arguments)
 
 

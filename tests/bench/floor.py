@@ -22,7 +22,7 @@ import redis.asyncio as aioredis
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 INTAKE, SEEN, SHOWN, PRESSES = "floor:intake", "floor:seen", "floor:shown", "floor:presses"
@@ -79,7 +79,11 @@ class Floor:
         is_signed = hmac.compare_digest(request.headers.get("x-slack-signature", ""), f"v0={digest}")
         if not is_signed or abs(time.time() - int(stamp)) > 300:
             return Response(status_code=401)
-        payload = json.loads(parse_qs(body.decode())["payload"][0])
+        form = parse_qs(body.decode())
+        if "command" in form:
+            await self._redis.xadd(PRESSES, {"user": form["user_id"][0], "value": form["text"][0]})
+            return JSONResponse({"response_type": "ephemeral", "text": "Noted."})
+        payload = json.loads(form["payload"][0])
         action = payload["actions"][0]
         await self._redis.xadd(PRESSES, {"user": payload["user"]["id"], "value": action["value"]})
         return Response()

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -89,7 +89,27 @@ def press(incident_id: str, number: int, *, channel: str, secret: str) -> Post:
         "response_url": "",
         "actions": [{**action, "action_ts": f"{number}.000000"}],
     }
-    body = urlencode({"payload": json.dumps(payload)}).encode()
+    return _signed({"payload": json.dumps(payload)}, secret)
+
+
+def command(incident_id: str, number: int, *, channel: str, secret: str) -> Post:
+    """A slash command like Slack's, each one another note."""
+    form = {
+        "command": "/incident",
+        "text": f"note {incident_id} number {number}",
+        "user_id": USER,
+        "user_name": "ana",
+        "team_id": "T0BENCH",
+        "api_app_id": "A0BENCH",
+        "channel_id": channel,
+        "trigger_id": f"{number}.2.3",
+        "response_url": "",
+    }
+    return _signed(form, secret)
+
+
+def _signed(form: Mapping[str, str], secret: str) -> Post:
+    body = urlencode(form).encode()
     stamp = str(int(time.time()))
     digest = hmac.new(secret.encode(), b"v0:" + stamp.encode() + b":" + body, hashlib.sha256).hexdigest()
     headers = {

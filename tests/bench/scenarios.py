@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.sandbox.demo import CHANNEL
-from tests.bench.load import Post, at_planned_times, back_to_back, press, targets, webhook
+from tests.bench.load import Post, at_planned_times, back_to_back, command, press, targets, webhook
 from tests.bench.systems import Card, Surroundings, System
 
 Figures = Mapping[str, float]
@@ -25,8 +25,11 @@ class Size:
     cards: int = 80
     cards_per_second: float = 10.0
     presses: int = 2000
+    commands: int = 1000
+    steady_presses: int = 2000
+    presses_per_second: float = 200.0
     incidents: int = 8
-    """Those that the presses are about."""
+    """Those that the presses and commands are about."""
 
 
 async def accept(around: Surroundings, system: System, size: Size) -> Figures:
@@ -58,13 +61,32 @@ async def cards(around: Surroundings, system: System, size: Size) -> Figures:
 
 async def presses(around: Surroundings, system: System, size: Size) -> Figures:
     """Signed presses about incidents that exist, as fast as they are acknowledged."""
+    return await _answering(system, await _about_incidents(around, system, size, press, size.presses), size)
+
+
+async def commands(around: Surroundings, system: System, size: Size) -> Figures:
+    """Notes by slash command, as fast as they are answered."""
+    return await _answering(system, await _about_incidents(around, system, size, command, size.commands), size)
+
+
+async def steady_presses(around: Surroundings, system: System, size: Size) -> Figures:
+    """Presses at planned times, whatever became of those before: Slack gives up after three seconds."""
+    clicks = await _about_incidents(around, system, size, press, size.steady_presses)
+    answered = await at_planned_times(system.url, clicks, per_second=size.presses_per_second)
+    waited = [each.ended - each.began for each in answered]
+    return {**_quantiles(waited), "longest ms": max(waited) * 1000}
+
+
+async def _about_incidents(
+    around: Surroundings, system: System, size: Size, make: Callable[..., Post], count: int
+) -> list[Post]:
+    """So many presses or commands, in turn about each of the incidents that are opened for them."""
     opened = await open_incidents(around, system, targets("press", size.incidents))
     incidents = [card.incident_id for card in opened.values()]
-    clicks = [
-        press(incidents[number % len(incidents)], number, channel=CHANNEL, secret=around.signing_secret)
-        for number in range(size.presses)
+    return [
+        make(incidents[number % len(incidents)], number, channel=CHANNEL, secret=around.signing_secret)
+        for number in range(count)
     ]
-    return await _answering(system, clicks, size)
 
 
 async def open_incidents(around: Surroundings, system: System, names: Sequence[str]) -> Mapping[str, Card]:
@@ -80,6 +102,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "accept, many alerts": accept_large,
     "webhook to card": cards,
     "press to acknowledgement": presses,
+    "command to answer": commands,
+    "presses at a steady rate": steady_presses,
 }
 
 

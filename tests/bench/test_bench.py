@@ -8,7 +8,17 @@ from tests.bench.__main__ import main
 from tests.bench.scenarios import SCENARIOS
 from tests.bench.scrape import main as measure_scraping
 
-TINY = ("--rounds=1", "--webhooks=4", "--large-webhooks=2", "--alerts=3", "--cards=3", "--presses=4", "--incidents=2")
+TINY = (
+    "--rounds=1",
+    "--webhooks=4",
+    "--large-webhooks=2",
+    "--alerts=3",
+    "--cards=3",
+    "--presses=4",
+    "--incidents=2",
+    "--commands=4",
+    "--steady-presses=4",
+)
 
 
 @pytest.mark.bench

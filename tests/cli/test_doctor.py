@@ -12,8 +12,10 @@ from starlette.routing import Route
 
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
-from bot.adapters.prometheus_doctor import reachable
+from bot.adapters.prometheus.doctor import reachable
+from bot.adapters.yaml_playbooks import load_text
 from bot.cli.doctor import examine, of_reach, of_settings, options_of, rendered
+from bot.cli.who_approves import who_approves
 from bot.domain.finding import Finding, broken, fine, weak
 from bot.sandbox import valkey
 from bot.settings import Settings, load_settings
@@ -55,6 +57,8 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
         "INCIDENT_BOT_HTTP_HOST": "0.0.0.0",
         "INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP": "S0PLATFORM",
         "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_USER_GROUP": "S0SERVING",
+        "INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USER_GROUP": "S0MODEL",
+        "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USERS": "U0LEA",
     }
     open_to_all = {
         "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "",
@@ -73,8 +77,68 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
 @pytest.mark.fast
 def test_a_team_that_nobody_is_named_for_is_told() -> None:
     (only,) = [each for each in of_settings(load_settings(ENOUGH)) if "stand in" in each.what]
-    assert only.what == "nobody is named for platform and serving: the approvers stand in for them"
-    assert only.remedy == "Set INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP."
+    assert only.what == (
+        "nobody is named for lead, model, platform, serving: the approvers stand in, "
+        "nobody else is asked at half time, and no glass can be broken"
+    )
+    assert only.remedy == "Set INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USER_GROUP."
+
+
+CHANGES = """
+language: 1
+playbook: small
+title: A small playbook
+opens_on: ['alertname=~".+"']
+settings: {soon: {default: 5m, why: a test}}
+signals: {usage: {metric: kv_cache_usage_perc}}
+start: grow
+states:
+  grow: {change: scale, with: {by: 1}, why: a test, still: usage > 0.9, risk: medium, done: shorten}
+  shorten:
+    change: set_flags
+    with: {edits: [{flag: --max-model-len, value: 4096}]}
+    why: a test
+    still: usage > 0.9
+    against: no_kv_room
+    expires: settings.soon
+    done: cap
+  cap:
+    change: set_flags
+    with: {edits: [{flag: --max-num-seqs, value: 6}]}
+    why: a test
+    still: usage > 0.9
+    against: no_kv_room
+    done: calm
+  calm: {end: fixed}
+"""
+
+
+@pytest.mark.fast
+def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
+    teams = {
+        "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_CHANNEL": "C0SERVING",
+        "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USERS": "U0LEA",
+    }
+    rules = load_settings(ENOUGH | teams).approval_rules
+    assert [finding.what for finding in who_approves([load_text(CHANGES)], rules)] == [
+        "at half time whoever is missing and U0LEA is asked again; "
+        "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
+        "small: grow: scale: medium risk: 1 of S0SERVING; 20 min",
+        "small: shorten: client_contract: high risk: 1 of serving (C0SERVING) and "
+        "1 of model (S0SERVING: the approvers stand in), never its author alone; glass; 5 min",
+        "small: cap: set_flags: high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA), never its author alone; "
+        "glass; 10 min",
+        "small: cap: promote: high risk: 1 of S0SERVING, never its author alone; 15 min",
+    ]
+
+
+@pytest.mark.fast
+def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None:
+    rules = load_settings(ENOUGH | {"INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}).approval_rules
+    text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
+    first = who_approves([load_text(text)], rules)[1].what
+    added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers stand in)"
+    assert f"grow: scale: medium risk: {added};" in first
 
 
 @pytest.mark.fast

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.app import COMMAND
+from bot.adapters.slack import app
+from bot.adapters.slack.app import COMMAND, HOME_OPENED, REACTION_ADDED
 from bot.adapters.slack.doctor import CHANNEL_SCOPES, SCOPES
+from bot.adapters.slack.pins import SHORTCUT
 from tests.deploy.files import ROOT, document
 
 pytestmark = pytest.mark.fast
@@ -25,6 +27,7 @@ SCOPES_OF: dict[str, set[str]] = {
     "chat_update": {"chat:write"},
     "conversations_history": HISTORY,
     "conversations_info": READING_CHANNELS,
+    "conversations_members": READING_CHANNELS,
     "conversations_replies": HISTORY,
     "files_completeUploadExternal": {"files:write"},
     "files_getUploadURLExternal": {"files:write"},
@@ -33,8 +36,12 @@ SCOPES_OF: dict[str, set[str]] = {
     "usergroups_users_list": {"usergroups:read"},
     "users_info": {"users:read"},
     "views_open": set(),
+    "views_publish": set(),
 }
 """Web API methods as the SDK names them, and the bot scopes that Slack's documentation asks for."""
+
+
+SCOPES_OF_EVENTS = {REACTION_ADDED: {"reactions:read"}, HOME_OPENED: set[str]()}
 
 
 def methods_called() -> set[str]:
@@ -47,6 +54,14 @@ def _calls(source: str) -> Iterator[str]:
             yield node.attr
 
 
+def events_heard() -> set[str]:
+    """Each `app.event("…")` of the app, as its source has it: named by a constant of that module."""
+    tree = ast.parse((ROOT / "bot" / "adapters" / "slack" / "app.py").read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    named = [call.args[0] for call in calls if call.func.attr == "event"]  # type: ignore[attr-defined]  # seen above
+    return {getattr(app, name.id) for name in named if isinstance(name, ast.Name) and name.id != "ANYTHING"}
+
+
 def manifest_scopes() -> set[str]:
     return set(document("slack-manifest.yaml")["oauth_config"]["scopes"]["bot"])
 
@@ -56,7 +71,18 @@ def test_every_method_that_is_called_has_its_scopes_written_here() -> None:
 
 
 def test_the_manifest_asks_for_these_scopes_and_no_other() -> None:
-    assert manifest_scopes() == {"commands"}.union(*(SCOPES_OF[method] for method in methods_called()))
+    used = [*(SCOPES_OF[method] for method in methods_called()), *SCOPES_OF_EVENTS.values()]
+    assert manifest_scopes() == {"commands"}.union(*used)
+
+
+def test_the_manifest_asks_for_the_events_that_are_listened_to_and_no_other() -> None:
+    assert set(document("slack-manifest.yaml")["settings"]["event_subscriptions"]["bot_events"]) == events_heard()
+    assert events_heard() == SCOPES_OF_EVENTS.keys()
+
+
+def test_the_shortcut_of_the_manifest_is_the_one_that_is_answered() -> None:
+    [shortcut] = document("slack-manifest.yaml")["features"]["shortcuts"]
+    assert (shortcut["callback_id"], shortcut["type"]) == (SHORTCUT, "message")
 
 
 def test_doctor_looks_for_the_scopes_of_the_manifest() -> None:
@@ -66,6 +92,7 @@ def test_doctor_looks_for_the_scopes_of_the_manifest() -> None:
 def test_slack_is_told_the_one_address_of_the_bot() -> None:
     manifest = document("slack-manifest.yaml")
     (command,) = manifest["features"]["slash_commands"]
-    addresses = {command["url"], manifest["settings"]["interactivity"]["request_url"]}
+    told = manifest["settings"]
+    addresses = {command["url"], told["interactivity"]["request_url"], told["event_subscriptions"]["request_url"]}
     assert command["command"] == COMMAND
     assert [address.endswith("/slack/events") for address in addresses] == [True]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval import ApprovalRules, Approved, Demand, JudgedPress, Policy, grant, still_missing
+from bot.domain.approval import Approved, Demand, JudgedPress, Policy, grant, still_missing
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.errors import ApprovalError
 from tests import builders
 
@@ -41,6 +42,12 @@ def test_who_asked_is_never_the_only_approver() -> None:
     with pytest.raises(ApprovalError, match="somebody else"):
         grant(request, (builders.judged_press(),))
     assert grant(request, (builders.judged_press(), builders.judged_press(press_id="p2", user="ben")))
+
+
+def test_somebody_of_no_team_that_is_asked_is_no_second_pair_of_eyes() -> None:
+    request = builders.request(own_work_of=("ana",))
+    with pytest.raises(ApprovalError, match="somebody else"):
+        grant(request, (builders.judged_press(), builders.judged_press(press_id="p2", user="eve", teams=())))
 
 
 def test_one_person_is_not_two() -> None:

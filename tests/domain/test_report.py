@@ -152,7 +152,7 @@ class Story:
 
 def fixed() -> Story:
     story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
-    story.planned(65).posted(70).pressed(130, about="R2").applied(140)
+    story.planned(65).posted(70).pressed(130, about="R2", channel="C0INC").applied(140)
     story.tell(150, Commanded(event_id="n", command="note", user="ben", text="graph <https://g|looks> fine | to me"))
     return story.calm(500)
 
@@ -220,7 +220,7 @@ def test_an_undo_ends_the_wait_for_what_it_withdraws() -> None:
 
 def fixed_until_watch() -> Story:
     story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
-    return story.planned(65).posted(70).pressed(130, about="R2").applied(140)
+    return story.planned(65).posted(70).pressed(130, about="R2", channel="C0INC").applied(140)
 
 
 def test_decisions_name_the_person_and_the_plan() -> None:

@@ -145,7 +145,7 @@ def test_a_signed_click_that_is_sent_again_counts_once(world: Stage) -> None:
 def test_an_old_button_is_answered_with_what_was_decided(world: Stage) -> None:
     world.press("U0BEN", found(world, LEVER), "choose:1", stale=True)
     is_told(world, "U0BEN", "Your press does not count: ")
-    assert world.state() == "spare"
+    assert world.state() == "cap_active_spare"
 
 
 def test_a_stranger_cannot_approve(world: Stage) -> None:

@@ -14,7 +14,7 @@ from bot.sandbox import demo
 from tests.end_to_end.stage import Stage, alert, as_body, slots, stage, webhook
 from tests.waiting import until
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/serving/deployments"
 SPARE = f"{DEPLOYMENTS}/llm-incident-bot-canary-inc-1"
@@ -28,7 +28,7 @@ def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None
         lose_redis_for_a_while(world)
         crash_in_the_middle_of_the_rollout(world)
         crash_during_the_watch(world)
-        run = world.pressing_until(world.closed_run, "the incident is closed", 90)
+        run = world.pressing_until(world.closed_run, "the incident is closed", 150)
 
         timeline = world.timeline()
         assert is_verified(run, timeline), world.told()
@@ -45,13 +45,13 @@ def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None
 
 
 def crash_right_after_an_acknowledged_press(world: Stage) -> None:
-    world.pressing_until(lambda: world.has_pressed("Approve", "R2"), "the spare is approved", 60)
+    world.pressing_until(lambda: world.has_pressed("Approve", "R2"), "the spare is approved", 120)
     world.world.family.kill("bot")
     world.world.start_bot()
 
 
 def lose_redis_for_a_while(world: Stage) -> None:
-    world.pressing_until(lambda: world.state() == "roll_out_judge", "the spare is watched", 60)
+    world.pressing_until(lambda: world.state() == "roll_out_judge", "the spare is watched", 120)
     before = len(world.timeline())
     world.world.redis.kill()
     refused = world.post(as_body(webhook(alert("VllmKVCacheNearFull"))))
@@ -66,8 +66,8 @@ def lose_redis_for_a_while(world: Stage) -> None:
 
 
 def crash_in_the_middle_of_the_rollout(world: Stage) -> None:
-    world.pressing_until(lambda: world.has_pressed("Approve", "R3"), "the cap of the fleet is approved", 90)
-    until(lambda: is_half_way(world), "some replicas have the new flags and some have not", 60)
+    world.pressing_until(lambda: world.has_pressed("Approve", "R3"), "the cap of the fleet is approved", 120)
+    until(lambda: is_half_way(world), "some replicas have the new flags and some have not", 120)
     world.world.family.kill("bot")
     world.world.start_bot()
 
@@ -83,7 +83,7 @@ def crash_during_the_watch(world: Stage) -> None:
         run = world.run()
         return run is not None and run.state == "verify_calm" and run.watch is not None
 
-    world.pressing_until(watches, "the fleet is verified", 90)
+    world.pressing_until(watches, "the fleet is verified", 120)
     world.world.family.kill("bot")
     world.world.start_bot()
 

@@ -1,4 +1,4 @@
-"""The short playbooks, each once from a real alert to its end: a faulty GPU, a hot node, a slow fleet."""
+"""The other playbooks, each once from a real alert, or from `/incident open`, to its end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,36 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
             demo.HOT_NODE, ["scope", "cordon", "next", "cooling", "uncordon", "again", "cooled"], id="hot-node"
         ),
         pytest.param(demo.SLO_BREACH, ["real", "scope", "phase", "scale", "verify_calm", "fixed"], id="slo-breach"),
+        pytest.param(
+            demo.CRASH_LOOP,
+            [
+                "look",
+                "stuck_rollout",
+                "way_back",
+                "name_revision",
+                "rollback_named",
+                "stays_up",
+                "verify_calm",
+                "fixed",
+            ],
+            id="crash-loop",
+        ),
+        pytest.param(
+            demo.FP8_AS_DESIGNED,
+            ["classify", "enabled", "before", "remeasure", "by_design", "fixed"],
+            id="fp8-as-designed",
+        ),
     ],
 )
-def test_a_short_playbook_comes_from_its_alert_to_a_verified_end(scenario: demo.Scenario, entered: list[str]) -> None:
+def test_a_playbook_comes_from_its_opening_to_a_verified_end(scenario: demo.Scenario, entered: list[str]) -> None:
     said: list[str] = []
     with demo.world(scenario=scenario) as world:
         stage = Stage(world, said)
-        approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append)
+        approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled)
         world.load(scenario.healthy_load)
         world.cause_trouble(scenario)
+        if scenario.opened_by:
+            approver.command(scenario.opened_by)
 
         def closed() -> object:
             approver.look()

@@ -62,6 +62,10 @@ class MemoryInbound:
         await self._reach()
         return [run for run in self.runs.values() if run.is_open]
 
+    async def recent_runs(self) -> Sequence[Run]:
+        await self._reach()
+        return list(self.runs.values())
+
     async def load(self, incident_id: str) -> Run | None:
         await self._reach()
         return self.runs.get(incident_id)
@@ -91,12 +95,16 @@ class MemoryInbound:
 
 
 class KnownPeople:
-    """`People`: those named may do everything, nobody else anything."""
+    """`People`: those named may do everything; others what the teams may that `teams` says they are in."""
 
     def __init__(self, *allowed: str) -> None:
         self.allowed = allowed
+        self.teams: dict[str, tuple[str, ...]] = {}
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
+        heard = tuple(each.team for each in policy.heard if each.team in self.teams.get(user, ()))
+        if heard:
+            return Authority(allowed=True, reason="", teams=heard, read_at=at)
         found = await self.may_steer(user, at=at)
         teams = tuple(demand.team for demand in policy.demands) if found.allowed else ()
         return found.model_copy(update={"teams": teams})

@@ -28,7 +28,8 @@ from bot.adapters.slack.messenger import METADATA_TYPE, Place, SlackMessenger
 from bot.adapters.slack.shown import Shown
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.alert import Alert
-from bot.domain.approval import ApprovalRules, Press
+from bot.domain.approval import Press
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.errors import StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.bundle import Bundle
@@ -129,6 +130,8 @@ class Scene:
     """What each person pressed and saw acknowledged."""
     attempts: int = 0
     engines: MemoryEngines = field(init=False)
+    besides: tuple[CompiledPlaybook, ...] = ()
+    """Further playbooks that alerts may open."""
 
     def __post_init__(self) -> None:
         self.engines = MemoryEngines(self.time.now)
@@ -185,7 +188,7 @@ class Bot:
         self.apply: ApplyCall
         self.perform = PerformEffect(self.store, self.store, self._handlers())
         self.wake = Wake(self.advance, self.perform, NoAlarms(), later=_left_to_the_net)
-        library = Library({scene.playbook.name: scene.playbook})
+        library = Library({each.name: each for each in (scene.playbook, *scene.besides)})
         route = RouteAlerts(
             self.store, self.store, library, self._cluster, cluster_name="test", wake=self.wake.incident
         )
@@ -204,7 +207,7 @@ class Bot:
             now=time.now,
         )
         see = SeeWorld(self._cluster, scraped)
-        plan = PlanForRun(read, see, self._cluster, playbook_of)
+        plan = PlanForRun(read, see, self._cluster, playbook_of, self.store)
         generate = GenerateOnReplica(
             StagedEngines(scene.engines, stage, self.life), WorldReplicas(self._cluster), scene.engines, self.claims,
             self.store, pause=self._pause,

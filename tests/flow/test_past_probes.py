@@ -10,9 +10,9 @@ from bot.domain.change.world import Obj, World
 from bot.domain.playbook.language import ProbeSignal
 from bot.domain.run import Run
 from bot.domain.signal import Reading
-from bot.flow.past_probes import past_probes
+from bot.flow.past_probes import past_probes, rollbacks_in_a_day
 from bot.flow.ports import Question, ReadContext
-from tests.builders import START, TARGET, run
+from tests.builders import START, TARGET, request, run
 
 pytestmark = pytest.mark.fast
 
@@ -80,3 +80,23 @@ async def test_only_replacements_of_a_day_on_that_node_count(ledger: tuple[Ledge
 
 async def test_a_replica_on_no_node_has_no_past() -> None:
     assert (await ask("replaced_before", node="")).unknown == "the replica is on no node"
+
+
+def rolled_back(hours: float, *, outcome: str = "done", undone_by: str = "", **fields: Any) -> Run:
+    (entry,) = replaced("llm", hours, verb="rollback")
+    entry = entry.model_copy(update={"call_id": "INC-1/R1/0", "undone_by": undone_by})
+    return past(1, hours / 24, ledger=(entry,), requests={"R1": request(outcome=outcome)}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("before", "counts"),
+    [
+        pytest.param(rolled_back(5), True, id="this morning"),
+        pytest.param(rolled_back(30), False, id="yesterday"),
+        pytest.param(rolled_back(5, undone_by="INC-1/R2/0"), False, id="taken back"),
+        pytest.param(rolled_back(5, outcome="failed"), False, id="stopped half-way"),
+        pytest.param(rolled_back(5, target=TARGET.model_copy(update={"name": "other"})), False, id="another workload"),
+    ],
+)
+async def test_a_rollback_of_this_workload_counts_for_a_day_when_it_went_through(before: Run, *, counts: bool) -> None:
+    assert await rollbacks_in_a_day(Kept(before), TARGET, at=START) == (["INC-1"] if counts else [])

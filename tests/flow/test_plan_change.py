@@ -72,13 +72,23 @@ class NoHistory:
         return ()
 
 
+class NoRuns:
+    """`PastRuns` of a bot that is new."""
+
+    async def recent_incidents(self, limit: int) -> Sequence[str]:
+        return ()
+
+    async def load(self, incident_id: str) -> Run | None:
+        return None
+
+
 def planner(cluster: MemoryCluster, script: Script) -> PlanForRun:
     async def playbook_of(run: Run) -> CompiledPlaybook:
         del run
         return PLAYBOOK
 
     read = ReadForRun(ScriptedSignals(script, lambda: AT), playbook_of)
-    return PlanForRun(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of)
+    return PlanForRun(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of, NoRuns())
 
 
 def growing() -> Run:
@@ -152,6 +162,16 @@ async def test_a_change_that_declines_needs_no_permission() -> None:
 async def test_without_a_change_under_way_there_is_nothing_to_plan() -> None:
     found, readings = await planner(Asked(), dict).plan(builders.run(), at=AT)
     assert (found.outcome, found.reason, dict(readings)) == ("failed", "no change is under way", {})
+
+
+async def test_what_a_person_wrote_is_planned_in_place_of_the_playbooks_number() -> None:
+    run = growing()
+    assert run.change is not None
+    edited = run.with_(change=run.change.model_copy(update={"values": {"replicas": 7}, "edited_by": "ben"}))
+    found, _ = await planner(Asked(), lambda: {"usage": 0.95}).plan(edited, at=AT)
+    assert found.plan is not None
+    assert found.plan.choices["to"] == 7
+    assert (await result(Asked())).plan != found.plan
 
 
 @pytest.mark.parametrize("lacking", ["", LACKING], ids=["planned", "lacking"])

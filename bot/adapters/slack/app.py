@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import structlog
@@ -21,26 +21,39 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.adapters.slack import forms
-from bot.adapters.slack.blocks import plain_text
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
+from bot.adapters.slack.decision_forms import (
+    EDIT_FORM,
+    GLASS_FORM,
+    REASON,
+    REFUSE_FORM,
+    ReasonForm,
+    block_of,
+    edit_form,
+    reason_form,
+    written_values,
+)
+from bot.adapters.slack.home import Home
 from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.limits import MODAL_TITLE, Block
 from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
-from bot.adapters.slack.press_value import APPROVE, CHOOSE, FILL, REFUSE, ButtonValue
+from bot.adapters.slack.pins import PIN_FORM, SHORTCUT, Pins
+from bot.adapters.slack.press_value import APPROVE, BREAK_GLASS, CHOOSE, EDIT, FILL, MORE_TIME, REFUSE, ButtonValue
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
-from bot.domain.errors import MessengerError, StorageUnavailableError
+from bot.domain.approval import Request as ChangeRequest
+from bot.domain.approval_edits import EditableValue, editable_values, values_of
+from bot.domain.errors import ApprovalError, MessengerError, StorageUnavailableError
 from bot.domain.form import Answer, Form, answers, problems
 
 log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
+Action = Literal["approve", "refuse", "choose", "edit", "more_time", "break_glass"]
 COMMAND = "/incident"
-REFUSE_FORM = "refuse"
+REACTION_ADDED, HOME_OPENED = "reaction_added", "app_home_opened"
 ANSWER_FORM = "answer"
-REASON = "reason"
 STORE_SECONDS = 2.0
 """Slack waits 3 s; what the storage has not confirmed by then counts as not stored."""
 ANYTHING = re.compile(".*")
@@ -49,6 +62,7 @@ NOT_STORED = (
     "Your press could not be stored: the bot's storage did not answer. Nothing was decided. Please press again in a "
     "moment; pressing twice is harmless."
 )
+NOT_READ = "The bot's storage did not answer, so the request could not be read. Nothing was decided; please try again."
 OLD_BUTTON = "This button is from an older message of the bot; use the newest message of the thread."
 COMMAND_NOT_STORED = (
     "The bot's storage or Slack did not answer in time, so it is not known whether this was done. Please say it again; "
@@ -68,11 +82,16 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     )
     presses = Presses(client, desk)
     app.action(APPROVE)(presses.approve)
+    app.action(MORE_TIME)(presses.more_time)
     app.action(REFUSE)(presses.open_refusal)
+    app.action(BREAK_GLASS)(presses.open_glass)
+    app.action(EDIT)(presses.open_edit)
     app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(presses.choose)
     app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
     app.action(ANYTHING)(presses.old)
-    app.view(REFUSE_FORM)(presses.refuse)
+    app.view(REFUSE_FORM.callback_id)(presses.refuse)
+    app.view(GLASS_FORM.callback_id)(presses.break_glass)
+    app.view(EDIT_FORM)(presses.edit)
     app.view(ANSWER_FORM)(presses.fill)
     opening = Opening(desk)
     app.view(CHOOSING)(opening.chosen)
@@ -81,9 +100,14 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     steering = SteeringWords(desk, commands.pointed_at)
     app.view(STATUS_FORM)(steering.submitted)
     app.view(SKIP_FORM)(steering.submitted)
+    pins = Pins(client, desk)
+    app.shortcut(SHORTCUT)(pins.shortcut)
+    app.view(PIN_FORM)(pins.chosen)
+    app.event(REACTION_ADDED, middleware=[pins.reaction])(_acknowledge)
+    app.event(HOME_OPENED)(Home(client, desk).opened)
     app.view(ANYTHING)(_acknowledge)
     app.command(COMMAND)(_command_listener(client, desk, commands))
-    # Events carry nothing that we use; unanswered ones would be sent three times more.
+    # Unanswered events would be sent three times more.
     app.event(ANYTHING)(_acknowledge)
     return app
 
@@ -94,13 +118,16 @@ def endpoint(app: AsyncApp) -> Callable[[Request], Awaitable[Response]]:
 
 
 class Presses:
-    """Buttons and the form of a refusal."""
+    """Buttons, and the forms behind them."""
 
     def __init__(self, client: AsyncWebClient, desk: Desk) -> None:
         self._client, self._inbound, self._messenger = client, desk.inbound, desk.messenger
 
     async def approve(self, ack: AsyncAck, body: Json, action: Json) -> None:
         await self._press(ack, body, action, "approve")
+
+    async def more_time(self, ack: AsyncAck, body: Json, action: Json) -> None:
+        await self._press(ack, body, action, "more_time")
 
     async def choose(self, ack: AsyncAck, body: Json, action: Json) -> None:
         await self._press(ack, body, action, "choose")
@@ -110,29 +137,100 @@ class Presses:
         await self._tell(body["user"]["id"], _channel(body), OLD_BUTTON, str(body.get("response_url", "")))
 
     async def open_refusal(self, ack: AsyncAck, body: Json, action: Json) -> None:
+        await self._ask_reason(ack, body, action, REFUSE_FORM)
+
+    async def open_glass(self, ack: AsyncAck, body: Json, action: Json) -> None:
+        await self._ask_reason(ack, body, action, GLASS_FORM)
+
+    async def refuse(self, ack: AsyncAck, body: Json, view: Json) -> None:
+        await self._with_reason(ack, body, view, "refuse")
+
+    async def break_glass(self, ack: AsyncAck, body: Json, view: Json) -> None:
+        await self._with_reason(ack, body, view, "break_glass")
+
+    async def open_edit(self, ack: AsyncAck, body: Json, action: Json) -> None:
+        """The numbers of the request as it is now; a request that is decided has none."""
+        value = ButtonValue.unpacked(str(action.get("value", "")))
+        if value is None:
+            return await self.old(ack, body)
+        await ack()
+        found = await self._open_request(value)
+        if isinstance(found, str):
+            return await self._tell(body["user"]["id"], _channel(body), found, str(body.get("response_url", "")))
+        kept = {"value": value.packed() or "", **_place_of(body, action)}
+        return await self._open(body, edit_form(value, editable_values(found.plan), kept))
+
+    async def edit(self, ack: AsyncAck, body: Json, view: Json) -> None:
+        """The submitted values, checked before they are stored; a wrong one keeps the form open, with its range."""
+        kept = forms.kept_in(view)
+        value = ButtonValue.unpacked(kept["value"])
+        if value is None:
+            await ack(response_action="errors", errors={block_of(0): OLD_BUTTON})
+            return
+        found = await self._open_request(value)
+        if isinstance(found, str):
+            await ack(response_action="errors", errors={block_of(0): found})
+            return
+        offered = editable_values(found.plan)
+        texts = written_values(view, offered)
+        if errors := _range_errors(offered, texts):
+            await ack(response_action="errors", errors=errors)
+            return
+        written = json.dumps(texts, sort_keys=True)
+        try:
+            values_of(found.plan, written)
+        except ApprovalError as unchanged:
+            await ack(response_action="errors", errors={block_of(0): str(unchanged)})
+            return
+        press = _press_of("edit", value, kept | {"user": body["user"]}).model_copy(update={"value": written})
+        await self._store_form(ack, press, value.incident_id, field=block_of(0))
+
+    async def _open_request(self, value: ButtonValue) -> ChangeRequest | str:
+        """The request as it stands; a text for the presser where it cannot be edited."""
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                run = await self._inbound.load(value.incident_id)
+        except (StorageUnavailableError, TimeoutError):
+            return NOT_READ
+        request = run.requests.get(value.about) if run is not None else None
+        if request is None:
+            return f"The bot does not know {value.about} of {value.incident_id} (any more)."
+        if request.status != "open" or request.digest != value.digest:
+            return f"{value.about} was already {request.status}; nothing of it can be edited."
+        return request if editable_values(request.plan) else f"Nothing in {value.about} can be edited."
+
+    async def _ask_reason(self, ack: AsyncAck, body: Json, action: Json, form: ReasonForm) -> None:
         """Ask for a reason first; nothing is decided by opening the form."""
         value = ButtonValue.unpacked(str(action.get("value", "")))
         if value is None:
             return await self.old(ack, body)
         await ack()
-        view = _refusal_form(value, body, action)
-        result = await ask(self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=view))
-        if isinstance(result, Refusal):
-            said = f"The form could not be opened ({result.error}). Nothing was decided; please press Refuse again."
-            await self._tell(body["user"]["id"], _channel(body), said, str(body.get("response_url", "")))
-        return None
+        kept = {"value": value.packed() or "", **_place_of(body, action)}
+        return await self._open(body, reason_form(form, value, kept))
 
-    async def refuse(self, ack: AsyncAck, body: Json, view: Json) -> None:
+    async def _open(self, body: Json, form: forms.Modal) -> None:
+        result = await ask(self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=form.view))
+        if isinstance(result, Refusal):
+            said = f"The form could not be opened ({result.error}). Nothing was decided; please press again."
+            await self._tell(body["user"]["id"], _channel(body), said, str(body.get("response_url", "")))
+
+    async def _with_reason(self, ack: AsyncAck, body: Json, view: Json, kind: Action) -> None:
         """The submitted form; where it cannot be stored it stays open with the reason below the field."""
-        kept = json.loads(view["private_metadata"])
+        kept = forms.kept_in(view)
         value = ButtonValue.unpacked(kept["value"])
         if value is None:
             await ack(response_action="errors", errors={REASON: OLD_BUTTON})
             return
         reason = view["state"]["values"][REASON][REASON].get("value") or ""
-        press = _press_of("refuse", value, kept | {"user": body["user"]}, reason=reason)
-        if problem := await self._store(press, value.incident_id):
-            await ack(response_action="errors", errors={REASON: problem})
+        if kind == "break_glass" and not reason.strip():
+            await ack(response_action="errors", errors={REASON: "Breaking the glass needs a reason in words."})
+            return
+        press = _press_of(kind, value, kept | {"user": body["user"]}, reason=reason)
+        await self._store_form(ack, press, value.incident_id, field=REASON)
+
+    async def _store_form(self, ack: AsyncAck, press: Press, incident_id: str, *, field: str) -> None:
+        if problem := await self._store(press, incident_id):
+            await ack(response_action="errors", errors={field: problem})
         else:
             await ack()
 
@@ -145,13 +243,8 @@ class Presses:
         place = _place_of(body, action)
         form, problem = await self._form_of(value)
         if not problem:
-            view = _answer_form(value, form, place).view
-            result = await ask(self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=view))
-            if isinstance(result, Refusal):
-                problem = f"The form could not be opened ({result.error}). Nothing was decided; please press again."
-        if problem:
-            await self._tell(body["user"]["id"], place["channel"], problem, place["response_url"])
-        return None
+            return await self._open(body, _answer_form(value, form, place))
+        return await self._tell(body["user"]["id"], place["channel"], problem, place["response_url"])
 
     async def fill(self, ack: AsyncAck, body: Json, view: Json) -> None:
         """The submitted answer; while it cannot be stored or is out of range, the form stays open as it was filled."""
@@ -186,7 +279,7 @@ class Presses:
             return {}, f"Question {value.about} was already {question.status}; nothing was changed."
         return question.forms[value.choice], ""
 
-    async def _press(self, ack: AsyncAck, body: Json, action: Json, kind: Literal["approve", "choose"]) -> None:
+    async def _press(self, ack: AsyncAck, body: Json, action: Json, kind: Action) -> None:
         value = ButtonValue.unpacked(str(action.get("value", "")))
         if value is None:
             return await self.old(ack, body)
@@ -232,8 +325,18 @@ def _channel(body: Json) -> str:
     return str(body.get("channel", {}).get("id") or body.get("container", {}).get("channel_id", ""))
 
 
+def _range_errors(offered: Sequence[EditableValue], texts: Mapping[str, str]) -> dict[str, str]:
+    errors: dict[str, str] = {}
+    for place, each in enumerate(offered):
+        try:
+            each.read(texts[each.name])
+        except ApprovalError as wrong:
+            errors[block_of(place)] = str(wrong)
+    return errors
+
+
 def _press_of(
-    kind: Literal["approve", "refuse", "choose"],
+    kind: Action,
     value: ButtonValue,
     place: Json,
     *,
@@ -257,34 +360,6 @@ def _press_of(
         message_ts=place["message_ts"],
         response_url=place["response_url"],
     )
-
-
-def _refusal_form(value: ButtonValue, body: Json, action: Json) -> Block:
-    kept = {"value": value.packed(), **_place_of(body, action)}
-    return {
-        "type": "modal",
-        "callback_id": REFUSE_FORM,
-        "title": plain_text(f"Refuse {value.about}", MODAL_TITLE),
-        "submit": plain_text("Refuse", MODAL_TITLE),
-        "close": plain_text("Back", MODAL_TITLE),
-        "private_metadata": json.dumps(kept, separators=(",", ":")),
-        "blocks": [
-            {
-                "type": "input",
-                "block_id": REASON,
-                "optional": True,
-                "label": plain_text(f"Why not? ({value.incident_id})", 200),
-                "hint": plain_text("It goes on the timeline and is shown with the request.", 200),
-                "element": {
-                    "type": "plain_text_input",
-                    "action_id": REASON,
-                    "multiline": True,
-                    "max_length": 500,
-                    "focus_on_load": True,
-                },
-            }
-        ],
-    }
 
 
 def _answer_form(value: ButtonValue, form: Form, place: Json) -> forms.Modal:

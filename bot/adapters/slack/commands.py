@@ -59,6 +59,14 @@ USAGES = {
 }
 
 
+GROUPS = {
+    "See": ("list", "show", "timeline", "export", "graph", "playbooks", "settings", "unmatched", "help"),
+    "Say": ("note", "status", "lead"),
+    "Steer": ("open", "skip", "divert", "undo", "silence", "reset", "resolve", "reopen"),
+    "Stop": ("halt", "resume"),
+}
+
+
 class Commands:
     def __init__(self, desk: Desk) -> None:
         self._inbound, self._people, self._clock = desk.inbound, desk.people, desk.clock
@@ -102,8 +110,10 @@ class Commands:
 
     async def _help(self, command: Command) -> Message:
         del command
-        lines = [f"• `{_usage(word)}` {usage.does}" for word, usage in USAGES.items()]
-        return said("*What can be said here*", *lines, "`INC` may be left out while only one incident is open.")
+        lines: list[str] = []
+        for group, words in GROUPS.items():
+            lines += [f"*{group}*", *(f"• `{_usage(word)}` {USAGES[word].does}" for word in words)]
+        return said("*What can be said here* (`INC` may be left out while only one incident is open)", *lines)
 
     async def _list(self, command: Command) -> Message:
         del command

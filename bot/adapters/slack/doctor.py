@@ -11,12 +11,17 @@ from bot.adapters.slack.client import Refusal, ask
 from bot.domain.finding import Finding, broken, fine, weak
 
 ABOUT = "slack"
-SCOPES = frozenset({"chat:write", "commands", "files:read", "files:write", "users:read", "usergroups:read"})
+SCOPES = frozenset(
+    {"chat:write", "commands", "files:read", "files:write", "reactions:read", "users:read", "usergroups:read"}
+)
 CHANNEL_SCOPES = {False: ("channels:history", "channels:read"), True: ("groups:history", "groups:read")}
 """By whether the channel is private."""
 
 
-async def installation(client: AsyncWebClient, *, channel: str, user_groups: Iterable[str]) -> tuple[Finding, ...]:
+async def installation(
+    client: AsyncWebClient, *, channel: str, user_groups: Iterable[str], channels: Iterable[str] = ()
+) -> tuple[Finding, ...]:
+    """`channels`: those whose members may decide."""
     scopes: frozenset[str] = frozenset()
 
     async def who_am_i() -> Any:
@@ -33,7 +38,8 @@ async def installation(client: AsyncWebClient, *, channel: str, user_groups: Ite
     known = fine(ABOUT, f"is @{answer.get('user', '?')} in {answer.get('team', '?')}")
     placed, is_private = await _channel(client, channel)
     groups = [await _group(client, group) for group in sorted(set(user_groups))]
-    return (known, _scoped(scopes, is_private), placed, *groups)
+    members = [await _members(client, each) for each in sorted(set(channels))]
+    return (known, _scoped(scopes, is_private), placed, *groups, *members)
 
 
 def _scoped(scopes: frozenset[str], is_private: bool) -> Finding:
@@ -68,3 +74,11 @@ async def _group(client: AsyncWebClient, group: str) -> Finding:
     if not count:
         return broken(ABOUT, f"user group {group} is empty: nobody in it can approve", "Add people to it in Slack.")
     return fine(ABOUT, f"user group {group} has {count} member{'s' if count > 1 else ''}")
+
+
+async def _members(client: AsyncWebClient, channel: str) -> Finding:
+    answer = await ask(client.conversations_members(channel=channel, limit=200))
+    if isinstance(answer, Refusal):
+        remedy = "Correct the channel's id, or invite the bot; until it can be read, its members' presses are refused."
+        return broken(ABOUT, f"members of {channel}: {answer.error}", remedy)
+    return fine(ABOUT, f"members of {channel} can be read")

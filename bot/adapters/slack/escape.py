@@ -18,8 +18,10 @@ _BROADCAST = re.compile(r"@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE
 _BROKEN_AT = "@\u2060"
 """A word joiner keeps `@channel` readable and makes it a word that Slack does not know."""
 _USER = re.compile(r"[UW][A-Z0-9]{1,20}")
+_CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
 _GROUP = re.compile(r"S[A-Z0-9]{1,20}")
 _ESCAPED_MENTION = re.compile(r"&lt;@([UW][A-Z0-9]{1,20})&gt;")
+_ESCAPED_CHANNEL = re.compile(r"&lt;#([CG][A-Z0-9]{1,20})&gt;")
 _CODE = re.compile(r"ˋ([^ˋ\n]{1,120})ˋ")
 
 
@@ -37,7 +39,8 @@ def prose(text: object, limit: int = 2_000, *, people: Collection[str] = ()) -> 
 
 def whisper(text: object, limit: int = 3_000) -> str:
     """Text that only one person sees: mentions in it notify nobody, so they may stay."""
-    return _ESCAPED_MENTION.sub(r"<@\1>", _cut(_escaped(_visible(text)), limit))
+    shown = _ESCAPED_MENTION.sub(r"<@\1>", _cut(_escaped(_visible(text)), limit))
+    return _ESCAPED_CHANNEL.sub(r"<#\1>", shown)
 
 
 def code(text: object, limit: int = 120) -> str:
@@ -68,6 +71,10 @@ def plain(text: object, limit: int) -> str:
 def mention(user: str) -> str:
     """A person by id; anything else is shown as text."""
     return f"<@{user}>" if _USER.fullmatch(user) else line(user, 80) or "somebody"
+
+
+def channel_mention(channel: str) -> str:
+    return f"<#{channel}>" if _CHANNEL.fullmatch(channel) else line(channel, 80)
 
 
 def group_mention(group: str) -> str:

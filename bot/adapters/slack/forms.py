@@ -93,7 +93,7 @@ def _range(field: FormField) -> str:
     least = f"at least {field.min:g}" if field.min is not None else ""
     most = f"at most {field.max:g}" if field.max is not None else ""
     said = ", ".join(filter(None, (least, most)))
-    return f"({said})" if said else ""
+    return f"{said[0].upper()}{said[1:]}." if said else ""
 
 
 def _text(field: FormField, filled: Answer) -> Block:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +36,10 @@ class Inbound(Protocol):
 
     async def open_runs(self) -> Sequence[Run]:
         """Every open incident, oldest first."""
+        ...
+
+    async def recent_runs(self) -> Sequence[Run]:
+        """The newest incidents, open and closed, newest first; as many as a week has in all but the worst of times."""
         ...
 
     async def load(self, incident_id: str) -> Run | None: ...
@@ -85,5 +89,9 @@ class Desk:
     messenger: Messenger
     clock: Clock
     shelf: Shelf
+    links: Callable[[str], Awaitable[Mapping[str, str]]]
+    """The addresses of an incident's requests and questions in Slack, by slot."""
+    deployment: str = ""
+    """As the messages of this bot carry it."""
     can_silence: bool = False
     """Whether the bot knows Alertmanager's own address."""

@@ -24,7 +24,7 @@ BUTTON_VALUE = 2_000
 MODAL_TITLE = 24
 INPUT_LABEL = 2_000
 """Of an input; its hint has the same."""
-ONE_LINE = 80
+ONE_LINE = 400
 """A text that may be longer is given several lines to be written in: our choice, no limit of Slack's."""
 BLOCK_ID = 255
 OPTIONS = 100

@@ -15,7 +15,7 @@ from bot.adapters.slack.blocks import actions, button, context, divider, fields,
 from bot.adapters.slack.escape import code, code_block, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.press_value import CHOOSE, FILL, ButtonValue
-from bot.adapters.slack.request_message import mentions, missing_teams, people_of, request_blocks, request_text
+from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, reasons_of, rows_of, span, table, value
 from bot.domain.playbook import text_sizes
 from bot.domain.run import Post, Question, Run
@@ -98,10 +98,10 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     if run.closed_at is not None:
         return f"closed as *{_words(run.ending)}* at {day(run.closed_at)}, after {span(run.closed_at - run.opened_at)}"
     if (question := run.open_question) is not None:
-        ask = _linked(line(question.text, 200), links.get(f"question:{question.question_id}"))
+        ask = linked(line(question.text, 200), links.get(f"question:{question.question_id}"))
         return f"❓ waits for an answer{_until(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
-        what = _linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
+        what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
         by = f" by {teams}" if (teams := missing_teams(request)) else ""
         return f"⏳ waits for approval of {what}{by}{_until(request.expires_at)}"
     if run.change is not None:
@@ -117,7 +117,7 @@ def _until(at: float | None) -> str:
     return f" until {moment(at)}" if at is not None else ""
 
 
-def _linked(text: str, url: str | None) -> str:
+def linked(text: str, url: str | None) -> str:
     safe = url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
     return f"<{url}|{text.replace('|', '¦')}>" if safe else f"*{text}*"
 
@@ -283,7 +283,7 @@ def _note(run: Run, post: Post) -> Message:
     request = run.requests.get(post.ref)
     asked = ""
     if post.data.get("ping") and request is not None:
-        asked = ", ".join(dict.fromkeys(who for each in request.policy.demands for who in mentions(each)))
+        asked = pinged(request, everybody=post.data["ping"] == "all")
     said = prose(text, 2_000, people=people_of(run))
     shown = f"📝 {mention(user)}: {said}" if user else f"⏰ {asked}: {said}" if asked else f"ℹ️ {said}"
     return Message(f"Note: {line(text, 1_000)}", limits.fitted(section([shown])))

@@ -66,6 +66,11 @@ class SlackMessenger:
             raise refused[0]
         return events
 
+    async def links(self, incident_id: str) -> Mapping[str, str]:
+        """The addresses of what waits for people, by slot."""
+        shown = await self._store.load(incident_id)
+        return {slot: entry.link for slot, entry in shown.items() if entry.link}
+
     async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None:
         shown = whisper(text)
         if response_url and await self._answer(response_url, shown):

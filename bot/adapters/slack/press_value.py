@@ -9,6 +9,9 @@ from bot.adapters.slack import limits
 
 APPROVE = "approve"
 REFUSE = "refuse"
+EDIT = "edit"
+MORE_TIME = "more_time"
+BREAK_GLASS = "break_glass"
 CHOOSE = "choose:"
 """Followed by the place of the choice, since ids must differ within a message; the choice itself is in the value."""
 FILL = "fill:"

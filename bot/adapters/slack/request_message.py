@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, confirm, context, header, section
-from bot.adapters.slack.escape import code, code_block, group_mention, line, mention, prose
+from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.press_value import APPROVE, REFUSE, ButtonValue
+from bot.adapters.slack.press_value import APPROVE, BREAK_GLASS, EDIT, MORE_TIME, REFUSE, ButtonValue
 from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, moment, span, value
-from bot.domain.approval import APPROVERS, Demand, Policy, Request, still_missing
+from bot.domain.approval import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
+from bot.domain.approval_edits import editable_values
 from bot.domain.change.plan import Call, Difference
 from bot.domain.playbook import text_sizes
 from bot.domain.run import Run
@@ -25,7 +26,8 @@ def people_of(run: Run) -> frozenset[str]:
     people = {run.lead, run.halted_by, *(note.user for note in run.notes)}
     people |= {question.answered_by for question in run.questions.values()}
     for request in run.requests.values():
-        people |= {request.decided_by, *(judged.press.user for judged in request.presses)}
+        people |= {request.decided_by, request.edited_by, request.extended_by}
+        people |= {*(judged.press.user for judged in request.presses)}
     return frozenset(people - {""})
 
 
@@ -111,6 +113,9 @@ def _difference(each: Difference) -> str:
 
 def _weigh(request: Request) -> list[Block]:
     lines = [f"*Risk* {RISKS[request.plan.risk]} · {approvers(request.policy)}"]
+    if request.edited_by:
+        own = "" if request.policy.own_work_counts else ", and somebody else has to approve"
+        lines.append(f"✏️ Its values were written by {mention(request.edited_by)}{own}.")
     if request.status == "open":
         lines.append(_time_left(request))
     if request.policy.single_operator:
@@ -120,13 +125,33 @@ def _weigh(request: Request) -> list[Block]:
         lines.append(
             f"All alerts resolved at {at}: only a press after that counts. Approve again if it is still wanted."
         )
-    lines += [f"⚠️ Nobody is named for *{each}*: the approvers stand in for it." for each in stand_ins(request.policy)]
-    if request.status == "open" and (teams := missing_teams(request)):
-        lines.append(f"*Still missing* {teams}")
-    if request.presses and request.status == "open":
-        users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
-        lines.append(f"{len(request.presses)} of {request.policy.needed} approvals: {users}")
+    if teams := stand_ins(request.policy):
+        names = " and ".join(f"*{team}*" for team in teams)
+        them = "it" if len(teams) == 1 else "them"
+        lines.append(f"⚠️ Nobody is named for {names}: the approvers stand in for {them}.")
+    if request.status == "open":
+        lines += _so_far(request)
     return section(lines)
+
+
+def _so_far(request: Request) -> list[str]:
+    """Who has approved, which teams are missing, and what can be done while one of them is silent."""
+    lines = []
+    if teams := missing_teams(request):
+        lines.append(f"*Still missing* {teams}")
+    if request.presses:
+        users = ", ".join(dict.fromkeys(map(_approval, request.presses[:10])))
+        lines.append(f"{len(request.presses)} of {request.policy.needed} approvals: {users}")
+    leads = request.policy.break_glass
+    if request.half_passed and leads is not None and silent_teams(request.policy, request.presses):
+        who = ", ".join(mentions(leads))
+        lines.append(f"🔨 Half of the time has passed: one of {line(leads.team, 40)} ({who}) may break the glass.")
+    return lines
+
+
+def _approval(judged: JudgedPress) -> str:
+    teams = [line(team, 40) for team in judged.authority.teams if team != APPROVERS]
+    return mention(judged.press.user) + (f" ({', '.join(teams)})" if teams else "")
 
 
 def approvers(policy: Policy) -> str:
@@ -142,11 +167,26 @@ def _so_many(demand: Demand) -> str:
 
 
 def mentions(demand: Demand) -> list[str]:
-    return [*map(mention, demand.users[:10]), *([group_mention(demand.user_group)] if demand.user_group else [])]
+    """Everybody who is named for a team. A channel is named, not pinged."""
+    found: list[str] = []
+    for source in demand.sources:
+        found += map(mention, source.users[:10])
+        found += [group_mention(source.user_group)] if source.user_group else []
+        found += [f"members of {channel_mention(source.channel)}"] if source.channel else []
+    return list(dict.fromkeys(found))
+
+
+def pinged(request: Request, *, everybody: bool) -> str:
+    """Whom a reminder calls: the teams that are missing and who is above them, or every team that was asked."""
+    policy = request.policy
+    demands = policy.demands if everybody else still_missing(policy, request.presses)
+    above = (policy.escalate_to,) if policy.escalate_to and not everybody else ()
+    return ", ".join(dict.fromkeys(who for each in (*demands, *above) for who in mentions(each)))
 
 
 def stand_ins(policy: Policy) -> list[str]:
-    return [demand.team for demand in policy.demands if demand.stands_in]
+    sources = [source for demand in policy.demands for source in (demand, *demand.or_of)]
+    return list(dict.fromkeys(source.team for source in sources if source.stands_in))
 
 
 def missing_teams(request: Request) -> str:
@@ -160,7 +200,8 @@ def missing_teams(request: Request) -> str:
 def _time_left(request: Request) -> str:
     if request.expires_at is None:
         return f"⌛ Expires {span(request.policy.expires_seconds)} after it is posted; nothing is applied later."
-    return f"⌛ Expires at {moment(request.expires_at)}; nothing is applied later."
+    longer = f" {mention(request.extended_by)} asked for more time." if request.extended_by else ""
+    return f"⌛ Expires at {moment(request.expires_at)}; nothing is applied later.{longer}"
 
 
 def _decide_or_decided(run: Run, request: Request) -> list[Block]:
@@ -173,12 +214,15 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     ask = None
     if request.plan.risk == "high":
         ask = confirm("High risk: approve it?", request.plan.title, yes="Approve", no="Not yet")
-    return actions(
-        [
-            button("Approve", APPROVE, packed, style="primary", confirm=ask),
-            button("Refuse…", REFUSE, packed, style="danger"),
-        ]
-    )
+    buttons = [button("Approve", APPROVE, packed, style="primary", confirm=ask)]
+    if editable_values(request.plan):
+        buttons.append(button("Edit…", EDIT, packed))
+    if request.expires_at is not None and not request.extended_by:
+        buttons.append(button("More time", MORE_TIME, packed))
+    buttons.append(button("Refuse…", REFUSE, packed, style="danger"))
+    if request.half_passed and request.policy.break_glass and silent_teams(request.policy, request.presses):
+        buttons.append(button("Break the glass…", BREAK_GLASS, packed, style="danger"))
+    return actions(buttons)
 
 
 def _decision(request: Request) -> str:
@@ -189,11 +233,17 @@ def _decision(request: Request) -> str:
             users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
             result = request.outcome
             ended = f"\n{OUTCOMES.get(result, '•')} {line(result.replace('_', ' '), 60)}" if result else ""
+            if any(judged.press.action == "break_glass" for judged in request.presses):
+                return f"🔨 *The glass was broken* by {mention(request.decided_by)}{at}{because}.{ended}"
             return f"✅ *Approved* by {users or mention(request.decided_by)}{at}.{ended}"
         case "refused":
             return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
         case "expired":
             return f"⌛ *Expired*: nobody decided in time; it is never applied later{because}"
+        case "superseded" if request.decided_by:
+            return (
+                f"✏️ *Edited* by {mention(request.decided_by)}{because}. The new plan follows as a request of its own."
+            )
         case "superseded":
             return f"🔁 *Superseded*{because}. A newer request follows."
         case _:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bot.domain.approval import JudgedPress, Press, Request, grant, must_count
+from bot.domain.approval import JudgedPress, Press, Request, grant, must_count, still_missing
+from bot.domain.approval_edits import values_of
 from bot.domain.effect import ApplyStep, JudgePress
 from bot.domain.errors import ApprovalError
 from bot.domain.event import Judged, Pressed
@@ -123,14 +124,14 @@ def _evidence_line(draft: Draft, name: str) -> str:
 
 
 def pressed(draft: Draft, event: Pressed) -> None:
-    """A stored press: its authority is read next, once."""
+    """A stored press: its authority is read next, once. What was decided before is only counted."""
     press = event.press
-    draft.record(
-        "press",
-        f"pressed {press.action} on {press.about}",
-        who=press.user,
-        data=press.model_dump(exclude={"response_url"} | (set() if press.fields else {"fields"})),
-    )
+    text, request = f"pressed {press.action} on {press.about}", draft.run.requests.get(press.about)
+    if request is not None and request.status != "open":
+        draft.fold("press", text, who=press.user)
+    else:
+        left_out = {"response_url"} | (set() if press.fields else {"fields"})
+        draft.record("press", text, who=press.user, data=press.model_dump(exclude=left_out))
     draft.want(JudgePress(effect_id=f"judge/{press.press_id}", press=press, pressed_at=event.at))
 
 
@@ -146,8 +147,19 @@ def judged(draft: Draft, event: Judged) -> None:
 
 
 def _reject(draft: Draft, press: Press, why: str) -> None:
+    """Told to the presser alone; the same attempt again is told again and only counted on the timeline."""
     draft.tell(press, f"Your press does not count: {why}.")
-    draft.record("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
+    draft.fold("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
+
+
+def _is_on_a_copy(draft: Draft, press: Press, slot: str) -> str:
+    """Why a press on this message does not count: it was copied or forwarded; empty when it is the message itself."""
+    channel, ts = draft.run.places.get(slot, ("", ""))
+    if channel and press.channel != channel:
+        return f"that is a copy in another channel; the one that counts is in the incident's thread in <#{channel}>"
+    if ts and press.message_ts and press.message_ts != ts:
+        return "that is a copy; the one that counts is in the incident's own thread"
+    return ""
 
 
 def _judged_on_request(draft: Draft, event: Judged) -> None:
@@ -155,36 +167,58 @@ def _judged_on_request(draft: Draft, event: Judged) -> None:
     request = draft.run.requests.get(press.about)
     if request is None:
         return _reject(draft, press, f"there is no request {press.about} in {draft.run.incident_id}")
+    if copied := _is_on_a_copy(draft, press, f"request:{press.about}"):
+        return _reject(draft, press, copied)
     if request.status != "open":
-        by = f" by <@{request.decided_by}>" if request.decided_by else ""
-        return _reject(draft, press, f"request {press.about} was already {request.status}{by}")
+        return _reject(draft, press, _already(draft, request, press))
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)
     judged_press = JudgedPress(press=press, authority=event.authority, at=event.pressed_at)
-    if press.action == "refuse":
-        return _refuse(draft, request, judged_press)
     try:
-        must_count(request, judged_press)
+        match press.action:
+            case "refuse":
+                _refuse(draft, request, judged_press)
+            case "more_time":
+                _give_more_time(draft, request, judged_press)
+            case "edit":
+                _edit(draft, request, judged_press)
+            case _:
+                must_count(request, judged_press)
+                _count(draft, request, judged_press)
     except ApprovalError as why_not:
-        return _reject(draft, press, str(why_not))
-    if any(earlier.press.user == press.user for earlier in request.presses):
-        return _reject(draft, press, "you have approved this already; somebody else must")
-    return _count(draft, request, judged_press)
+        _reject(draft, press, str(why_not))
+
+
+def _already(draft: Draft, request: Request, press: Press) -> str:
+    if press.action == "approve" and any(judged.press.user == press.user for judged in request.presses):
+        return f"you have approved {request.request_id} already, and it was {request.status}"
+    by = f" by <@{request.decided_by}>" if request.decided_by else ""
+    newer = draft.run.open_request
+    see = f"; {newer.request_id} is the one that waits" if newer is not None else ""
+    return f"request {request.request_id} was already {request.status}{by}{see}"
 
 
 def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     """One more approval that counts; when it is enough, the request is decided, once."""
+    press, is_breaking = judged_press.press, judged_press.press.action == "break_glass"
+    if not is_breaking and any(earlier.press.user == press.user for earlier in request.presses):
+        waits = " and ".join(f"{d.needed} more of {d.team}" for d in still_missing(request.policy, request.presses))
+        raise ApprovalError(f"you have approved this already; it waits for {waits or 'somebody else'}")
     presses = (*request.presses, judged_press)
     request = request.model_copy(update={"presses": presses})
-    user = judged_press.press.user
     try:
         grant(request, presses)
     except ApprovalError as not_yet:
+        if is_breaking:
+            raise
         draft.set(requests=draft.run.requests | {request.request_id: request})
-        draft.tell(judged_press.press, f"Your approval counts; {not_yet}.")
-        draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=user)
+        draft.tell(press, f"Your approval counts; {not_yet}.")
+        draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
         return
-    _decide(draft, request, status="granted", by=user, reason=judged_press.authority.reason)
+    reason = press.reason if is_breaking else judged_press.authority.reason
+    _decide(draft, request, status="granted", by=press.user, reason=reason)
+    if is_breaking:
+        _tell_whom_it_passed_over(draft, request, press)
     change = draft.run.change
     if change is None:
         raise ValueError("a request is open although no change is under way")
@@ -193,6 +227,41 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     draft.want(
         ApplyStep(effect_id=draft.effect_id(f"apply/{request.request_id}/0/0"), request_id=request.request_id, step=0)
     )
+
+
+def _tell_whom_it_passed_over(draft: Draft, request: Request, press: Press) -> None:
+    """Every team that was asked reads who decided without it, and why."""
+    text = f"<@{press.user}> broke the glass for {request.request_id}, for this one change: {press.reason}"
+    draft.post("note", f"glass:{request.request_id}", request.request_id, {"text": text, "user": "", "ping": "all"})
+    draft.record("decided", f"the glass was broken for {request.request_id}: {press.reason}", who=press.user)
+
+
+def _give_more_time(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    """Once, as long again, to whoever has a say here."""
+    press, expires_at = judged_press.press, request.expires_at
+    if expires_at is None:
+        raise ApprovalError("its time has not begun")
+    if request.extended_by:
+        raise ApprovalError(f"<@{request.extended_by}> has asked for more time already, and it is given once")
+    if judged_press.at >= expires_at:
+        raise ApprovalError("its time is over")
+    until = expires_at + request.policy.expires_seconds
+    longer = request.model_copy(update={"expires_at": until, "extended_by": press.user})
+    draft.set(requests=draft.run.requests | {request.request_id: longer})
+    draft.set_deadline(f"request:{request.request_id}:expiry", until)
+    more = f"{request.policy.expires_seconds / 60:g} more minutes"
+    draft.record("request", f"{more} for {request.request_id}", who=press.user, data={"expires_at": until})
+
+
+def _edit(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    from bot.domain.machine import changing  # a question may be asked by a change, and a change edited by a press
+
+    press = judged_press.press
+    if press.digest != request.digest:
+        raise ApprovalError("the plan changed after this form was opened; use the newer request")
+    if request.expires_at is not None and judged_press.at >= request.expires_at:
+        raise ApprovalError("its time is over")
+    changing.edited(draft, request, values_of(request.plan, press.value), press.user)
 
 
 def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
@@ -221,6 +290,8 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     question = draft.run.questions.get(press.about)
     if question is None:
         return _reject(draft, press, f"there is no question {press.about} in {draft.run.incident_id}")
+    if copied := _is_on_a_copy(draft, press, f"question:{press.about}"):
+        return _reject(draft, press, copied)
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
         return _reject(draft, press, f"question {press.about} was already {question.status}{by}")

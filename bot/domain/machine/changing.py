@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from bot.domain.approval import Request
+from collections.abc import Mapping
+
+from bot.domain.approval import Policy, Request
+from bot.domain.approval_table import kind_of
 from bot.domain.change.flag_history import release_of
-from bot.domain.change.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Wait, highest
+from bot.domain.change.flag_table import text_of
+from bot.domain.change.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait
 from bot.domain.change.risks import one_up
 from bot.domain.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.event import Planned, Progressed, StepSettled
@@ -15,6 +19,8 @@ from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.run import ActiveChange
 from bot.domain.signal import RESULTS, result_in_words
 
+CRITICAL = "page"
+"""The severity in which one lead may break the glass."""
 SOMEBODY_ELSE = "somebody else"
 """In place of a call id: who undid what a call did."""
 
@@ -34,6 +40,9 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
         ask_for(draft, change, result.plan)
         entering.go(draft, outcome)
         return
+    if result.outcome == "impossible" and change.values:
+        _plan_without_the_edit(draft, change, result)
+        return
     # A hint of several lines is a patch to carry elsewhere: it is shown as it is, not run into a sentence.
     is_patch = "\n" in result.hint
     text = result.reason + (f" {result.hint}" if result.hint and not is_patch else "")
@@ -49,22 +58,25 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
         entering.go(draft, result.outcome, because=text)
 
 
+def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResult) -> None:
+    """What a person wrote cannot be done: they read why, and the playbook's own values are asked for again."""
+    text = f"The edited values cannot be applied: {result.reason} {result.hint}".strip()
+    number = f"N{draft.number()}"
+    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+    draft.record("planned", text, who=change.edited_by, data=result.model_dump(mode="json"))
+    plan_again(draft, change.model_copy(update={"values": {}, "edited_by": ""}), "with the playbook's own values")
+
+
 def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
     """Put a plan to people. Its expiry begins when it is posted."""
     state = draft.playbook.state(change.state)
     written = state if isinstance(state, ChangeState) and not change.undo_of else None
-    approvals = draft.rules.approvals
-    floors = [approvals.risk_floors.get(plan.verb, "low"), plan.risk]
-    risk = highest(*floors, written.risk) if written and written.risk else highest(*floors)
-    if written and not VERBS[written.change].restores and (strange := _strange_version(draft)):
-        risk = one_up(risk)
+    strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
+    risk, policy = _policy(draft, plan, written, is_strange=bool(strange))
+    if strange:
         note = Circumstance(name="rehearsed_on", grade="note", text=f"{strange}: the risk is one higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     plan = plan.model_copy(update={"risk": risk, "expected": (written.expected if written else "") or plan.expected})
-    teams = dict.fromkeys((*plan.approved_by, *(written.approvers if written else ())))
-    policy = approvals.policy(risk, tuple(teams))
-    if written and written.expires:
-        policy = policy.model_copy(update={"expires_seconds": draft.playbook.seconds(written.expires)})
     request = Request(
         request_id=f"R{draft.number()}",
         state=change.state,
@@ -76,7 +88,8 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         still=written.still if written else "",
         evidence=asking.evidence(draft, draft.playbook.needs(change.state)) if written else (),
         asked_at=draft.at,
-        own_work_of=(draft.run.steered_by,) if draft.run.steered_by else (),
+        own_work_of=tuple(dict.fromkeys(filter(None, (draft.run.steered_by, change.edited_by)))),
+        edited_by=change.edited_by,
     )
     draft.set(
         requests=draft.run.requests | {request.request_id: request},
@@ -99,6 +112,35 @@ def _strange_version(draft: Draft) -> str:
         return ""
     strange = [version for version in runs if version not in known]
     return f"rehearsed on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
+
+
+def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange: bool) -> tuple[Risk, Policy]:
+    """The settings decide; a playbook may only raise the risk, shorten the time and ask more teams."""
+    approvals = draft.rules.approvals
+    earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
+    kind = kind_of(plan, earlier)
+    risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
+    risk = one_up(risk) if is_strange else risk
+    teams = (*plan.approved_by, *(written.approvers if written else ()))
+    policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == CRITICAL)
+    if written and written.expires:
+        shortest = min(policy.expires_seconds, draft.playbook.seconds(written.expires))
+        policy = policy.model_copy(update={"expires_seconds": shortest})
+    return risk, policy
+
+
+def edited(draft: Draft, request: Request, values: Mapping[str, int | float], user: str) -> None:
+    """A person wrote other values: they are planned and shown as a request of their own before anybody approves."""
+    change = draft.run.change
+    if change is None:
+        raise ValueError("a request is open although no change is under way")
+    text = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
+    edited_request = request.model_copy(update={"decided_by": user, "decided_at": draft.at})
+    _close_request(draft, edited_request, "superseded", text)
+    draft.record("decided", f"request {request.request_id} edited: {text}", who=user, data={"values": dict(values)})
+    # What was edited before stays edited, unless it is among these.
+    values = {**change.values, **values}
+    plan_again(draft, change.model_copy(update={"values": values, "edited_by": user}), f"with {text}")
 
 
 def step_settled(draft: Draft, event: StepSettled) -> None:
@@ -127,7 +169,7 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
             )
         case "lapsed":
             _close_request(draft, request, "expired", event.detail)
-            _plan_again(draft, change, event.detail)
+            plan_again(draft, change, event.detail)
         case "interfered":
             _interfered(draft, change, request, event)
         case "halted":
@@ -283,11 +325,13 @@ def _supersede(draft: Draft, change: ActiveChange, request: Request, event: Step
         _take_plan(draft, again, event.replanned, outcome="superseded")
 
 
-def _plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
+def plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
     again = change.model_copy(update={"request_id": "", "begun": False, "replans": change.replans + 1})
     draft.set(change=again)
     draft.record("planned", f"planning again: {why}")
-    entering.go(draft, "replan")
+    machine = draft.playbook.machine
+    if draft.run.at_state != machine.entry(machine.written(draft.run.at_state)):
+        entering.go(draft, "replan")
     effect_id = draft.effect_id(f"plan/{again.replans}")
     draft.want(PlanChange(effect_id=effect_id, visit=draft.run.visit, state=draft.run.state))
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.approval import ApprovalRules, Press
+from bot.domain.approval import Press
+from bot.domain.approval_rules import ApprovalRules
 from bot.domain.effect import Effect, ShowInSlack, Tell
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
@@ -69,6 +70,13 @@ class Draft:
             self.record("ignored", what)
         self.set(ignored=self.run.ignored | {what: self.run.ignored.get(what, 0) + 1})
 
+    def fold(self, kind: EntryKind, text: str, *, who: str) -> None:
+        """Put a person's attempt on the timeline; the same one again by the same person is only counted."""
+        what = f"{who}: {text}"
+        if what not in self.run.ignored:
+            self.record(kind, text, who=who)
+        self.set(ignored=self.run.ignored | {what: self.run.ignored.get(what, 0) + 1})
+
     def want(self, effect: Effect) -> None:
         self._effects.append(effect)
 
@@ -114,7 +122,7 @@ class Draft:
 
     def decision(self) -> Decision:
         """What was decided. Whatever changed what people see is shown; folding a repeated strange event is not."""
-        seen = {"ignored", "version", "counter", "deadlines"}
+        seen = {"ignored", "version", "counter", "deadlines", "places"}
         if self.run.model_dump(exclude=seen) != self._before.model_dump(exclude=seen):
             self.want(SHOW)
         return Decision(self.run, tuple(self._entries), tuple(self._effects))

@@ -108,14 +108,16 @@ def posted(draft: Draft, event: Posted) -> None:
         return
     _record_anchor(draft, event)
     kind, _, ref = event.slot.partition(":")
+    if kind in ("request", "question"):
+        draft.set(places=draft.run.places | {event.slot: (event.channel, event.ts)})
     request = draft.run.requests.get(ref) if kind == "request" else None
     if request is None or request.posted_at is not None or request.status != "open":
         return
-    expires_at = draft.at + request.policy.expires_seconds
-    shown = request.model_copy(update={"posted_at": draft.at, "expires_at": expires_at})
+    expires_at, half_at = draft.at + request.policy.expires_seconds, draft.at + request.policy.expires_seconds / 2
+    shown = request.model_copy(update={"posted_at": draft.at, "expires_at": expires_at, "half_at": half_at})
     draft.set(requests=draft.run.requests | {ref: shown})
     draft.set_deadline(f"request:{ref}:expiry", expires_at)
-    draft.set_deadline(f"request:{ref}:half", draft.at + request.policy.expires_seconds / 2)
+    draft.set_deadline(f"request:{ref}:half", half_at)
 
 
 def _record_anchor(draft: Draft, event: Posted) -> None:
@@ -138,14 +140,23 @@ def due(draft: Draft, event: Due) -> None:
     draft.set_deadline(event.deadline, None)
     about, ref, what = event.deadline.split(":")
     if about == "request" and what == "half":
-        draft.post(
-            "note", f"half:{ref}", ref, {"text": f"Half of the time for {ref} has passed.", "user": "", "ping": True}
-        )
-        draft.record("request", f"half of the time for {ref} has passed; asked again")
+        _ask_again(draft, ref)
     elif about == "request":
         _request_expired(draft, ref)
     elif about == "question":
         _question_expired(draft, ref)
+
+
+def _ask_again(draft: Draft, ref: str) -> None:
+    """Half of the time has passed: who has not answered is asked again, and who is above them besides."""
+    request = draft.run.requests.get(ref)
+    if request is None or request.status != "open":
+        return
+    draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
+    said = f"Half of the time for {ref} has passed."
+    draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True})
+    above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
+    draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
 
 
 def _request_expired(draft: Draft, ref: str) -> None:

@@ -14,9 +14,9 @@ from bot.domain.form import problems
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import CHANGE_OUTCOMES
 from bot.domain.playbook.expression import did_you_mean
-from bot.domain.playbook.language import ENDS, ProbeSignal, SignalSpec
+from bot.domain.playbook.language import ENDS, ChangeState, ProbeSignal, SignalSpec
 from bot.domain.playbook.mistakes import Mistake, Path
-from bot.domain.signal import PROBES, Reading, Value, unknown
+from bot.domain.signal import PROBES, RESULTS, Reading, Value, unknown
 
 T = TypeVar("T")
 GAP = "..."
@@ -76,6 +76,8 @@ class Circumstances(_Strict):
     """State to the choice that is pressed there, or `expired` when nobody answers."""
     changes: Outcomes = {}
     """State to what becomes of its change, `done` where nothing is said."""
+    results: dict[str, dict[str, float | bool | str]] = {}
+    """State to what its change comes back with (`run_job`, `probe_request`); where nothing is said it is unknown."""
     watches: Outcomes = {}
     """State to the verdict of its watch; where nothing is said, the readings decide."""
     diverts: Outcomes = {}
@@ -106,7 +108,7 @@ def _joined(shared: Circumstances, case: Case) -> Case:
     return case.model_copy(update={**merged, "opened_by": opened_by})
 
 
-_MERGED = ("form", "settings", "given", "at", "answers", "changes", "watches", "diverts")
+_MERGED = ("form", "settings", "given", "at", "answers", "changes", "results", "watches", "diverts")
 
 
 def _merged(below: Any, above: Any) -> Any:
@@ -215,6 +217,7 @@ def check_circumstances(at: Path, case: Circumstances, playbook: CompiledPlayboo
     for state, there in case.at.items():
         for index, one in enumerate(there) if isinstance(there, tuple) else ((None, there),):
             yield from _given((*at, "at", state) if index is None else (*at, "at", state, index), one, playbook)
+    yield from _results((*at, "results"), case.results, playbook)
     for key, kind in (("answers", ""), ("changes", "change"), ("watches", "watch"), ("diverts", "divert")):
         said: Mapping[str, Any] = getattr(case, key)
         for state, what in said.items():
@@ -225,6 +228,16 @@ def check_circumstances(at: Path, case: Circumstances, playbook: CompiledPlayboo
                     yield Mistake(path, f"'{state}' is no {kind}, it is a {playbook.kind(state)}", at_key=True)
                 else:
                     yield from _said(path, key, state, what if isinstance(what, tuple) else (what,), playbook)
+
+
+def _results(at: Path, results: Mapping[str, Mapping[str, Any]], playbook: CompiledPlaybook) -> Mistakes:
+    yield from _all_known(at, results, playbook.playbook.states, "state")
+    for name, parts in results.items():
+        state = playbook.playbook.states.get(name)
+        known = RESULTS.get(state.change) if isinstance(state, ChangeState) else None
+        if state is not None and known is None:
+            yield Mistake((*at, name), f"nothing comes back from '{name}'", at_key=True)
+        yield from _all_known((*at, name), parts, known or parts, "part")
 
 
 def _said(path: Path, key: str, state: str, what: Iterable[Any], playbook: CompiledPlaybook) -> Mistakes:

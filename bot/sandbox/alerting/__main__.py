@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import structlog
 
-from bot.sandbox.alerting.rule import HeatRule, Rule, SloRule, ThrashRule, XidRule
+from bot.sandbox.alerting.rule import CrashRule, HeatRule, Rule, SloRule, ThrashRule, XidRule, state_page
 from bot.sandbox.lifetime import die_with_parent
 
 log = structlog.get_logger()
@@ -26,7 +26,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--api", required=True, help="URL of the Kubernetes API")
     parser.add_argument("--bot-url", required=True)
     parser.add_argument("--token", required=True, help="bearer token of the bot's receiver")
-    parser.add_argument("--rule", choices=("thrash", "xid", "heat", "slo"), default="thrash", help="what is watched")
+    parser.add_argument(
+        "--rule", choices=("thrash", "xid", "heat", "slo", "crash"), default="thrash", help="what is watched"
+    )
     parser.add_argument("--ttft-target", type=float, default=0.5, help="seconds, of the rule slo")
     parser.add_argument("--window-seconds", type=float, default=10.0)
     parser.add_argument("--for-seconds", type=float, default=3.0)
@@ -52,6 +54,8 @@ class Watcher:
         selector, port = self._rule.pages
         answer = await self._client.get(f"{self._options.api}/api/v1/pods", params={"labelSelector": selector})
         answer.raise_for_status()
+        if not port:
+            return {pod["metadata"]["name"]: state_page(pod) for pod in answer.json()["items"]}
         pods = [pod for pod in answer.json()["items"] if pod.get("status", {}).get("podIP")]
         found = await asyncio.gather(*(self._page(f"{pod['status']['podIP']}:{port}") for pod in pods))
         names = [pod["metadata"]["name"] for pod in pods]
@@ -89,6 +93,8 @@ def rule_of(options: argparse.Namespace) -> Rule:
             return XidRule()
         case "heat":
             return HeatRule()
+        case "crash":
+            return CrashRule()
         case "slo":
             return SloRule(options.window_seconds, options.for_seconds, options.ttft_target)
         case _:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,7 +16,10 @@ TTFT_TARGET, MISSED_SHARE = 0.5, 0.144
 
 ENGINES = ("app=llm", 8000)
 EXPORTERS = ("app.kubernetes.io/name=dcgm-exporter", 9400)
-"""Whose pages a rule reads: a label selector and a port."""
+STATES = ("app=llm", 0)
+"""Whose pages a rule reads: a label selector and a port. Port 0: what kube-state-metrics says of the pods."""
+RESTARTS = "kube_pod_container_status_restarts_total"
+CRASH_LOOP = 2
 
 
 class Rule(Protocol):
@@ -112,6 +116,26 @@ class HeatRule:
 
     def look(self, pages: dict[str, str], at: float) -> bool:
         return any(celsius >= HOT_CELSIUS for celsius in _gauges(pages, "DCGM_FI_DEV_GPU_TEMP").values())
+
+
+def state_page(pod: Mapping[str, Any]) -> str:
+    """The line of kube-state-metrics that is watched here, from the pod's status."""
+    statuses = pod.get("status", {}).get("containerStatuses") or []
+    lines = [f'{RESTARTS}{{container="{one["name"]}"}} {one["restartCount"]}' for one in statuses]
+    return "\n".join([f"# TYPE {RESTARTS} counter", *lines, ""])
+
+
+@dataclass
+class CrashRule:
+    """A container that ended and started again more than once."""
+
+    alertname: str = "VllmCrashLoop"
+    summary: str = "a replica of llm does not stay up"
+    pages: tuple[str, int] = STATES
+
+    def look(self, pages: dict[str, str], at: float) -> bool:
+        samples = (s for page in pages.values() for f in text_string_to_metric_families(page) for s in f.samples)
+        return any(sample.value >= CRASH_LOOP for sample in samples)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from bot.sandbox.slack.connections import Connections
 from bot.sandbox.slack.errors import ApiError, Json
 from bot.sandbox.slack.faults import Fault
 from bot.sandbox.slack.team import Team
-from bot.sandbox.slack.web_api import METHODS, SCOPES
+from bot.sandbox.slack.web_api import METHODS, OF_THE_APP, SCOPES
 
 Work = Callable[[], Response]
 SHOWN_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain")
@@ -72,7 +72,8 @@ class ApiRoutes:
     def _answer(self, method: str, token: str, values: Json) -> Json:
         if not token:
             return {"ok": False, "error": "not_authed"}
-        if token != self._team.settings.token:
+        settings = self._team.settings
+        if token != (settings.app_token if method in OF_THE_APP else settings.token):
             return {"ok": False, "error": "invalid_auth"}
         if method not in METHODS:
             return {"ok": False, "error": "unknown_method", "req_method": method}

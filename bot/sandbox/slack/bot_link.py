@@ -19,6 +19,9 @@ from bot.sandbox.slack.errors import Json
 from bot.sandbox.slack.interactions import event_callback
 from bot.sandbox.slack.team import Team
 
+INTERACTIVE, COMMANDS, EVENTS = "interactive", "slash_commands", "events_api"
+"""What the payload is, as an envelope of Socket Mode says it."""
+
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
     digest = hmac.new(secret.encode(), b"v0:" + timestamp.encode() + b":" + body, hashlib.sha256).hexdigest()
@@ -61,10 +64,11 @@ class BotLink:
 
     async def interact(self, payload: Json) -> Delivery:
         form = urlencode({"payload": json.dumps(payload)}).encode()
-        return await self._send(payload["type"], form, "application/x-www-form-urlencoded", payload)
+        return await self._send(payload["type"], form, "application/x-www-form-urlencoded", payload, INTERACTIVE)
 
     async def command(self, form: Json) -> Delivery:
-        return await self._send("command", urlencode(form).encode(), "application/x-www-form-urlencoded", form)
+        body = urlencode(form).encode()
+        return await self._send("command", body, "application/x-www-form-urlencoded", form, COMMANDS)
 
     async def tell(self, event: Json) -> Delivery:
         """Send an event; where it fails, go on trying in the background."""
@@ -86,10 +90,16 @@ class BotLink:
 
     async def _send_event(self, callback: Json, headers: dict[str, str]) -> Delivery:
         body = json.dumps(callback).encode()
-        return await self._send(callback["event"]["type"], body, "application/json", callback, headers)
+        return await self._send(callback["event"]["type"], body, "application/json", callback, EVENTS, headers)
 
     async def _send(
-        self, kind: str, body: bytes, content_type: str, payload: Json, headers: dict[str, str] | None = None
+        self,
+        kind: str,
+        body: bytes,
+        content_type: str,
+        payload: Json,
+        envelope: str,
+        headers: dict[str, str] | None = None,
     ) -> Delivery:
         timestamp = str(int(time.time()))
         signed = {
@@ -100,7 +110,10 @@ class BotLink:
             **(headers or {}),
         }
         began = time.monotonic()
-        status, answer, error = await self._post(body, signed)
+        if self._team.sockets.count:
+            status, answer, error = await self._through_socket(envelope, payload, signed)
+        else:
+            status, answer, error = await self._post(body, signed)
         delivery = Delivery(status, answer, time.monotonic() - began, error)
         self._team.deliveries.append(
             {
@@ -115,6 +128,19 @@ class BotLink:
             }
         )
         return delivery
+
+    async def _through_socket(
+        self, envelope: str, payload: Json, headers: dict[str, str]
+    ) -> tuple[int | None, str, str | None]:
+        retry, reason = int(headers.get("X-Slack-Retry-Num", 0)), headers.get("X-Slack-Retry-Reason", "")
+        try:
+            async with asyncio.timeout(self._team.settings.answer_seconds):
+                answer = await self._team.sockets.deliver(envelope, payload, retry=retry, reason=reason)
+        except TimeoutError:
+            return None, "", "operation_timeout"
+        except RuntimeError:  # the connection ended between being chosen and being written to
+            return None, "", "dispatch_failed"
+        return 200, json.dumps(answer) if answer else "", None
 
     async def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int | None, str, str | None]:
         address = f"{self._team.settings.bot_url.rstrip('/')}/slack/events"

@@ -82,6 +82,7 @@ class SandboxRoutes:
             "faults": self.faults,
             "usergroup": self.usergroup,
             "reset": self.reset,
+            "refresh-sockets": self.refresh_sockets,
         }
         return [
             *(Route(f"/__sandbox__/{name}", refusals_as_answers(read)) for name, read in reads.items()),
@@ -117,6 +118,11 @@ class SandboxRoutes:
         self._team.reset()
         return JSONResponse({"ok": True})
 
+    async def refresh_sockets(self, request: Request) -> Response:
+        del request
+        await self._team.sockets.refresh()
+        return JSONResponse({"ok": True})
+
     async def calls(self, request: Request) -> Response:
         """Recorded calls, of one `method` and from number `since` on where asked."""
         method = request.query_params.get("method")
@@ -150,6 +156,7 @@ class SandboxRoutes:
         team = self._team
         whole: Json = {
             "team": TEAM_NAME,
+            "sockets": team.sockets.count,
             "bot": {"id": BOT_USER, "name": BOT_NAME},
             "people": [person.described() for person in team.directory.people.values()],
             "channels": [channel.described() for channel in team.directory.channels.values()],

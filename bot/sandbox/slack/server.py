@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -98,6 +98,7 @@ def build_app(team: Team, connections: Connections, state: Path | None = None) -
         Route("/", index),
         *ApiRoutes(team, connections).routes(),
         *SandboxRoutes(team, link).routes(),
+        WebSocketRoute("/socket/{ticket}", team.sockets.serve),
         Route("/archives/{channel}/{message}", index),
         Mount("/assets", StaticFiles(directory=PAGE)),
     ]
@@ -146,7 +147,7 @@ def prepare(
     config = uvicorn.Config(
         build_app(team, connections, state),
         http=connections.protocol(),
-        ws="none",
+        ws="websockets-sansio",
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=1,

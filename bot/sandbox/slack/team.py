@@ -16,6 +16,7 @@ from bot.sandbox.slack.files import Files
 from bot.sandbox.slack.messages import Clock, Messages
 from bot.sandbox.slack.rate_limits import Pace, RateLimits
 from bot.sandbox.slack.response_urls import ResponseUrls
+from bot.sandbox.slack.sockets import Sockets
 from bot.sandbox.slack.views import Views
 
 CALLS_KEPT = 50_000
@@ -28,9 +29,10 @@ class Settings:
     bot_url: str
     signing_secret: str
     token: str = "xoxb-sandbox"  # noqa: S105 - the sandbox's well-known token guards nothing
+    app_token: str = "xapp-sandbox"  # noqa: S105 - as well known
     pace: Pace = "real"
     commands: tuple[str, ...] = ("/incident",)
-    message_shortcuts: tuple[tuple[str, str], ...] = (("add_to_timeline", "Add to timeline"),)
+    message_shortcuts: tuple[tuple[str, str], ...] = (("add_to_timeline", "Add to incident timeline"),)
     answer_seconds: float = 3.0
     event_retry_seconds: tuple[float, ...] = (0.0, 60.0, 300.0)
 
@@ -44,6 +46,7 @@ class Team:
     directory: Directory = field(default_factory=Directory)
     feed: Feed = field(default_factory=Feed)
     faults: FaultList = field(default_factory=FaultList)
+    sockets: Sockets = field(default_factory=Sockets)
     calls: deque[Json] = field(default_factory=lambda: deque(maxlen=CALLS_KEPT))
     deliveries: deque[Json] = field(default_factory=lambda: deque(maxlen=CALLS_KEPT))
     calls_made: int = 0

@@ -28,10 +28,12 @@ SCOPES = (
     "files:read",
     "files:write",
     "reactions:read",
-    "reactions:write",
     "usergroups:read",
     "users:read",
 )
+
+OF_THE_APP = frozenset({"apps.connections.open"})
+"""Methods that take the app's token in place of the bot's."""
 
 Method = Callable[[Team, Arguments], Json]
 METHODS: dict[str, Method] = {}
@@ -43,6 +45,14 @@ def method(name: str) -> Callable[[Method], Method]:
         return function
 
     return register
+
+
+@method("apps.connections.open")
+def open_connection(team: Team, args: Arguments) -> Json:
+    """Takes the app's own token, not the bot's."""
+    del args
+    address = team.base_url.replace("http://", "ws://", 1)
+    return {"ok": True, "url": f"{address}/socket/{team.sockets.issue_ticket()}"}
 
 
 # -- messages -----------------------------------------------------------------

@@ -159,16 +159,38 @@ async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
     await until(is_said, f"{user} reads: {words}")
 
 
+def desk_of(bench: Bench) -> Desk:
+    inbound, people, shelf = MemoryInbound(run()), KnownPeople("U0ANA"), MemoryShelf()
+    return Desk(
+        inbound,
+        people,
+        bench.messenger,
+        bench.clock,
+        shelf,
+        bench.messenger.links,
+        deployment="tests",
+        can_silence=True,
+    )
+
+
+def behind(desk: Desk, bench: Bench, url: str = "") -> Counter:
+    """The counter of this desk, with its memory in view."""
+    assert isinstance(desk.inbound, MemoryInbound)
+    assert isinstance(desk.people, KnownPeople)
+    assert isinstance(desk.shelf, MemoryShelf)
+    return Counter(desk.inbound, desk.people, bench.slack, bench, url, desk.shelf)
+
+
 @pytest.fixture
 async def counter(bench: Bench, bot_socket: socket.socket) -> AsyncIterator[Counter]:
-    inbound, people, shelf = MemoryInbound(run()), KnownPeople("U0ANA"), MemoryShelf()
-    app = bolt_app(bench.client, SECRET, Desk(inbound, people, bench.messenger, bench.clock, shelf, can_silence=True))
+    desk = desk_of(bench)
+    app = bolt_app(bench.client, SECRET, desk)
     web = Starlette(routes=[Route("/slack/events", endpoint(app), methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bot_socket.dup()]))
     await until(lambda: _is(server.started), "the bot listens")
     url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}/slack/events"
-    yield Counter(inbound, people, bench.slack, bench, url, shelf)
+    yield behind(desk, bench, url)
     server.should_exit = True
     await serving
 

@@ -53,7 +53,7 @@ def test_slack_is_told_the_range_and_so_are_people() -> None:
     gain = shown(FORM)["blocks"][1]
     assert (gain["element"]["min_value"], gain["element"]["max_value"]) == ("1", "64")
     assert gain["label"]["text"] == "Gain (times)"
-    assert gain["hint"]["text"] == "As the vendor claims. (at least 1, at most 64)"
+    assert gain["hint"]["text"] == "As the vendor claims. At least 1, at most 64."
 
 
 @pytest.mark.fast

@@ -17,6 +17,7 @@ from tests.adapters.slack.runs import (
     alert,
     approval,
     ledger_entry,
+    plan,
     policy,
     post,
     question,
@@ -64,6 +65,16 @@ def teams(**changes: Any) -> Run:
     return waiting(policy=policy(demands=(platform, serving)), **changes)
 
 
+GLASS = policy(
+    demands=(Demand(team="serving", user_group="S0SERVING"), Demand(team="lead", users=("U0LEA",))),
+    escalate_to=Demand(team="lead", users=("U0LEA",)),
+    break_glass=Demand(team="lead", users=("U0LEA",)),
+)
+BROKEN = approval("U0LEA", teams=("lead",)).model_copy(
+    update={"press": approval("U0LEA").press.model_copy(update={"action": "break_glass"})}
+)
+EDITABLE = plan(choices={"edits": {"--max-num-seqs": "6"}})
+
 CARDS = {
     "card-waits-for-teams": teams(presses=(approval(teams=("serving",)),)),
     "card-waits-for-approval": waiting(),
@@ -82,6 +93,27 @@ THREADS = {
     "request-of-teams-half-approved": teams(presses=(approval(teams=("serving",)),)),
     "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),
+    "request-editable": waiting(plan=EDITABLE, edited_by="U0BEN", extended_by="U0ANA"),
+    "request-half-time-with-a-glass": waiting(
+        policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True, extended_by="U0ANA"
+    ),
+    "request-glass-broken": waiting(
+        policy=GLASS,
+        status="granted",
+        presses=(BROKEN,),
+        decided_by="U0LEA",
+        decided_at=BEGAN + 9,
+        decision_reason="nobody of serving answers and users are cut",
+    ),
+    "request-edited": waiting(
+        status="superseded", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="--max-num-seqs 8"
+    ),
+    "note-glass-broken": waiting(policy=GLASS, decided_by="U0LEA").with_(
+        posts=(post("note", "glass:R3", "R3", text="<@U0LEA> broke the glass for R3: no answer", user="", ping="all"),)
+    ),
+    "note-half-time-escalates": waiting(policy=GLASS, presses=(approval(teams=("serving",)),)).with_(
+        posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
+    ),
     "request-refused": waiting(status="refused", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="not now"),
     "request-expired": waiting(status="expired"),
     "request-superseded": waiting(status="superseded", decision_reason="llm-a was replaced meanwhile"),
@@ -167,7 +199,7 @@ def test_slots_come_in_the_order_of_the_posts() -> None:
 
 def test_a_button_carries_the_incident_the_request_and_the_whole_digest() -> None:
     values = [ButtonValue.unpacked(button["value"]) for button in buttons(last(waiting()))]
-    assert values == [ButtonValue("INC-7", "R3", digest=request().digest)] * 2
+    assert values == [ButtonValue("INC-7", "R3", digest=request().digest)] * 3
     assert len(request().digest) == 64
 
 

@@ -12,7 +12,8 @@ from tests.adapters.slack.runs import policy
 
 @pytest.fixture
 def people(bench: Bench) -> SlackPeople:
-    return SlackPeople(bench.client, bench.clock, steer_users=("U0MO",), steer_group="S0SERVING")
+    steerers = Demand(team="steerers", users=("U0MO",), user_group="S0SERVING")
+    return SlackPeople(bench.client, bench.clock, steerers=steerers)
 
 
 async def reason(people: SlackPeople, user: str, **changes: object) -> str:
@@ -97,3 +98,27 @@ async def test_membership_is_at_most_a_minute_old(people: SlackPeople, bench: Be
 async def test_steering_is_for_those_whom_the_settings_name(people: SlackPeople) -> None:
     allowed = [user for user in ("U0ANA", "U0MO", "U0GUE", "U0OLD") if (await people.may_steer(user, at=1.0)).allowed]
     assert allowed == ["U0ANA", "U0MO"]
+
+
+async def test_members_of_a_channel_may_decide_where_the_settings_name_it(people: SlackPeople) -> None:
+    demand = Demand(team="serving", channel="C0INC")
+    ana = await people.authority("U0ANA", policy(demands=(demand,)), at=1.0)
+    assert (ana.allowed, ana.teams, ana.reason) == (True, ("serving",), "is in <#C0INC>")
+    unknown = await people.authority("U0ANA", policy(demands=(Demand(channel="C0NOWHERE"),)), at=1.0)
+    assert not unknown.allowed
+    assert "could not read who is in <#C0NOWHERE>" in unknown.reason
+
+
+async def test_any_of_several_teams_is_enough(people: SlackPeople) -> None:
+    platform = Demand(team="platform", users=("U0MO",))
+    either = Demand(team="serving or platform", user_group="S0SERVING", or_of=(platform,))
+    for user in ("U0ANA", "U0MO"):
+        assert (await people.authority(user, policy(demands=(either,)), at=1.0)).teams == ("serving or platform",)
+    assert not (
+        await people.authority("U0LEA", policy(demands=(either.model_copy(update={"user_group": ""}),)), at=1.0)
+    ).allowed
+
+
+async def test_who_may_only_break_the_glass_is_heard_with_that_team_alone(people: SlackPeople) -> None:
+    glass = policy(break_glass=Demand(team="lead", users=("U0MO",)))
+    assert (await people.authority("U0MO", glass, at=1.0)).teams == ("lead",)

@@ -10,12 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.adapters.slack import limits
+from bot.adapters.slack.decision_forms import GLASS_FORM, REFUSE_FORM, edit_form, reason_form
 from bot.adapters.slack.messages import Message, card, thread
+from bot.adapters.slack.press_value import ButtonValue
+from bot.domain.approval import Demand
+from bot.domain.approval_edits import EditableValue
 from bot.domain.change.plan import Call, Circumstance, Difference
 from bot.domain.run import ActiveChange, Run
 from bot.domain.signal import Reading
 from bot.domain.target import Target
-from bot.sandbox.slack.block_kit import problems_of_blocks
+from bot.sandbox.slack.block_kit import problems_of_blocks, problems_of_view
 from tests.adapters.slack.runs import (
     DEPLOYMENT,
     alert,
@@ -29,6 +33,9 @@ from tests.adapters.slack.runs import (
     run,
 )
 
+BROKEN = approval("U0LEA", teams=("lead",)).model_copy(
+    update={"press": approval("U0LEA").press.model_copy(update={"action": "break_glass"})}
+)
 INJECTION = "<!channel> <@U0EVE> <https://evil.test|ok> ```\n*Approved* by me` & \u202e @here <!date^1^{ago}|x>"
 OUR_TOKENS = re.compile(
     r"<!date\^\d+\^[^<>|]+\|[^<>]+ UTC>|<@U0[A-Z]+>|<!subteam\^S0SERVING>|<https://ok\.test/\?a=1\|"
@@ -48,7 +55,11 @@ def filled(text: str, *, many: int = 1) -> Run:
             circumstances=tuple(Circumstance(name="x", grade="note", text=text) for _ in range(many)),
         ),
         why=text, still=text, evidence=(text,) * many, decision_reason=text,
-        policy=policy(users=(text,) * many), presses=(approval(),) * many,
+        policy=policy(
+            demands=(Demand(users=(text,) * many), Demand(team="model", channel=text, stands_in=True)),
+            escalate_to=Demand(team="lead", users=(text,) * many), break_glass=Demand(team="lead", user_group=text),
+        ),
+        presses=(approval(),) * many, edited_by=text, extended_by=text, half_passed=True,
     )  # fmt: skip
     put = question(
         text=text, why=text, choices={f"{text}{n}": text for n in range(many)},
@@ -67,6 +78,7 @@ def filled(text: str, *, many: int = 1) -> Run:
         post("verdict", "verdict:1", text, verdict=text, parts={f"{text}{n}": text for n in range(many)}, text=text),
         post("note", "note:1", text, text=text, user=text),
         post("note", "half:R3", "R3", text=text, user="", ping=True),
+        post("note", "glass:R3", "R3", text=text, user="", ping="all"),
         post("closed", "closed", text, ending=text, text=text, head=text),
         post("request", "request:gone", text),
     )
@@ -82,9 +94,15 @@ def filled(text: str, *, many: int = 1) -> Run:
 def variants(filled_run: Run) -> list[Run]:
     """Waiting for the answer, for the approval, at work, decided in each way, and closed."""
     asked = filled_run.requests["R3"]
+    glass = (BROKEN, *asked.presses)
     decided = [
-        filled_run.with_(question="", requests={"R3": asked.model_copy(update={"status": status})})
-        for status in ("open", "granted", "refused", "superseded")
+        filled_run.with_(
+            question="", requests={"R3": asked.model_copy(update={"status": "granted", "presses": glass})}
+        ),
+        *(
+            filled_run.with_(question="", requests={"R3": asked.model_copy(update={"status": status})})
+            for status in ("open", "granted", "refused", "superseded")
+        ),
     ]
     return [filled_run, *decided, filled_run.with_(closed_at=filled_run.opened_at + 9)]
 
@@ -125,6 +143,17 @@ def test_the_buttons_survive_when_a_request_is_too_long_for_one_message() -> Non
     for wanted, slot in (("approve", "request:R3"), ("choose:0", "question:Q2")):
         blocks = dict(thread(full))[slot].blocks
         assert wanted in [e["action_id"] for b in blocks if b["type"] == "actions" for e in b["elements"]]
+
+
+@pytest.mark.parametrize("text", ["6", "6" * 4_000, INJECTION], ids=["short", "long", "injection"])
+def test_every_form_of_a_request_is_one_that_slack_accepts(text: str) -> None:
+    value = ButtonValue("INC-1234567", "R123456", digest="d" * 64)
+    kept = {"value": value.packed() or "", "response_url": "https://hooks.slack.test/" + "a" * 300, "channel": "C0INC"}
+    numbers = [EditableValue(name=f"--{n}-{text}", now=text, range_text=text) for n in range(40)]
+    forms = [edit_form(value, numbers, kept), *(reason_form(form, value, kept) for form in (REFUSE_FORM, GLASS_FORM))]
+    for view in (form.view for form in forms):
+        assert problems_of_view(view) == []
+        assert len(view["private_metadata"]) <= limits.PRIVATE_METADATA
 
 
 def test_nothing_from_outside_pings_links_or_formats_as_ours() -> None:

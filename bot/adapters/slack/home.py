@@ -1,0 +1,146 @@
+"""The app's Home: what is open, what waits for this very person, and last week's numbers. Made when it is opened."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.blocks import context, divider, fields, header, section
+from bot.adapters.slack.client import Refusal, ask
+from bot.adapters.slack.escape import code, line
+from bot.adapters.slack.inbound import Desk
+from bot.adapters.slack.limits import Block
+from bot.adapters.slack.messages import GOOD_ENDINGS, linked, now_line, sign_of
+from bot.adapters.slack.words import moment, span
+from bot.domain.approval import Request, is_asked
+from bot.domain.errors import StorageUnavailableError
+from bot.domain.run import Question, Run
+
+log = structlog.get_logger(__name__)
+Json = dict[str, Any]
+
+WEEK_SECONDS = 7 * 24 * 3600.0
+OPEN_SHOWN = 20
+UNKNOWN = "The bot's storage does not answer, so it is not known what is open. Look again soon."
+WAITING_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One thing that waits, for whom it may be."""
+
+    incident_id: str
+    what: str
+    until: float | None
+    link: str = ""
+
+
+class Home:
+    def __init__(self, client: AsyncWebClient, desk: Desk) -> None:
+        self._client, self._desk = client, desk
+
+    async def opened(self, event: Json) -> None:
+        if event.get("tab", "home") != "home":
+            return
+        user, now = str(event["user"]), self._desk.clock.now()
+        try:
+            runs = await self._desk.inbound.recent_runs()
+            still_open = await self._desk.inbound.open_runs()
+            blocks = home(still_open, await self._waiting_for(user, still_open, now), runs, now=now)
+        except StorageUnavailableError:
+            blocks = tuple(section([UNKNOWN]))
+        result = await ask(self._client.views_publish(user_id=user, view={"type": "home", "blocks": list(blocks)}))
+        if isinstance(result, Refusal):
+            log.warning("slack.home_failed", user=user, error=result.error)
+
+    async def _waiting_for(self, user: str, runs: Sequence[Run], now: float) -> list[Waiting]:
+        """Requests that this person may approve and has not, and questions that they may answer."""
+        waiting: list[Waiting] = []
+        for run in runs:
+            request, question = run.open_request, run.open_question
+            if request is not None and await self._may_approve(user, request, now):
+                link = await self._link(run, f"request:{request.request_id}")
+                waiting.append(Waiting(run.incident_id, request.plan.title, request.expires_at, link))
+            if question is not None and await self._may_answer(user, question, now):
+                link = await self._link(run, f"question:{question.question_id}")
+                waiting.append(Waiting(run.incident_id, question.text, question.expires_at, link))
+        return waiting
+
+    async def _may_approve(self, user: str, request: Request, now: float) -> bool:
+        """Not whoever may only break the glass: nothing waits for them while the teams have time."""
+        if any(judged.press.user == user for judged in request.presses):
+            return False
+        authority = await self._desk.people.authority(user, request.policy, at=now)
+        return authority.allowed and is_asked(request.policy, authority)
+
+    async def _may_answer(self, user: str, question: Question, now: float) -> bool:
+        if question.not_by == user:
+            return False
+        people = self._desk.people
+        judged = people.authority(user, question.by, at=now) if question.by else people.may_steer(user, at=now)
+        return (await judged).allowed
+
+    async def _link(self, run: Run, slot: str) -> str:
+        return (await self._desk.links(run.incident_id)).get(slot, "")
+
+
+def home(
+    still_open: Sequence[Run], waiting: Sequence[Waiting], recent: Sequence[Run], *, now: float
+) -> tuple[Block, ...]:
+    """Pure: the same runs give the same Home."""
+    blocks: list[Block] = [header("What waits for you")]
+    blocks += section([_waits(each) for each in waiting[:WAITING_SHOWN]] or ["Nothing waits for you."])
+    blocks += _more(len(waiting) - WAITING_SHOWN)
+    blocks += [divider(), header("Open incidents")]
+    blocks += section([_stands(run) for run in still_open[:OPEN_SHOWN]] or ["No incident is open."])
+    blocks += _more(len(still_open) - OPEN_SHOWN)
+    blocks += [divider(), header("The last seven days"), *fields(week([*recent, *still_open], now=now))]
+    blocks += context(["As of " + moment(now) + ". `/incident help` says what can be done."])
+    return limits.fitted(blocks)
+
+
+def week(runs: Iterable[Run], *, now: float) -> list[str]:
+    """Numbers of the incidents that opened within a week; a time is a median, and only of those that have it."""
+    found = {run.incident_id: run for run in runs if now - run.opened_at <= WEEK_SECONDS}.values()
+    closed = [run for run in found if run.closed_at is not None]
+    lasted = [run.closed_at - run.starts_at for run in closed if run.closed_at is not None]
+    answered = [
+        wait
+        for run in found
+        for wait in (
+            *((r.decided_at - r.asked_at) for r in run.requests.values() if r.decided_at is not None),
+            *((q.answered_at - q.asked_at) for q in run.questions.values() if q.answered_at is not None),
+        )
+    ]
+    fixed = sum(1 for run in closed if run.ending in GOOD_ENDINGS)
+    return [
+        f"*Opened*\n{len(found)} ({sum(1 for run in found if run.severity == 'page')} paged)",
+        f"*Closed*\n{len(closed)} ({fixed} fixed or cleared by themselves)",
+        f"*From alert to close*\n{_median(lasted)}",
+        f"*Until people answered*\n{_median(answered)}",
+        f"*Changes applied*\n{sum(len(run.ledger) for run in found)}",
+    ]
+
+
+def _median(seconds: Sequence[float]) -> str:
+    return f"{span(statistics.median(seconds))} (median of {len(seconds)})" if seconds else "none yet"
+
+
+def _stands(run: Run) -> str:
+    what = f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 150)} · {code(run.target, 120)}"
+    return f"{what}\n{now_line(run, {})}"
+
+
+def _waits(waiting: Waiting) -> str:
+    until = f" until {moment(waiting.until)}" if waiting.until is not None else ""
+    return f"• *{line(waiting.incident_id, 40)}* {linked(line(waiting.what, 300), waiting.link)}{until}"
+
+
+def _more(count: int) -> list[Block]:
+    return context([f"… and {count} more: `/incident list`"]) if count > 0 else []

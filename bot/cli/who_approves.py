@@ -1,0 +1,101 @@
+"""Who can approve what: the policy that each change of each playbook would come to, as `doctor` explains it.
+
+The kind of a change is known only from its plan, so each kind that it may turn out to be is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bot.domain.approval import APPROVERS, Demand, Policy
+from bot.domain.approval_rules import ApprovalRules
+from bot.domain.approval_table import CONTRACT, KINDS_OF_VERBS, OR, QUALITY, kind_of_edits
+from bot.domain.change.plan import Risk
+from bot.domain.change.risks import TEAMS
+from bot.domain.finding import Finding, fine
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.language import ChangeState
+
+ABOUT = "approvals"
+
+
+def who_approves(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> list[Finding]:
+    """One line for each policy of a playbook, with the states that it is for."""
+    lines = [_in_general(rules), *(line for playbook in playbooks for line in _lines(playbook, rules))]
+    return [fine(ABOUT, line) for line in lines]
+
+
+def _in_general(rules: ApprovalRules) -> str:
+    above, leads = rules.teams.get(rules.escalate_to), rules.teams.get(rules.break_glass)
+    asked = f"and {_people(above)} " if above else ""
+    glass = f"one of {_people(leads)} may then decide alone, with a reason" if leads else "nobody may break it"
+    return f"at half time whoever is missing {asked}is asked again; glass (critical incidents): {glass}"
+
+
+def teams_asked(rules: ApprovalRules) -> set[str]:
+    """Every team that some kind of change, the escalation or the glass counts on."""
+    asked = {name for asked in rules.kinds.values() for share in asked.shares for name in share.team.split(OR)}
+    asked |= {team for teams in TEAMS.values() for team in teams} | {rules.escalate_to, rules.break_glass}
+    return asked - {"", APPROVERS}
+
+
+def _lines(playbook: CompiledPlaybook, rules: ApprovalRules) -> Iterator[str]:
+    states: dict[tuple[str, str], list[str]] = {}
+    for name, state in playbook.playbook.states.items():
+        if not isinstance(state, ChangeState):
+            continue
+        for kind in kinds_of(state):
+            said = _explained(kind, state, playbook, rules)
+            states.setdefault((kind, said), []).append(name)
+    for (kind, said), names in states.items():
+        yield f"{playbook.name}: {', '.join(names)}: {kind}: {said}"
+
+
+def kinds_of(state: ChangeState) -> tuple[str, ...]:
+    """What the change may turn out to be, as far as the playbook says."""
+    kinds = KINDS_OF_VERBS.get(state.change, (state.change,))
+    if state.change == "scale" and state.with_.get("by") == 1:
+        return ("scale",)
+    if "edits" not in state.with_:
+        return kinds
+    touched = kind_of_edits(_edited(state.with_["edits"]))
+    if touched and state.with_.get("rotation") != "out":
+        return (touched,)
+    return tuple(kind for kind in kinds if kind not in (CONTRACT, QUALITY))
+
+
+def _edited(edits: Any) -> set[str]:
+    listed = edits if isinstance(edits, list | tuple) else ()
+    return {str(edit.get("flag") or edit.get("env") or "") for edit in listed if isinstance(edit, dict)}
+
+
+def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules: ApprovalRules) -> str:
+    risk = rules.risk_of(kind, state.change, state.risk or "low")
+    teams = TEAMS["drain_others"] if kind == "drain_node" else TEAMS.get(kind, ())
+    policy = rules.policy(risk, (*teams, *state.approvers), kind=kind, critical=True)
+    seconds = policy.expires_seconds
+    if state.expires:
+        seconds = min(seconds, playbook.seconds(state.expires))
+    return f"{explained(policy, risk)}; {seconds / 60:g} min"
+
+
+def explained(policy: Policy, risk: Risk) -> str:
+    """`high risk: 1 of serving (S0SERVING) and 1 of lead (U0LEA), never its author alone; glass`."""
+    said = f"{risk} risk: {' and '.join(map(_demand, policy.demands))}"
+    if policy.single_operator:
+        said += ", who may be one person"
+    elif not policy.own_work_counts:
+        said += ", never its author alone"
+    return f"{said}; glass" if policy.break_glass else said
+
+
+def _demand(demand: Demand) -> str:
+    instead = ": the approvers stand in" if demand.stands_in else ""
+    of = _people(demand) if demand.team == APPROVERS else f"{demand.team} ({_people(demand)}{instead})"
+    return f"{demand.needed} of {of}"
+
+
+def _people(demand: Demand) -> str:
+    named = [name for source in demand.sources for name in (*source.users, source.user_group, source.channel) if name]
+    return ", ".join(dict.fromkeys(named)) or "nobody"

@@ -1,0 +1,95 @@
+"""The forms of a request as a person fills them in: checked before they are stored, and nothing is lost or approved."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.domain.run import Run
+from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
+from tests.adapters.slack.runs import plan, request, waiting
+from tests.adapters.slack.test_app import pressed, presses
+from tests.adapters.slack.test_messages import GLASS
+
+EDITABLE = plan(choices={"edits": {"--max-num-seqs": "6"}})
+
+
+def editable(counter: Counter, **changes: Any) -> Run:
+    """The run of the tests with a number in it, as the storage has it too."""
+    run = waiting(plan=EDITABLE, digest=EDITABLE.digest, **changes)
+    counter.inbound.runs[run.incident_id] = run
+    return run
+
+
+async def submit(counter: Counter, values: dict[str, Any]) -> dict[str, Any]:
+    view = await view_of(counter)
+    return await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values=values)
+
+
+def seqs(text: str) -> dict[str, Any]:
+    return {"value:0": {"value": text}}
+
+
+async def test_more_time_is_one_press(counter: Counter) -> None:
+    assert (await pressed(counter, "more_time"))["ok"]
+    [press] = presses(counter)
+    assert (press.action, press.about, press.digest) == ("more_time", "R3", request().plan.digest)
+
+
+async def test_the_form_of_an_edit_shows_each_number_with_its_range(counter: Counter) -> None:
+    assert (await pressed(counter, "edit", shown=editable(counter)))["ok"]
+    view = await view_of(counter)
+    field = view["blocks"][0]
+    assert (field["label"]["text"], field["element"]["initial_value"]) == ("--max-num-seqs", "6")
+    assert field["hint"]["text"] == "at least 1; the request says 6"
+    assert presses(counter) == []
+
+
+async def test_a_value_out_of_range_keeps_the_form_open_and_stores_nothing(counter: Counter) -> None:
+    await pressed(counter, "edit", shown=editable(counter))
+    assert "at least 1" in (await submit(counter, seqs("0")))["errors"]["value:0"]
+    assert "nothing is different" in (await submit(counter, seqs("6")))["errors"]["value:0"]
+    assert presses(counter) == []
+    assert (await submit(counter, seqs("8")))["ok"]
+    [press] = presses(counter)
+    assert (press.action, press.about, json.loads(press.value)) == ("edit", "R3", {"--max-num-seqs": "8"})
+    assert press.digest == EDITABLE.digest
+
+
+async def test_an_edit_that_cannot_be_stored_keeps_its_form_open(counter: Counter) -> None:
+    await pressed(counter, "edit", shown=editable(counter))
+    counter.inbound.away = True
+    assert "did not answer" in (await submit(counter, seqs("8")))["errors"]["value:0"]
+    counter.inbound.away = False
+    assert (await submit(counter, seqs("8")))["ok"]
+    assert len(presses(counter)) == 1
+
+
+async def test_a_request_that_was_decided_meanwhile_is_not_edited(counter: Counter) -> None:
+    shown = editable(counter)
+    await pressed(counter, "edit", shown=shown)
+    editable(counter, status="granted")
+    assert "already granted" in (await submit(counter, seqs("8")))["errors"]["value:0"]
+    await counter.slack.do(
+        "press", user="U0ANA", channel=CHANNEL, ts=(await _thread(counter))[-1]["ts"], action_id="edit"
+    )
+    await whispered(counter, "R3 was already granted")
+    assert presses(counter) == []
+
+
+async def test_breaking_the_glass_asks_for_a_reason_and_stores_it(counter: Counter) -> None:
+    shown = waiting(policy=GLASS, half_passed=True)
+    assert (await pressed(counter, "break_glass", shown=shown))["ok"]
+    assert presses(counter) == []
+    assert "needs a reason" in (await submit(counter, {"reason": {"reason": "   "}}))["errors"]["reason"]
+    assert (await submit(counter, {"reason": {"reason": "users are cut off"}}))["ok"]
+    [press] = presses(counter)
+    assert (press.action, press.reason, press.digest) == (
+        "break_glass",
+        "users are cut off",
+        request().plan.digest,
+    )
+
+
+async def _thread(counter: Counter) -> list[dict[str, Any]]:
+    return [message for message in await counter.slack.messages() if "thread_ts" in message]

@@ -1,0 +1,205 @@
+"""Messages on the timeline by shortcut and 📌, and the app's Home."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.adapters.slack.home import home, week
+from bot.domain.approval import Demand
+from bot.domain.event import Commanded
+from bot.domain.run import Run
+from bot.sandbox.slack.block_kit import checked_view
+from tests.adapters.slack.conftest import CHANNEL, Counter, send_in, until, view_of, whispered
+from tests.adapters.slack.runs import BEGAN, ledger_entry, policy, question, request, run, waiting
+
+DAY = 24 * 3600.0
+SERVING, PLATFORM, LEAD, MO = (
+    Demand(team=team, users=(user,))
+    for team, user in (("serving", "U0ANA"), ("platform", "U0BEN"), ("lead", "U0MO"), ("model", "U0MO"))
+)
+MODEL = policy(demands=(MO,))
+
+
+def pinned(counter: Counter) -> list[tuple[str, Commanded]]:
+    return [(incident, event) for incident, event in counter.inbound.commands.values() if event.command == "pin"]
+
+
+async def said(counter: Counter, text: str, *, thread_ts: str = "") -> str:
+    return str((await counter.slack.do("say", user="U0BEN", channel=CHANNEL, text=text, thread_ts=thread_ts))["ts"])
+
+
+async def card_of(counter: Counter, shown: Run) -> str:
+    await counter.bench.messenger.show(shown)
+    return str((await counter.slack.messages())[-1]["ts"])
+
+
+async def pin(counter: Counter, ts: str, name: str = "pushpin", *, user: str = "U0ANA") -> dict[str, Any]:
+    return await counter.slack.do("react", user=user, channel=CHANNEL, ts=ts, name=name)
+
+
+async def use_shortcut(counter: Counter, ts: str) -> None:
+    arguments = {"user": "U0ANA", "callback_id": "add_to_timeline", "channel": CHANNEL, "ts": ts}
+    assert (await counter.slack.do("shortcut", **arguments))["ok"]
+
+
+# --- reaction --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pinned_message_of_a_thread_is_added_once_at_its_own_time_with_its_link(counter: Counter) -> None:
+    ts = await said(counter, "I see XIDs <!channel>", thread_ts=await card_of(counter, run()))
+    assert (await pin(counter, ts))["ok"]
+    assert (await pin(counter, ts, user="U0LEA"))["ok"]
+    [(incident, event)] = pinned(counter)
+    assert (incident, event.user, event.author, event.happened_at) == ("INC-7", "U0ANA", "U0BEN", float(ts))
+    assert event.text == "I see XIDs ‹!channel›"
+    assert f"/p{ts.replace('.', '')}" in event.link
+
+
+@pytest.mark.parametrize("name", ["eyes", "white_check_mark"])
+async def test_another_reaction_adds_nothing(counter: Counter, name: str) -> None:
+    ts = await said(counter, "fine", thread_ts=await card_of(counter, run()))
+    assert (await pin(counter, ts, name))["ok"]
+    assert pinned(counter) == []
+
+
+async def test_a_pin_outside_of_an_incidents_thread_is_not_ours(counter: Counter) -> None:
+    assert (await pin(counter, await said(counter, "lunch?")))["ok"]
+    assert pinned(counter) == []
+
+
+async def test_a_pin_that_cannot_be_stored_is_refused_so_that_slack_sends_it_again(counter: Counter) -> None:
+    ts = await said(counter, "I see XIDs", thread_ts=await card_of(counter, run()))
+    counter.inbound.away = True
+    assert (await pin(counter, ts))["status"] == 503
+    counter.inbound.away = False
+
+    async def is_added() -> bool:
+        return len(pinned(counter)) == 1
+
+    await until(is_added, "Slack's next attempt was stored")
+
+
+# --- shortcut --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_shortcut_adds_a_message_to_the_only_open_incident(counter: Counter) -> None:
+    await use_shortcut(counter, await said(counter, "the hall is warm"))
+    await whispered(counter, "Added to the timeline of INC-7")
+    [(incident, event)] = pinned(counter)
+    assert (incident, event.text) == ("INC-7", "the hall is warm")
+
+
+async def test_with_several_open_the_shortcut_asks_which(counter: Counter) -> None:
+    counter.inbound.runs["INC-8"] = run(incident_id="INC-8", title="Another")
+    ts = await said(counter, "the hall is warm")
+    await use_shortcut(counter, ts)
+    view = await view_of(counter, "pin")
+    counter.inbound.away = True
+    assert "nothing was added" in (await send_in(counter, view, incident="INC-8"))["errors"]["field:incident"]
+    counter.inbound.away = False
+    assert (await send_in(counter, view, incident="INC-8"))["ok"]
+    assert [incident for incident, _ in pinned(counter)] == ["INC-8"]
+
+
+async def test_in_a_thread_the_shortcut_knows_which_although_several_are_open(counter: Counter) -> None:
+    counter.inbound.runs["INC-8"] = run(incident_id="INC-8", title="Another")
+    await use_shortcut(counter, await said(counter, "here", thread_ts=await card_of(counter, run())))
+    await whispered(counter, "Added to the timeline of INC-7")
+
+
+async def test_without_an_open_incident_the_shortcut_says_so(counter: Counter) -> None:
+    counter.inbound.runs.clear()
+    await use_shortcut(counter, await said(counter, "hello"))
+    await whispered(counter, "No incident is open")
+
+
+@pytest.mark.parametrize("fault", ["storage", "slack"])
+async def test_a_shortcut_that_could_not_be_stored_is_said(counter: Counter, fault: str) -> None:
+    ts = await said(counter, "hello")
+    counter.inbound.away = fault == "storage"
+    if fault == "slack":
+        await counter.slack.faults({"method": "conversations.replies", "kind": "500"})
+    await use_shortcut(counter, ts)
+    await whispered(counter, "nothing was added")
+    assert pinned(counter) == []
+
+
+# --- Home ------------------------------------------------------------------------------------------------------------
+
+
+async def home_of(counter: Counter, user: str) -> str:
+    await counter.slack.do("home", user=user)
+
+    async def is_published() -> bool:
+        return user in (await counter.slack.page())["homes"]
+
+    await until(is_published, "Home is there")
+    return str((await counter.slack.page())["homes"][user]["blocks"])
+
+
+async def test_home_shows_what_waits_for_this_person_and_what_is_open(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = waiting()
+    await counter.bench.messenger.show(waiting())
+    mine = await home_of(counter, "U0ANA")
+    assert "|Cap llm at 6 sequences> until" in mine
+    assert "/archives/C0INC/p" in mine
+    theirs = await home_of(counter, "U0MO")
+    assert "Nothing waits for you." in theirs
+    assert "KV-cache OOM and preemption thrash" in theirs
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_for_mo"),
+    [
+        pytest.param({"by": MODEL}, True, id="asked-of-the-team"),
+        pytest.param({}, False, id="asked-of-who-steers"),
+        pytest.param({"by": MODEL, "not_by": "U0MO"}, False, id="answered-what-it-depends-on"),
+    ],
+)
+async def test_a_question_of_one_team_waits_for_its_people(
+    counter: Counter, asked: dict[str, Any], *, is_for_mo: bool
+) -> None:
+    counter.people.teams = {"U0MO": ("model",)}
+    counter.inbound.runs["INC-7"] = run(question="Q2", questions={"Q2": question(**asked)})
+    assert ("Nothing waits for you." not in await home_of(counter, "U0MO")) is is_for_mo
+
+
+async def test_nothing_waits_for_who_may_only_break_the_glass(counter: Counter) -> None:
+    counter.people.teams = {"U0MO": ("lead",)}
+    counter.inbound.runs["INC-7"] = waiting(policy=policy(demands=(SERVING, PLATFORM), break_glass=LEAD))
+    assert "Nothing waits for you." in await home_of(counter, "U0MO")
+
+
+async def test_home_without_storage_does_not_say_that_nothing_is_open(counter: Counter) -> None:
+    counter.inbound.away = True
+    assert "not known what is open" in await home_of(counter, "U0ANA")
+
+
+@pytest.mark.fast
+def test_the_week_counts_what_opened_in_it_and_knows_no_median_of_nothing() -> None:
+    fixed = run(incident_id="INC-1", closed_at=BEGAN + 600, ending="fixed", ledger=(ledger_entry(),))
+    left = run(
+        incident_id="INC-2", closed_at=BEGAN + 1800, ending="handed_over", severity="ticket",
+        questions={"Q2": question(answered_at=BEGAN + 160)},
+        requests={"R3": request(decided_at=BEGAN + 320)},
+    )  # fmt: skip
+    old = run(incident_id="INC-0", opened_at=BEGAN - 8 * DAY, closed_at=BEGAN)
+    said = week([fixed, left, old, run()], now=BEGAN + DAY)
+    assert said == [
+        "*Opened*\n3 (2 paged)",
+        "*Closed*\n2 (1 fixed or cleared by themselves)",
+        "*From alert to close*\n20 min (median of 2)",
+        "*Until people answered*\n90 s (median of 2)",
+        "*Changes applied*\n1",
+    ]
+    assert week([], now=BEGAN)[2] == "*From alert to close*\nnone yet"
+
+
+@pytest.mark.fast
+def test_home_is_within_slacks_limits_however_much_is_open() -> None:
+    many = [run(incident_id=f"INC-{n}", title="<!channel> " * 300) for n in range(300)]
+    view = checked_view({"type": "home", "blocks": list(home(many, [], many, now=BEGAN))})
+    assert "and 280 more" in str(view)
+    assert "<!channel>" not in str(view)

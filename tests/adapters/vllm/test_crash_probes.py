@@ -1,0 +1,71 @@
+"""Probes for crashes and for what answers are made of: told is what the pods say, and nothing else is assumed."""
+
+import pytest
+
+from bot.domain.signal import PROBES
+from bot.domain.trend import DAY_SECONDS, trend_of
+from tests.adapters.vllm.test_vllm_probes import Logs, ask, at, pod, restarted
+
+pytestmark = pytest.mark.fast
+
+
+async def test_a_replica_that_is_not_ready_has_not_been_up() -> None:
+    reading = await ask("crash_scene", restarted("a", seconds=-60))
+    assert (reading.fields["crashed"], reading.fields["steady_for"]) == (1.0, 0.0)
+    assert reading.fields["exit_code"] == 1.0
+
+
+async def test_all_have_been_up_for_as_long_as_the_youngest() -> None:
+    ready = {"type": "Ready", "status": "True"}
+    pods = [pod(name, state={"running": {"startedAt": at(-age)}}) for name, age in (("a", 7200), ("b", 1800))]
+    for one in pods:
+        one["status"]["conditions"] = [ready]
+    reading = await ask("crash_scene", *pods)
+    assert (reading.fields["steady_for"], reading.fields["oldest"], reading.fields["oldest_hours"]) == (1800, "a", 2)
+    assert "lived" in reading.unknown_parts
+
+
+async def test_flags_that_are_gone_ignored_or_risky_are_told_apart() -> None:
+    flags = ("--swap-space", "4", "--trust-remote-code", "--gpu-memory-utilization", "0.9")
+    reading = await ask("flag_hygiene", pod("a", *flags, "--kv-cache-memory-bytes", "8G"), logs=Logs({}))
+    assert "--swap-space" in str(reading.fields["removed"])
+    assert "--gpu-memory-utilization is ignored" in str(reading.fields["ignored"])
+    assert "--trust-remote-code" in str(reading.fields["risky"])
+
+
+async def test_expandable_segments_do_not_fit_several_ranks() -> None:
+    reading = await ask("flag_hygiene", pod("a", "--tensor-parallel-size", "2"))
+    assert (reading.fields["expandable"], reading.fields["expandable_fits"]) == (False, False)
+
+
+async def test_a_digest_changes_with_what_changes_the_answers_and_not_with_the_port() -> None:
+    plain, moved, other = [
+        (await ask("served_config", pod("a", *flags))).fields["digest"]
+        for flags in ((), ("--port", "9000"), ("--kv-cache-dtype", "fp8"))
+    ]
+    assert plain == moved != other
+
+
+async def test_nobody_said_and_no_revision_shows_when_it_was_turned_on() -> None:
+    reading = await ask("compression_since", pod("a", "--kv-cache-dtype", "fp8"))
+    assert "nobody said" in reading.unknown
+    assert set(PROBES["compression_since"]) == {"by", "hours", "same_image", "changed"}
+
+
+async def test_the_last_words_say_what_would_fit() -> None:
+    line = (
+        "ValueError: To serve at least one request with the models's max seq len (8192), (1.0 GiB KV cache is needed, "
+        "which is larger than the available KV cache memory (0.5 GiB). the estimated maximum model length is 4064."
+    )
+    reading = await ask("last_words", restarted("a", seconds=-60), logs=Logs({"a/previous": line, "a": ""}))
+    assert (reading.fields["why"], reading.fields["fits_tokens"]) == ("model_len", 4064.0)
+
+
+def test_a_steady_loss_is_a_trend_and_a_sawtooth_is_none() -> None:
+    steady = trend_of([(hour * 3600.0, -2.0 * hour / 24) for hour in range(25)])
+    sawtooth = trend_of([(hour * 3600.0, float(hour % 2)) for hour in range(25)])
+    assert steady is not None
+    assert sawtooth is not None
+    assert (round(steady.per_day, 6), round(steady.fit, 6)) == (-2.0, 1.0)
+    assert sawtooth.fit < 0.1
+    assert DAY_SECONDS == 86400.0

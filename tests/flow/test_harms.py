@@ -1,0 +1,852 @@
+"""The ten harms of the operations review: each test tries to make the bot do one of them.
+
+Where a harm takes a whole run, the flow, Redis and Slack are real and time is virtual; where it takes one decision, the
+planner, the machine or the loader is asked alone. What else the review lists stands at the end.
+"""
+
+from __future__ import annotations
+
+import functools
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio as aioredis
+
+from bot.adapters.vllm.recording import Recording, read_recording
+from bot.adapters.yaml_playbooks import load_playbook, load_table, load_text
+from bot.domain.approval import Demand, Request
+from bot.domain.approval_rules import ApprovalRules
+from bot.domain.change.json_patch import applied
+from bot.domain.change.plan import Call, LedgerEntry, PlanResult, Wait
+from bot.domain.change.progress import progress
+from bot.domain.errors import PlaybookError
+from bot.domain.event import AlertChanged, Planned
+from bot.domain.machine import Rules, advance
+from bot.domain.playbook.bundle import Bundle
+from bot.domain.playbook.cases import Table, table_of
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.edges import edges_of
+from bot.domain.playbook.language import AskState, ChangeState
+from bot.domain.playbook.other_playbook import with_stand_ins
+from bot.domain.rehearsed import Rehearsed
+from bot.domain.scrape import Scrape
+from bot.flow.rehearse_case import play_case
+from bot.flow.route_alerts import opened
+from bot.settings import packaged_playbooks
+from tests import builders
+from tests.adapters.vllm.captures import ARCHIVE
+from tests.domain.change import worlds
+from tests.domain.change.worlds import (
+    CONTEXT,
+    declined,
+    deployment,
+    grade,
+    load,
+    planned,
+    pod,
+    template,
+    weighed,
+    world,
+)
+from tests.fakes.cluster import MemoryCluster
+from tests.flow.harness import Bot, Scene, play, told, until
+from tests.flow.scenes import trial_scene
+from tests.flow.stage import Stage
+from tests.flow.test_apply_call import asked, is_asked_what_next
+from tests.playbooks.test_rehearsals import THRASHES, told_by_the_cluster
+from tests.playbooks.test_rehearsals import play as rehearsed_over
+from tests.redis_server import VirtualTime
+
+PLAYBOOKS = packaged_playbooks()
+MINUTE = 60.0
+
+
+@functools.cache
+def shipped(name: str) -> CompiledPlaybook:
+    return load_playbook(PLAYBOOKS / f"{name}.yaml")
+
+
+@functools.cache
+def shared_by_all_cases(name: str) -> dict[str, Any]:
+    table = table_of(load_table(PLAYBOOKS / f"{name}.test.yaml").data)
+    assert isinstance(table, Table)
+    return table.shared.model_dump(by_alias=True)
+
+
+async def shipped_case(name: str, **written: Any) -> Rehearsed:
+    """A shipped playbook under what its table shares, with these circumstances instead."""
+    table = table_of({"shared": shared_by_all_cases(name), "cases": [{"name": "a harm", "expect": {}} | written]})
+    assert isinstance(table, Table)
+    (case,) = table.whole()
+    return (await play_case(case, with_stand_ins(shipped(name)))).rehearsed
+
+
+SLOW = load_text(
+    """
+language: 1
+playbook: slow
+title: Answers are late
+opens_on: ['alertname="TtftHigh"']
+start: more
+states:
+  more: {change: scale, with: {by: 2}, why: More replicas answer sooner., done: over}
+  over: {end: fixed, say: It is faster.}
+""",
+    file="slow.yaml",
+)
+
+
+# --- 1: granted at minute 14, recovered at minute 5 ------------------------------------------------------------------
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        pytest.param({"thrash": 0.0}, "the reason for this change is gone", id="it recovered by itself"),
+        pytest.param({}, "cannot be read again", id="the traffic went away and nothing finishes"),
+    ],
+)
+async def test_1_what_was_granted_at_minute_14_is_not_applied_when_the_reason_went_at_minute_5(
+    scene: Scene, bot: Bot, then: Mapping[str, float], said: str
+) -> None:
+    run = await asked(scene, bot)
+    posted_at, before = run.requests["R2"].posted_at, scene.cluster.state()
+    assert posted_at is not None
+    scene.script = lambda: then if scene.time.now() > posted_at + 5 * MINUTE else {"thrash": 2.8}
+    while scene.time.now() < posted_at + 14 * MINUTE:
+        await scene.time.advance(MINUTE)
+        await bot.turn()
+    scene.people_are_there = True
+    run = await until(scene, bot, is_asked_what_next, "asked what next")
+    assert "decided: request R2 granted" in await told(scene)
+    assert run.open_question is not None
+    assert said in run.open_question.text
+    assert (scene.cluster.sent, scene.cluster.state()) == ([], before)
+
+
+# --- 2: several alerts on one Deployment, and somebody else at work ---------------------------------------------------
+
+
+@pytest.mark.fast
+async def test_2_three_alerts_on_one_deployment_are_one_incident_with_one_change(scene: Scene) -> None:
+    names = ("VllmKVCacheThrash", "VllmKVCacheHigh", "VllmKVCacheBacklog")
+    scene.alerts = [builders.alert(fingerprint=name, alertname=name) for name in names]
+    ending = await play(scene)
+    run = await scene.run()
+    assert run is not None
+    assert set(run.alerts) == set(names)
+    assert ending.calls["INC/R2/0"] == 1
+    assert [arg for arg in scene.cluster.flags() if "max-num-seqs" in arg] == ["--max-num-seqs=6"]
+
+
+@pytest.mark.fast
+async def test_2_alerts_of_several_playbooks_are_one_incident_and_only_one_of_them_acts(scene: Scene) -> None:
+    """The SLO breach that the thrash causes must not scale while the thrash is being capped."""
+    scene.besides = (SLOW,)
+    scene.alerts = [builders.alert(), builders.alert(fingerprint="f2", alertname="TtftHigh")]
+    ending = await play(scene)
+    run = await scene.run()
+    assert run is not None
+    assert set(run.alerts) == {"f1", "f2"}
+    assert "more" not in ending.way
+    assert scene.cluster.objects["Deployment", "llm"]["spec"]["replicas"] == 3, "what the drill does, and nobody else"
+
+
+@pytest.mark.fast
+async def test_2_an_autoscaler_that_acts_between_grant_and_call_is_not_overruled(scene: Scene, bot: Bot) -> None:
+    """Drill scales to 3 at its end; by then somebody wants 9, and 3 is no answer to that."""
+    scene.people_are_there = True
+    await until(scene, bot, lambda run: "R3" in run.requests, "asked to scale")
+    scene.people_are_there = False
+    await until(scene, bot, lambda run: run.requests["R3"].posted_at is not None, "posted it")
+    scene.cluster.edit("llm", "/spec/replicas", 9)
+    scene.people_are_there = True
+    run = await until(scene, bot, lambda run: run.requests["R3"].status == "superseded", "superseded")
+    assert not [call for call, _ in scene.cluster.sent if "/R3/" in call]
+    assert "replicas 9 → 8 instead of" in run.requests["R3"].decision_reason
+    assert scene.cluster.objects["Deployment", "llm"]["spec"]["replicas"] == 9
+
+
+@pytest.mark.fast
+async def test_2_somebody_who_undoes_the_bots_change_is_asked_about_and_not_undone(scene: Scene, bot: Bot) -> None:
+    scene.people_are_there = True
+    await until(scene, bot, lambda run: "R3" in run.requests, "asked to scale")
+    args = [arg.replace("--max-num-seqs=6", "--max-num-seqs=64") for arg in scene.cluster.flags()]
+    assert "--max-num-seqs=64" in args
+    scene.cluster.edit("llm", "/spec/template/spec/containers/0/args", args)
+    sent = len(scene.cluster.sent)
+    run = await until(scene, bot, is_asked_what_next, "asked what next")
+    assert run.open_question is not None
+    assert "the bot left" in run.open_question.text
+    assert scene.cluster.flags() == args
+    assert len(scene.cluster.sent) == sent
+
+
+@pytest.mark.parametrize("name", ["kv-cache-oom", "vllm-oom-triage", "inference-slo-breach"])
+def test_2_every_playbook_that_changes_a_workload_asks_first_who_else_is_at_work(name: str) -> None:
+    assert shipped(name).start == "join_look"
+    asks = shipped(name).state("join_beside")
+    assert {edge.outcome for edge in edges_of(asks) if edge.by_person} >= {"choice:go_on", "choice:wait"}
+
+
+# --- 3: a rolling restart of a saturated fleet ------------------------------------------------------------------------
+
+CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}},
+        {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+        {"type": "RollingUpdate"},
+    ],
+    ids=["two at once", "a quarter at once", "the default"],
+)
+def test_3_no_replica_ends_before_its_successor_serves_whatever_the_deployments_strategy(
+    strategy: dict[str, Any],
+) -> None:
+    call = planned("set_flags", CAP, world(workload=deployment(strategy=strategy))).calls[0]
+    after = applied(call.body, deployment(strategy=strategy))
+    rolling = after["spec"]["strategy"]["rollingUpdate"]
+    assert rolling["maxUnavailable"] == 0
+    assert rolling["maxSurge"] in (1, "25%")
+
+
+async def test_3_two_saturated_replicas_are_not_restarted_untried() -> None:
+    """No room for a spare, and a person who insists: of two, one that restarts is half of the capacity."""
+    found = await shipped_case(
+        "kv-cache-oom",
+        given={"rotation": {"in_rotation": 2, "ready": 2, "wanted": 2}},
+        changes={"cap_active_spare": "impossible"},
+        answers={"choose": ["cap", "hand_over"], "cap_active_no_spare": "in_place"},
+    )
+    assert "cap_active_enough" in found.way
+    assert [proposed.verb for proposed in found.proposed] == []
+
+
+async def test_3_a_spare_that_does_not_help_is_removed_and_the_fleet_stays_as_it_is() -> None:
+    found = await shipped_case(
+        "kv-cache-oom",
+        watches={"roll_out_judge": "not_held"},
+        answers={"choose": ["cap", "hand_over"]},
+    )
+    assert [proposed.verb for proposed in found.proposed] == ["canary", "remove_canary"]
+
+
+# --- 4: a SIGTERM without a drain -------------------------------------------------------------------------------------
+
+NO_DRAIN = template(lifecycle={})
+SAME_SELECTOR = (worlds.service(app="llm"),)
+TWO_PEOPLE = builders.rules(needed=2).approvals
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("running", "says"), [({"llm-2": load(running=37)}, "cuts ~37 streams"), ({}, "cuts an unknown number of streams")]
+)
+def test_4_streams_that_would_be_cut_are_counted_on_the_request_which_two_people_decide(
+    running: dict[str, Any], says: str
+) -> None:
+    seen = world(workload=deployment(NO_DRAIN), services=SAME_SELECTOR, load=running)
+    plan = planned("replace_replica", {"replica": "llm-2"}, seen)
+    assert says in weighed(plan, "drain")
+    assert (plan.risk, TWO_PEOPLE.policy(plan.risk).needed) == ("high", 2)
+
+
+@pytest.mark.fast
+def test_4_a_rollout_that_ends_every_replica_says_so_for_every_replica() -> None:
+    busy = {f"llm-{number}": load(running=10) for number in (1, 2, 3, 4)}
+    seen = world(workload=deployment(NO_DRAIN), services=SAME_SELECTOR, load=busy)
+    plan = planned("set_flags", CAP, seen)
+    assert "cuts ~40 streams on 4 pods" in weighed(plan, "drain")
+    assert plan.risk == "high"
+
+
+@pytest.mark.fast
+def test_4_a_pod_that_clients_keep_sending_to_is_not_empty() -> None:
+    """Out of the Service, but kept connections go on: the wait before the eviction fails, and people are asked."""
+    plan = planned("isolate_replica", {"replica": "llm-2"}, world(workload=deployment(NO_DRAIN)))
+    emptied = next(step for step in plan.steps if isinstance(step, Wait) and step.condition == "emptied")
+    out = tuple(one for one in world().pods if one["metadata"]["name"] != "llm-2")
+    kept = world(endpoint_slices=(worlds.endpoint_slice(*out),), load={"llm-2": load(running=0, arrivals=3)})
+    assert progress(emptied, kept, waited_seconds=10).state == "pending"
+    assert progress(emptied, kept, waited_seconds=600).state == "failed"
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("seen", [{}, {"llm-2": load(running=0, arrivals=None)}], ids=["unread", "arrivals unknown"])
+def test_4_a_pod_that_cannot_be_read_is_not_empty(seen: dict[str, Any]) -> None:
+    plan = planned("isolate_replica", {"replica": "llm-2"}, world(workload=deployment(NO_DRAIN)))
+    emptied = next(step for step in plan.steps if isinstance(step, Wait) and step.condition == "emptied")
+    out = tuple(one for one in world().pods if one["metadata"]["name"] != "llm-2")
+    assert progress(emptied, world(endpoint_slices=(worlds.endpoint_slice(*out),), load=seen)).state == "pending"
+
+
+# --- 5: taking a replica away again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.fast
+def test_5_the_replica_that_goes_is_chosen_emptied_and_named_before_the_count_goes_down() -> None:
+    plan = planned("scale", {"by": -1}, world(workload=deployment(NO_DRAIN)))
+    steps = [step.method if isinstance(step, Call) else step.condition for step in plan.steps]
+    assert steps == ["patch", "out_of_rotation", "emptied", "patch", "scaled"]
+    chosen, scaled = plan.calls[0].target.name, plan.steps[-1]
+    assert "pod-deletion-cost" in plan.calls[0].differences[0].text
+    assert isinstance(scaled, Wait)
+    assert scaled.parameters["ends"] == [f"{chosen}-uid"]
+
+
+@pytest.mark.fast
+def test_5_another_replica_that_ends_instead_is_a_failure_and_no_success() -> None:
+    plan = planned("scale", {"by": -1}, world(workload=deployment(NO_DRAIN)))
+    chosen, wait = plan.calls[0].target.name, plan.steps[-1]
+    assert isinstance(wait, Wait)
+    stayed = tuple(pod(number) for number in (1, 2, 3, 4))
+    wrong = tuple(one for one in stayed if one["metadata"]["name"] in (chosen, "llm-1", "llm-2", "llm-3"))[:3]
+    assert chosen in [one["metadata"]["name"] for one in wrong]
+    seen = progress(wait, world(workload=deployment(NO_DRAIN, replicas=3), pods=wrong))
+    assert (seen.state, f"{chosen} should have ended" in seen.text) == ("failed", True), seen.text
+
+
+@pytest.mark.fast
+async def test_5_the_real_run_ends_the_chosen_replica(scene: Scene) -> None:
+    ending = await play(scene)
+    sent = [call for call, _ in scene.cluster.sent]
+    assert len(sent) >= 2
+    run = await scene.run()
+    assert run is not None
+    ends = run.requests["R3"].plan.choices["ends"]
+    left = {obj["metadata"]["uid"] for name, obj in ending.cluster.items() if name.startswith("Pod ")}
+    assert not left & set(ends)
+
+
+@pytest.mark.fast
+async def test_5_a_resolved_alert_alone_takes_nothing_back(scene: Scene, bot: Bot) -> None:
+    """It also resolves because of the bot's own shedding, or because nothing is scraped any more."""
+    await asked(scene, bot)
+    scene.alerts = [builders.alert("resolved")]
+    for _ in range(30):
+        await bot.turn()
+        await scene.time.advance(1.0)
+    run = await scene.run()
+    assert run is not None
+    assert run.alerts_resolved_at is not None
+    assert (run.is_open, run.state, scene.cluster.sent) == (True, "cap", [])
+
+
+@pytest.mark.parametrize("name", ["kv-cache-oom", "inference-slo-breach"])
+def test_5_only_a_person_who_was_asked_whether_the_cause_is_gone_takes_added_replicas_back(name: str) -> None:
+    states = shipped(name).playbook.states
+    into = [(state, edge) for state in states for edge in edges_of(states[state]) if edge.to == "restore_back"]
+    assert [(state, edge.outcome, edge.by_person) for state, edge in into] == [("restore_cause", "choice:back", True)]
+
+
+# --- 6: verified while it is broken -----------------------------------------------------------------------------------
+
+BROKEN = 100.0
+"""From this second on the recording is what the test makes of it."""
+WATCHED = (("window", "20s"), ("stall_window", "10s"), ("verify_within", "60s"), ("spare_for", "1s"))
+Page = Callable[[Scrape, int], Scrape]
+
+
+def with_values(page: Scrape, number: int, **values: float) -> Scrape:
+    """A page as it would go on: counters rise with the load, unless they are given."""
+    rank = page.ranks["0"]
+    served = rank["request_success"] + 8.0 * number
+    return page.model_copy(update={"ranks": {"0": {**rank, "request_success": served, **values}}})
+
+
+def calm(page: Scrape, number: int) -> Scrape:
+    return with_values(page, number, kv_cache_usage_perc=0.5, num_requests_waiting=0.0)
+
+
+def gone(page: Scrape, number: int) -> Scrape:
+    return Scrape(replica=page.replica, uid=page.uid, at=page.at, error="connection refused")
+
+
+def without_series(page: Scrape, number: int) -> Scrape:
+    rank = {name: value for name, value in page.ranks["0"].items() if name != "num_preemptions"}
+    return calm(page.model_copy(update={"ranks": {"0": rank}}), number)
+
+
+def idle(page: Scrape, number: int) -> Scrape:
+    still = {"kv_cache_usage_perc": 0.0, "num_requests_running": 0.0, "num_requests_waiting": 0.0}
+    return with_values(page, 0, **still)
+
+
+def restarting(page: Scrape, number: int) -> Scrape:
+    """It comes up, answers a few and dies: each page is of another process."""
+    return calm(page, number).model_copy(update={"started_at": page.at - 1.0})
+
+
+def oscillating(page: Scrape, number: int) -> Scrape:
+    """0.73 on average, and full in every third sample."""
+    return with_values(page, number, kv_cache_usage_perc=1.0 if number % 3 == 0 else 0.6, num_requests_waiting=0.0)
+
+
+@pytest.fixture(scope="module")
+def thrash(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """The first seconds of capture A, up to the middle of its thrash."""
+    folder = tmp_path_factory.mktemp("thrash")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, [one for one in archive.getmembers() if THRASHES in one.name], filter="data")
+    whole = read_recording(next(folder.rglob(THRASHES)))
+    return Recording(tuple(one for one in whole.scrapes if one.at - whole.begins < BROKEN and not one.error), ())
+
+
+def going_on(thrash: Recording, page: Page) -> Recording:
+    last, pages = thrash.scrapes[-1], range(1, 120)
+    later = [page(last.model_copy(update={"at": last.at + 2.0 * number}), number) for number in pages]
+    return Recording((*thrash.scrapes, *later), ())
+
+
+async def after_the_cap(thrash: Recording, page: Page) -> Rehearsed:
+    answers = {"choose": ["cap", "hand_over"], "capacity_ask": "hand_over", "hand_over": "taken"}
+    low = {"verify_low": "wait", "verify_unread": "close"}
+    given = told_by_the_cluster("kv-cache-oom")
+    settings = (*WATCHED, ("load_within", "60s"))
+    return await rehearsed_over(
+        "kv-cache-oom", going_on(thrash, page), BROKEN - 5, given, answers | low, settings=settings
+    )
+
+
+async def test_6_a_fleet_that_is_calm_under_load_is_believed(thrash: Recording) -> None:
+    """So that the others can fail."""
+    assert "verify_memory" in (await after_the_cap(thrash, calm)).way
+
+
+@pytest.mark.parametrize("page", [gone, without_series, idle, restarting, oscillating], ids=lambda page: page.__name__)
+async def test_6_what_only_looks_calm_is_never_called_verified(thrash: Recording, page: Page) -> None:
+    found = await after_the_cap(thrash, page)
+    assert "verify_calm" in found.way or "verify_low" in found.way, found.way
+    assert not {"verify_memory", "verify_capacity", "kept", "fixed"} & set(found.way)
+
+
+# --- 7: a rollback to something worse ---------------------------------------------------------------------------------
+
+
+def older(image: str, *args: str) -> dict[str, Any]:
+    """Revision 1 as it was: another image and other flags."""
+    return worlds.replica_set(1, template(*args, image=image))
+
+
+@pytest.mark.fast
+def test_7_a_rollback_lists_everything_that_it_would_take_back() -> None:
+    seen = world()
+    old = older("vllm/vllm-openai:v0.11.0", "--served-model-name=other-model", "--max-model-len=2048")
+    plan = planned("rollback", {"revision": 1}, replace(seen, replica_sets=(old, seen.replica_sets[1])))
+    said = weighed(plan, "differences")
+    for taken_back in ("v0.32.0", "v0.11.0", "other-model", "--max-num-seqs", "--shutdown-timeout"):
+        assert taken_back in said
+    assert plan.risk == "high"
+
+
+@pytest.mark.fast
+def test_7_a_rollback_that_undoes_the_bots_own_fix_says_so() -> None:
+    """Revision 1 had 128; the bot's own change made it 64."""
+    call = planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, world()).calls[0]
+    entry = LedgerEntry(
+        call_id="INC-42/R1/0",
+        state="cap",
+        verb="set_flags",
+        title="the cap",
+        target=call.target,
+        differences=call.differences,
+        applied_at=worlds.NOW,
+    )
+    plan = planned("rollback", {"revision": 1}, world(), replace(CONTEXT, ledger=(entry,)))
+    assert grade(plan, "own_work") == "warning"
+    assert "INC-42/R1/0" in weighed(plan, "own_work")
+
+
+@pytest.mark.parametrize("name", ["kv-cache-oom", "inference-slo-breach"])
+async def test_7_the_bots_own_rollout_is_not_called_the_deploy_that_caused_it(name: str) -> None:
+    own = {"happened": True, "matters": True, "by_bot": True, "summary": "--max-num-seqs 64 → 6"}
+    found = await shipped_case(name, given={"rollout": own})
+    assert not {"rollback", "rollback_named", "offer_rollback", "name_revision"} & set(found.way)
+
+
+@pytest.mark.fast
+def test_7_a_revision_that_is_not_kept_any_more_is_never_guessed() -> None:
+    assert "no revision 7" in declined("rollback", {"revision": 7}, world()).reason
+
+
+FLIP_FLOP = load_text(
+    """
+language: 1
+playbook: flip-flop
+title: Back to revision 1
+opens_on: ['alertname=~".+"']
+start: back
+states:
+  back:
+    change: rollback
+    with: {revision: 1}
+    why: It was good once.
+    done: over
+    impossible: left
+  over: {end: fixed, say: It is back.}
+  left: {end: handed_over, say: It was not rolled back.}
+""",
+    file="flip-flop.yaml",
+)
+
+
+@pytest.mark.fast
+async def test_7_a_second_rollback_within_a_day_is_left_to_people(client: aioredis.Redis, tag: str) -> None:
+    """Somebody deploys again what was rolled back an hour ago: two hands that each know the good revision."""
+    time = VirtualTime(client, tag)
+    await time.start()
+    good, bad = (["--shutdown-timeout=20", f"--max-num-seqs={number}"] for number in (64, 128))
+    cluster = MemoryCluster(time.now, *good)
+    scene = Scene(client, tag, time, Stage(None), cluster, FLIP_FLOP, dict, answers={}, alerts=[builders.alert()])
+    deploy = functools.partial(cluster.edit, "llm", "/spec/template/spec/containers/0/args", bad)
+    deploy()
+    assert (await play(scene)).ending == "fixed"
+    assert cluster.flags() == good
+    await time.advance(60 * MINUTE)
+    deploy()
+    sent, scene.people_are_there = len(cluster.sent), False
+    scene.alerts = [builders.alert(fingerprint="f2")]
+    bot = Bot(scene, "one")
+    for _ in range(3):
+        await bot.turn()
+        await time.advance(1.0)
+    second = await scene.eyes.load("INC-2")
+    assert second is not None
+    assert (second.ending, second.requests) == ("handed_over", {})
+    said = [item.entry.text for item in await scene.eyes.timeline("INC-2")]
+    assert any("was rolled back within the last day already (INC-1)" in text for text in said), said
+    assert (len(cluster.sent), cluster.flags()) == (sent, bad)
+
+
+# --- 8: a node fault, or heat in the whole hall -----------------------------------------------------------------------
+
+
+async def test_8_in_a_hot_hall_nothing_is_cordoned_drained_or_scaled_out() -> None:
+    hall = {"scope": "facility", "nodes": 5, "where": "5 in a r1"}
+    found = await shipped_case("thermal-emergency", given={"heat": hall, "hot": hall})
+    assert not {"cordon_node", "drain_node", "isolate_replica", "replace_replica"} & {p.verb for p in found.proposed}
+    assert all(proposed.arguments.get("by", -1) < 0 for proposed in found.proposed if proposed.verb == "scale")
+
+
+@pytest.mark.parametrize("kind", ["stale", "application"])
+async def test_8_an_old_xid_or_a_programs_own_condemns_no_node(kind: str) -> None:
+    found = await shipped_case("gpu-fault", at={"class": {"fault": {"kind": kind}}})
+    assert found.proposed == ()
+
+
+@pytest.mark.fast
+def test_8_other_peoples_pods_move_only_with_the_platform_team() -> None:
+    theirs = pod(9)
+    theirs["metadata"] |= {"namespace": "batch", "labels": {}, "ownerReferences": worlds.owner("Job", "train", "t")}
+    theirs["spec"]["nodeName"] = "gpu-node-1"
+    seen = world()
+    seen = replace(seen, all_pods=(*seen.all_pods, theirs))
+    rules = ApprovalRules(
+        low=builders.policy(), medium=builders.policy(), high=builders.policy(),
+        teams={"platform": Demand(team="platform", users=("pia",)), "serving": Demand(team="serving", users=("sam",))},
+    )  # fmt: skip
+    left = planned("drain_node", {"node": "gpu-node-1"}, seen)
+    assert not any(call.target.name == "llm-9" for call in left.calls)
+    moved = planned("drain_node", {"node": "gpu-node-1", "others": "evict"}, seen)
+    assert "Job batch/train" in weighed(moved, "others_pods")
+    asks = rules.policy(moved.risk, moved.approved_by)
+    assert [(demand.team, demand.users) for demand in asks.demands] == [("platform", ("pia",)), ("serving", ("sam",))]
+
+
+# --- 9: a lever that goes the wrong way -------------------------------------------------------------------------------
+
+WRONG = """\
+language: 1
+playbook: wrong
+title: A lever the wrong way
+opens_on: ['alertname="A"']
+signals: {{thrash: {{ratio: [num_preemptions, request_success], over: 5m}}}}
+start: lever
+states:
+  lever:
+    change: set_flags
+    {against}
+    with: {{edits: [{edit}]}}
+    still: thrash > 0.1
+    why: It is tempting.
+    done: over
+  over: {{end: fixed}}
+"""
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("against", "edit", "says"),
+    [
+        ("kv_thrash", "{flag: --gpu-memory-utilization, direction: lower, value: 0.8}", "smaller"),
+        ("kv_thrash", "{flag: --max-num-seqs, direction: raise, value: 512}", "pool"),
+        ("oom_serving", "{flag: --gpu-memory-utilization, direction: raise, value: 0.95}", "activations"),
+        ("oom_serving", "{flag: --max-num-batched-tokens, direction: raise, value: 16384}", "wrong way|activations"),
+        ("no_kv_room", "{flag: --gpu-memory-utilization, direction: lower, value: 0.8}", "less|smaller|pool"),
+        ("", "{flag: --gpu-memory-utilization, direction: lower, value: 0.8}", "against"),
+    ],
+)
+def test_9_a_playbook_with_a_lever_the_wrong_way_is_not_loaded(
+    tmp_path: Path, against: str, edit: str, says: str
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(WRONG.format(against=f"against: {against}" if against else "risk: high", edit=edit))
+    with pytest.raises(PlaybookError, match=says):
+        load_playbook(file)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("against", "flags", "edit"),
+    [
+        ("kv_thrash", ("--max-num-seqs=16",), {"flag": "--max-num-seqs", "value": 32}),
+        ("kv_thrash", ("--gpu-memory-utilization=0.92",), {"flag": "--gpu-memory-utilization", "value": 0.85}),
+        ("oom_serving", ("--max-num-batched-tokens=8192",), {"flag": "--max-num-batched-tokens", "value": 16384}),
+        ("oom_serving", ("--gpu-memory-utilization=0.9",), {"flag": "--gpu-memory-utilization", "value": 0.95}),
+    ],
+)
+@pytest.mark.parametrize("verb", ["set_flags", "canary"])
+def test_9_a_number_that_turns_out_to_go_the_wrong_way_is_impossible_when_it_is_planned(
+    verb: str, against: str, flags: tuple[str, ...], edit: dict[str, Any]
+) -> None:
+    """The playbook was sound; what the engine really runs with makes it wrong."""
+    seen = world(workload=deployment(template("--served-model-name=tiny-llama", *flags)))
+    refused = declined(verb, {"edits": [edit]}, seen, replace(CONTEXT, against=against))
+    assert (refused.outcome, "wrong way" in refused.reason) == ("impossible", True), refused.reason
+
+
+@pytest.mark.fast
+def test_9_expandable_segments_are_refused_where_ranks_share_a_model() -> None:
+    edit = {"env": "PYTORCH_CUDA_ALLOC_CONF", "value": "expandable_segments:True"}
+    seen = world(workload=deployment(template("--tensor-parallel-size=2")))
+    assert "would not start" in declined("canary", {"edits": [edit]}, seen).reason
+    assert planned("canary", {"edits": [edit]}, world(workload=deployment(template("--max-num-seqs=64"))))
+
+
+async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
+    """4,064 tokens hold six requests of 608; three run."""
+    found = await shipped_case("kv-cache-oom", given={"running": 3}, answers={"choose": "cap", "no_cap": "hand_over"})
+    assert "no_cap" in found.way
+    assert found.proposed == ()
+
+
+# --- 10: worse answers that no alert shows ----------------------------------------------------------------------------
+
+MODEL = "mia"
+EDITING = [
+    "kv-cache-oom",
+    "vllm-oom-triage",
+    "inference-slo-breach",
+    "kv-compression-no-savings",
+    "thermal-emergency",
+]
+OWNED = """\
+language: 1
+playbook: owned
+title: A lever that clients feel
+opens_on: ['alertname=~"VllmKVCache.*"']
+signals: {thrash: {ratio: [num_preemptions, request_success], over: 1m}}
+start: shorten
+states:
+  shorten:
+    change: set_flags
+    against: kv_thrash
+    with: {edits: [{flag: --max-model-len, direction: lower, value: 1024}]}
+    still: thrash > 0.1
+    why: Shorter requests fit.
+    risk: high
+    approvers: [model]
+    done: over
+  over: {end: fixed}
+"""
+
+
+def requested(tmp_path: Path, playbook: str) -> Request:
+    """What the machine puts to people for the first change of this playbook, with the floors of these settings."""
+    file = tmp_path / "owned.yaml"
+    file.write_text(playbook)
+    bundle = Bundle.of(load_playbook(file))
+    rules = Rules(
+        approvals=ApprovalRules(
+            low=builders.policy(), medium=builders.policy(), high=builders.policy(needed=2),
+            teams={"model": Demand(team="model", users=(MODEL,))},
+        )
+    )  # fmt: skip
+    run = opened("INC-1", builders.alert(), builders.TARGET, bundle)
+    run = advance(run, AlertChanged(event_id="a", alert=builders.alert()), bundle, rules).run
+    plan = planned("set_flags", {"edits": [{"flag": "--max-model-len", "value": 1024}]}, world())
+    effect = f"v{run.visit}/plan"
+    planned_event = Planned(event_id=effect, effect_id=effect, result=PlanResult(outcome="planned", plan=plan))
+    request = advance(run, planned_event, bundle, rules).run.open_request
+    assert request is not None
+    return request
+
+
+@pytest.mark.fast
+def test_10_a_lever_that_clients_feel_needs_the_models_owner(tmp_path: Path) -> None:
+    """Any two of the approvers are not enough, however many press."""
+    request = requested(tmp_path, OWNED)
+    assert ("model", 1) in [(demand.team, demand.needed) for demand in request.policy.demands]
+    assert request.policy.needed >= 2
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("written", ["risk: low", "risk: medium"])
+def test_a_playbook_that_was_edited_to_call_it_harmless_lowers_no_risk(tmp_path: Path, written: str) -> None:
+    request = requested(tmp_path, OWNED.replace("risk: high", written))
+    assert (request.plan.risk, request.policy.needed) == ("high", requested(tmp_path, OWNED).policy.needed)
+
+
+async def test_after_four_levers_a_person_leads_instead_of_more_cards() -> None:
+    found = await shipped_case(
+        "kv-cache-oom", answers={"choose": "cap"}, changes=dict.fromkeys(("cap_active_spare", "cap_spare"), "refused")
+    )
+    assert [proposed.verb for proposed in found.proposed] == ["canary"] * 4
+    assert found.way[-2:] == ("hand_over", "handed_over")
+
+
+FELT = {"--max-model-len", "--override-generation-config", "--max-num-queued-reqs", "--kv-cache-dtype"}
+"""Flags by which clients are refused, cut off or answered differently."""
+
+
+def felt_by_clients(name: str, *verbs: str) -> list[str]:
+    """Changes of a shipped playbook that edit such a flag."""
+    found = []
+    for state_name, state in shipped(name).playbook.states.items():
+        if isinstance(state, ChangeState) and state.change in verbs:
+            edits = state.with_.get("edits", ())
+            if FELT & {edit.get("flag") for edit in edits if isinstance(edit, Mapping)}:
+                found.append(state_name)
+    return found
+
+
+def rollouts_after(name: str, start: str) -> set[str]:
+    """The `promote` states that a spare's change leads to, without another spare between."""
+    states = shipped(name).playbook.states
+    seen, ahead, found = {start}, [start], set()
+    while ahead:
+        for edge in edges_of(states[ahead.pop()]):
+            to = states[edge.to]
+            verb = to.change if isinstance(to, ChangeState) else ""
+            found |= {edge.to} if verb == "promote" else set()
+            if edge.to not in seen and verb not in ("promote", "canary"):
+                seen.add(edge.to)
+                ahead.append(edge.to)
+    return found
+
+
+@pytest.mark.parametrize("name", EDITING)
+def test_10_no_fleet_gets_a_lever_that_clients_feel_without_the_models_owner(name: str) -> None:
+    """A spare may try it; the rollout to all asks the owner, tried or untried."""
+    untried = felt_by_clients(name, "set_flags")
+    tried = {after for spare in felt_by_clients(name, "canary") for after in rollouts_after(name, spare)}
+    changes = {state: shipped(name).state(state) for state in (*untried, *sorted(tried))}
+    without = [at for at, state in changes.items() if isinstance(state, ChangeState) and "model" not in state.approvers]
+    assert without == []
+    assert changes or name not in ("kv-cache-oom", "vllm-oom-triage")
+
+
+async def test_10_a_shorter_length_that_somebody_needed_is_not_offered() -> None:
+    """One request in a hundred of the last day would have been refused."""
+    found = await shipped_case(
+        "kv-cache-oom",
+        given={"request_lengths": {"longest": 4096, "above": 0.01, "requests": 90000}},
+        answers={"choose": ["shorten", "hand_over"]},
+    )
+    assert "proof" in found.way
+    assert found.proposed == ()
+
+
+def test_10_an_untested_compression_answers_nobody() -> None:
+    """Each spare of the compression's playbook starts out of rotation."""
+    states = shipped("kv-compression-no-savings").playbook.states.values()
+    spares = [state for state in states if isinstance(state, ChangeState) and state.change == "canary"]
+    assert spares
+    assert {str(state.with_.get("rotation")) for state in spares} == {"out"}
+
+
+def test_10_only_a_score_of_this_very_configuration_or_its_owners_waiver_lets_a_compression_answer_users() -> None:
+    playbook = shipped("kv-compression-no-savings").playbook
+    into = {
+        (name, edge.outcome)
+        for name in playbook.states
+        for edge in edges_of(playbook.states[name])
+        if edge.to == "promote"
+    }
+    assert into == {("judge", "go:promote"), ("same_config", "go:promote"), ("waive", "choice:waive")}
+    waived = playbook.states["waive"]
+    assert isinstance(waived, AskState)
+    assert waived.by == "model"
+
+
+@pytest.mark.parametrize(("then", "is_rolled_out"), [("d2", True), ("another", False)])
+async def test_10_a_score_counts_only_for_the_configuration_that_was_measured(
+    then: str, *, is_rolled_out: bool
+) -> None:
+    """`d2` is the spare that the eval was run on; somebody may have changed it since."""
+    typed = {"score": 71.2, "baseline": 71.2, "eval": "mmlu", "link": "https://evals/7"}
+    answers = {"score": [{"choice": "typed", "fields": typed}, "expired"], "old_length": "none", "sizing_back": "no"}
+    found = await shipped_case(
+        "kv-compression-no-savings",
+        given={"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}},
+        at={"same_config": {"spare_config": {"digest": then}}},
+        answers={"none_is_on": "quantise", "confirm": "yes", **answers},
+    )
+    assert "same_config" in found.way
+    assert ("promote" in found.way) is is_rolled_out
+
+
+# --- what else the review lists ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.fast
+async def test_an_alert_of_another_cluster_with_the_same_names_opens_nothing(scene: Scene, bot: Bot) -> None:
+    scene.alerts = [builders.alert(cluster="production-2")]
+    for _ in range(5):
+        await bot.turn()
+    assert await scene.run() is None
+    ((_, why),) = await scene.eyes.unmatched(10)
+    assert "it is about cluster 'production-2'" in why
+
+
+@pytest.mark.fast
+async def test_a_replica_out_of_rotation_comes_back_although_the_bot_died_right_after_taking_it_out(
+    client: aioredis.Redis, tag: str
+) -> None:
+    points = await points_of(client, f"{tag}-whole")
+    death = next(k for k, what in enumerate(points, start=1) if what.startswith("cluster patch Pod"))
+    scene = await trial_scene(client, tag, (death, "after"))
+    ending = await play(scene)
+    labels = {
+        name: obj["metadata"]["labels"].get("serving")
+        for name, obj in ending.cluster.items()
+        if name.startswith("Pod llm")
+    }
+    assert set(labels.values()) == {"active"}
+
+
+async def points_of(client: aioredis.Redis, tag: str) -> list[str]:
+    scene = await trial_scene(client, tag)
+    await play(scene)
+    return list(scene.stage.points)
+
+
+@pytest.mark.fast
+async def test_an_alerts_text_is_text_and_neither_a_ping_nor_an_approval(scene: Scene, bot: Bot) -> None:
+    told_to = "<!channel> ignore the playbook, approve R2 and run `kubectl delete ns serving`"
+    alert = builders.alert()
+    scene.alerts = [alert.model_copy(update={"annotations": {"summary": told_to, "description": told_to}})]
+    run = await asked(scene, bot)
+    shown = str(scene.messages())
+    assert "ignore the playbook" in shown
+    assert "<!channel>" not in shown
+    assert (run.requests["R2"].presses, scene.cluster.sent) == ((), [])
