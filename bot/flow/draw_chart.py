@@ -67,7 +67,11 @@ class DrawChartForRun:
         # Drawing takes most of a second, in which nobody else's press may wait.
         content = await self._aside(self._draw, chart)
         await self._messenger.upload(
-            job.run, name=f"{job.incident_id}-chart.png", content=content, comment=comment_of(job.run, chart)
+            job.run,
+            key=effect.effect_id,
+            name=f"{job.incident_id}-chart.png",
+            content=content,
+            comment=comment_of(job.run, chart),
         )
         return Done()
 

@@ -39,7 +39,9 @@ class ExportForRun:
         content = await self._written(entries, effect.format)
         name = f"{job.incident_id}-timeline.{effect.format}"
         comment = f"Timeline of {job.incident_id}"
-        await self._messenger.upload(job.run, name=name, content=content.encode(), comment=comment)
+        await self._messenger.upload(
+            job.run, key=effect.effect_id, name=name, content=content.encode(), comment=comment
+        )
         return Done()
 
     async def _written(self, entries: Sequence[Chained], wanted: ExportFormat) -> str:
