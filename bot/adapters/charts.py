@@ -22,22 +22,25 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from bot.domain.report.chart import Chart, Mark, Panel
+from bot.domain.series import Limit
 
 DOTS_PER_INCH = 100
 SHARPNESS = 2
-"""Pixels for each point of the layout: a screen of today shows 700 points with 1,400 pixels."""
-WIDTH = 700
-HEAD, PANEL, GAP, AXIS, LEGEND_LINE, FOOT = 66, 118, 38, 40, 19, 12
-LEFT, RIGHT = 62, 116
-"""Room for the numbers of the axis, and for the names of the limits."""
+"""Pixels for each point of the layout: sharp as wide as Slack shows a picture on a desk."""
+WIDTH = 500
+"""Narrow, so that its texts can still be read where a phone shows it 360 points wide."""
+HEAD, PANEL_HEAD, PANEL, GAP, AXIS, LEGEND_LINE, FOOT = 70, 42, 96, 10, 32, 20, 8
+"""Slack makes what is higher than it is wide smaller."""
+SIDE, LEFT, RIGHT = 14, 52, 48
+"""The margin; room for the numbers of the axis, and for those of the limits."""
 LINE, LIMIT, INK, QUIET, GRID, CHANGE = "#2471a3", "#c0392b", "#1d1c1d", "#566573", "#e3e6e8", "#b9770e"
 GAP_FILL = "#f2f3f4"
 """Where nothing was known."""
-SMALL, NORMAL, LARGE = 7.0, 8.0, 10.0
-BADGES_APART = 17
+SMALL, NORMAL, LARGE = 8.2, 8.8, 11.0
+BADGES_APART = 19
 LABELS_APART = 13
 STEPS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400)
-MOST_TICKS = 7
+MOST_TICKS = 6
 GAP_IS = 2.5
 """So many times the usual distance between two points is a gap."""
 
@@ -65,19 +68,21 @@ def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
     figure = Figure(figsize=(WIDTH / DOTS_PER_INCH, height / DOTS_PER_INCH), dpi=DOTS_PER_INCH, facecolor="white")
     canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
     sheet = _Sheet(figure, height)
-    sheet.write(LEFT - 46, 18, chart.title, fontsize=LARGE, fontweight="bold")
+    sheet.write(SIDE, 18, chart.title, fontsize=LARGE, fontweight="bold")
+    sheet.write(SIDE, 38, chart.target, color=QUIET)
     # Decisions that came close together: their numbers stand beside each other, their lines where they belong.
-    places = _apart([_x(chart, mark.at) for mark in chart.marks], BADGES_APART, WIDTH - LEFT + 46)
+    places = _apart([_x(chart, mark.at) for mark in chart.marks], BADGES_APART, WIDTH - SIDE)
     top = float(HEAD)
     for number, panel in enumerate(chart.panels):
+        _head(sheet, panel, top)
+        top += PANEL_HEAD
         place = (LEFT / WIDTH, 1 - (top + PANEL) / height, (WIDTH - LEFT - RIGHT) / WIDTH, PANEL / height)
         axes = figure.add_axes(place)
         _panel(axes, chart, panel, has_times=number == len(chart.panels) - 1)
-        sheet.write(LEFT, top - 10, _heading(panel), fontweight="bold")
-        sheet.write(WIDTH - RIGHT, top - 10, panel.change, ha="right")
         top += PANEL + GAP
     for number, (mark, x) in enumerate(zip(chart.marks, places, strict=True), start=1):
-        sheet.badge(x, HEAD - 28, number, mark)
+        sheet.badge(x, HEAD - 12, number, mark)
+    sheet.write(WIDTH - RIGHT + 5, top - GAP + 12, "UTC", fontsize=SMALL, color=QUIET)
     _legend(sheet, chart, top - GAP + AXIS)
     out = io.BytesIO()
     # In an SVG text stays text, so that it can be searched.
@@ -91,12 +96,19 @@ def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
 
 def _height(chart: Chart) -> int:
     lines = len(chart.marks) + (1 if chart.marks_left_out else 0)
-    panels = len(chart.panels) * (PANEL + GAP) - GAP
+    panels = len(chart.panels) * (PANEL_HEAD + PANEL + GAP) - GAP
     return HEAD + panels + AXIS + lines * LEGEND_LINE + FOOT
 
 
-def _heading(panel: Panel) -> str:
-    return f"{panel.title} ({panel.unit})" if panel.unit not in ("", "ratio") else panel.title
+def _head(sheet: _Sheet, panel: Panel, top: float) -> None:
+    """What it is and how it went; below, the names of its limits, for which there is no room beside them."""
+    unit = f" ({panel.unit})" if panel.unit not in ("", "ratio") else ""
+    sheet.write(SIDE, top + 14, panel.title + unit, fontweight="bold")
+    sheet.write(WIDTH - SIDE, top + 14, panel.change, ha="right", fontweight="bold")
+    limits = ", ".join(f"{limit.setting} {_number(limit.value, panel.unit)}" for limit in _upwards(panel))
+    sheet.write(SIDE, top + 32, limits and f"– –  {limits}", fontsize=SMALL, color=LIMIT)
+    if len(_unbroken(panel.points)) > 1:
+        sheet.write(WIDTH - SIDE, top + 32, "grey: not known", fontsize=SMALL, color=QUIET, ha="right")
 
 
 def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
@@ -104,7 +116,9 @@ def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
     axes.set_xlim(begins, ends)
     highest = max([value for _, value in panel.points] + [limit.value for limit in panel.limits])
     lowest = min([0.0, *(value for _, value in panel.points)])
-    axes.set_ylim(lowest, (highest * 1.15) or 1.0)
+    # A share of a whole has its whole in sight where it comes near.
+    is_near_whole = panel.unit == "ratio" and 0.7 < highest <= 1
+    axes.set_ylim(lowest, 1.04 if is_near_whole else (highest * 1.15) or 1.0)
     for mark in chart.marks:
         axes.axvline(mark.at, color=CHANGE if mark.is_change else QUIET, linewidth=0.9, alpha=0.6, zorder=1)
     runs = _unbroken(panel.points)
@@ -115,18 +129,12 @@ def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
         dot = "o" if len(run) == 1 else ""
         axes.plot(times, values, color=LINE, linewidth=1.8, zorder=3, marker=dot, markersize=3)
     _limits(axes, panel)
-    if len(runs) > 1:
-        axes.text(
-            1.01, 0.95, "grey: not known", transform=axes.transAxes, fontsize=SMALL, color=QUIET, va="top",
-        )  # fmt: skip
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value, panel.unit)))
     ticks = _ticks(begins, ends)
     clock = "%H:%M:%S" if len(ticks) > 1 and ticks[1] - ticks[0] < 60 else "%H:%M"
     names = [datetime.fromtimestamp(at, UTC).strftime(clock) for at in ticks] if has_times else [""] * len(ticks)
     axes.set_xticks(ticks, names)
-    if has_times:
-        axes.set_xlabel("UTC", fontsize=SMALL, color=QUIET, loc="right", labelpad=1)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=SMALL, colors=QUIET, length=2)
@@ -137,26 +145,30 @@ def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
 
 
 def _limits(axes: Axes, panel: Panel) -> None:
-    """Each as a line over the whole width, and its name beside it, moved up where two would be one."""
-    limits = sorted(panel.limits, key=lambda limit: limit.value)
+    """Each as a line over the whole width, and its number beside it, moved up where two would be one."""
+    limits = _upwards(panel)
     low, high = axes.get_ylim()
     heights = _apart([(limit.value - low) / (high - low) * PANEL for limit in limits], LABELS_APART, PANEL)
     for limit, label_at in zip(limits, heights, strict=True):
         axes.axhline(limit.value, color=LIMIT, linewidth=1.1, linestyle=(0, (4, 3)), zorder=2)
         axes.text(
-            1.01, label_at / PANEL, _plain(f"{limit.setting} {_number(limit.value, panel.unit)}"),
-            transform=axes.transAxes, fontsize=SMALL, color=LIMIT, va="center", parse_math=False,
+            1.01, label_at / PANEL, _number(limit.value, panel.unit),
+            transform=axes.transAxes, fontsize=SMALL, color=LIMIT, va="center",
         )  # fmt: skip
+
+
+def _upwards(panel: Panel) -> list[Limit]:
+    return sorted(panel.limits, key=lambda limit: limit.value)
 
 
 def _legend(sheet: _Sheet, chart: Chart, top: float) -> None:
     for number, mark in enumerate(chart.marks, start=1):
         y = top + (number - 0.5) * LEGEND_LINE
-        sheet.badge(LEFT - 40, y, number, mark)
-        sheet.write(LEFT - 26, y, mark.text)
+        sheet.badge(SIDE + 8, y, number, mark)
+        sheet.write(SIDE + 24, y, mark.text)
     if chart.marks_left_out:
         y = top + (len(chart.marks) + 0.5) * LEGEND_LINE
-        sheet.write(LEFT - 26, y, f"{chart.marks_left_out} more stand in the timeline")
+        sheet.write(SIDE + 24, y, f"{chart.marks_left_out} more stand in the timeline")
 
 
 def _x(chart: Chart, at: float) -> float:

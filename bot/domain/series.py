@@ -20,7 +20,7 @@ from bot.domain.scrape import Scrape
 from bot.domain.window import Window
 
 MOST_POINTS = 120
-MOST_SERIES = 4
+MOST_SERIES = 3
 LEAD_SHARE, LEAST_LEAD_SECONDS = 0.25, 300.0
 """How much of the time before the alert is shown, so that what normal looked like can be seen."""
 LONGEST_SECONDS = 6 * 3600.0

@@ -33,7 +33,13 @@ def test_a_png_has_the_width_that_slack_shows_twice_as_sharp() -> None:
 
 def test_units_limits_and_decisions_stand_as_text() -> None:
     texts = texts_of(drawn(chart(), "svg"))
-    assert {"thrash (per finished)", "thrash_ratio 0.1", "kv_ceiling 90%", "2.81 → 0.0004", "UTC"} <= texts
+    assert {
+        "thrash (per finished)",
+        "– –  recovered_ratio 0.01, thrash_ratio 0.1",
+        "– –  kv_ceiling 90%",
+        "2.81 → 0.0004",
+        "UTC",
+    } <= texts
     assert {mark.text for mark in chart().marks} <= texts
 
 

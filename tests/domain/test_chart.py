@@ -112,6 +112,9 @@ def test_more_decisions_than_can_be_told_apart_are_counted() -> None:
     chart = chart_of(chain([*(item.entry for item in fixed(thrash_line())), *notes], head=GENESIS, length=0))
     assert chart is not None
     assert (len(chart.marks), chart.marks_left_out) == (MOST_MARKS, 26 - MOST_MARKS)
+    assert [mark.text[9:] for mark in chart.marks if mark.is_change] == ["set --max-num-seqs"]
+    assert chart.marks[0].text.endswith("opened")
+    assert chart.marks[-1].text.endswith("closed: fixed")
 
 
 @settings(max_examples=40, deadline=None)

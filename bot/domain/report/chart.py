@@ -12,9 +12,11 @@ from bot.domain.series import MOST_POINTS, MOST_SERIES, Limit, Series
 from bot.domain.signal import in_words
 from bot.domain.timeline import Chained
 
+LONGEST_TITLE = 44
 MOST_MARKS = 9
 """One digit each; the report has them all."""
-LONGEST_MARK = 88
+LONGEST_MARK = 60
+"""As wide as the picture; the report has all of it."""
 
 
 class _Fact(BaseModel):
@@ -39,6 +41,7 @@ class Panel(_Fact):
 
 class Chart(_Fact):
     title: str
+    target: str
     begins_at: float
     ends_at: float
     panels: tuple[Panel, ...]
@@ -54,13 +57,14 @@ def chart_of(entries: Sequence[Chained]) -> Chart | None:
         return None
     marks = sorted(_marks(report), key=lambda mark: mark.at)
     times = [at for line in lines for at, _ in line.points] + [mark.at for mark in marks]
-    name = " ".join(filter(None, (report.incident, report.title, "on", report.target)))
+    name = " ".join(filter(None, (report.incident, report.title)))
     return Chart(
-        title=one_line(name, 90),
+        title=one_line(name, LONGEST_TITLE),
+        target=one_line(report.target, LONGEST_MARK),
         begins_at=min(times),
         ends_at=max(times),
         panels=tuple(_panel(line, report) for line in lines),
-        marks=tuple(marks[:MOST_MARKS]),
+        marks=tuple(_that_matter(marks)),
         marks_left_out=max(0, len(marks) - MOST_MARKS),
     )
 
@@ -119,6 +123,13 @@ def _panel(line: Series, report: Report) -> Panel:
         points=tuple(sorted(line.points)),
         limits=line.limits,
     )
+
+
+def _that_matter(marks: Sequence[Mark]) -> list[Mark]:
+    """Where not all have room: the first, the last and what was changed before anything else, in their order."""
+    numbered = list(enumerate(marks))
+    rank = sorted(numbered, key=lambda one: (not one[1].is_change, one[0] not in (0, len(marks) - 1), one[0]))
+    return [mark for _, mark in sorted(rank[:MOST_MARKS], key=lambda one: one[0])]
 
 
 def _marks(report: Report) -> Iterator[Mark]:

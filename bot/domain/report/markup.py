@@ -21,6 +21,7 @@ class Markup(Protocol):
     def code(self, raw: object) -> str: ...
     def strong(self, raw: str) -> str: ...
     def lines(self, shown: Sequence[str]) -> str: ...
+    def facts(self, facts: Sequence[tuple[str, str]]) -> list[str]: ...
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]: ...
 
 
@@ -45,6 +46,9 @@ class Markdown:
 
     def lines(self, shown: Sequence[str]) -> str:
         return "<br>".join(shown)
+
+    def facts(self, facts: Sequence[tuple[str, str]]) -> list[str]:
+        return self.table(("fact", "value"), facts)
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         return escaping.table(headings, rows)
@@ -73,13 +77,20 @@ class Html:
     def lines(self, shown: Sequence[str]) -> str:
         return "<br>".join(shown)
 
+    def facts(self, facts: Sequence[tuple[str, str]]) -> list[str]:
+        items = [f"<div><dt>{self.text(name)}</dt><dd>{shown or '–'}</dd></div>" for name, shown in facts]
+        return ["<dl>", *items, "</dl>"]
+
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-        head = "".join(f"<th>{self.text(name)}</th>" for name in headings)
-        body = ["<tr>" + "".join(f"<td>{cell or '–'}</td>" for cell in row) + "</tr>" for row in rows]
-        return [
-            '<div class="wide"><table>',
-            f"<thead><tr>{head}</tr></thead>",
-            "<tbody>",
-            *body,
-            "</tbody></table></div>",
+        """Each cell knows its heading: on a phone a row is a card."""
+        names = [self.text(name) for name in headings]
+        head = "".join(f"<th>{name}</th>" for name in names)
+        body = [
+            "<tr>" + "".join(_cell(name, shown) for name, shown in zip(names, row, strict=True)) + "</tr>"
+            for row in rows
         ]
+        return ["<table>", f"<thead><tr>{head}</tr></thead>", "<tbody>", *body, "</tbody></table>"]
+
+
+def _cell(name: str, shown: str) -> str:
+    return f'<td data-name="{name}">{shown}</td>' if shown else f'<td data-name="{name}" class="none">–</td>'

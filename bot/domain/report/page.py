@@ -74,7 +74,7 @@ def _summary(report: Report, m: Markup) -> list[str]:
         ("Late or strange events, changed nothing", str(report.ignored)),
         ("Timeline", f"{report.entries} entries, {_chain_word(report, m)}"),
     ]
-    return m.table(("fact", "value"), facts)
+    return m.facts(facts)
 
 
 def _held(report: Report, m: Markup) -> str:
