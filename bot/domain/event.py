@@ -10,6 +10,7 @@ from bot.domain.alert import Alert
 from bot.domain.approval import Authority, Press
 from bot.domain.change.plan import PlanResult, Result
 from bot.domain.run import Offer
+from bot.domain.series import Series
 from bot.domain.signal import Reading
 
 
@@ -146,6 +147,14 @@ class SilencesEnded(_Event):
     ids: tuple[str, ...]
 
 
+class SeriesRead(_Event):
+    """What the run was judged on, as lines over its whole time."""
+
+    kind: Literal["series_read"] = "series_read"
+    effect_id: str
+    lines: tuple[Series, ...]
+
+
 class Posted(_Event):
     """A message of this run is in Slack now; a request's expiry counts from here."""
 
@@ -178,6 +187,7 @@ Event = Annotated[
     | Commanded
     | Silenced
     | SilencesEnded
+    | SeriesRead
     | Posted
     | EffectFailed,
     Field(discriminator="kind"),
