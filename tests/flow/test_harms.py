@@ -33,9 +33,11 @@ from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.language import AskState, ChangeState
 from bot.domain.playbook.other_playbook import with_stand_ins
 from bot.domain.rehearsed import Rehearsed
+from bot.domain.run import Run
 from bot.domain.scrape import Scrape
 from bot.flow.rehearse_case import play_case
 from bot.flow.route_alerts import opened
+from bot.flow.see_world import context_of
 from bot.settings import packaged_playbooks
 from tests import builders
 from tests.adapters.vllm.captures import ARCHIVE
@@ -238,6 +240,38 @@ async def test_3_a_spare_that_does_not_help_is_removed_and_the_fleet_stays_as_it
         answers={"choose": ["cap", "hand_over"]},
     )
     assert [proposed.verb for proposed in found.proposed] == ["canary", "remove_canary"]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(("answer", "flags"), [("go_on", "--max-num-seqs=6"), ("undo", "--max-num-seqs=64")])
+async def test_3_a_rollout_that_the_other_replicas_pay_for_stops_and_a_person_says_how_it_goes_on(
+    scene: Scene, bot: Bot, answer: str, flags: str
+) -> None:
+    """Two requests wait on each replica at the grant, and nine while the first ones restart."""
+    scene.engines.queue = lambda: 9.0 if scene.cluster.applied else 2.0
+    scene.cluster.settle_seconds = 5 * MINUTE
+    run = await asked(scene, bot)
+    await sampled(scene, bot, run, MINUTE)
+    scene.people_are_there = True
+    scene.answers = {"lever": "cap"}
+    run = await until(scene, bot, lambda run: run.open_question is not None, "stopped")
+    assert run.open_question is not None
+    assert "requests waiting a replica 2.0 → " in run.open_question.text
+    assert list(scene.cluster.applied) == ["INC-1/R2/0"]
+    scene.answers = {"lever": "cap", "cap": answer}
+    await until(scene, bot, lambda run: run.open_question is None, "went on")
+    scene.answers = {"lever": "cap", "cap": "close"}
+    await until(scene, bot, lambda run: not run.is_open, "came to its end")
+    assert flags in scene.cluster.flags()
+
+
+async def sampled(scene: Scene, bot: Bot, run: Run, seconds: float) -> None:
+    """Time passes, and the replicas are scraped as they always are."""
+    until_then = scene.time.now() + seconds
+    while scene.time.now() < until_then:
+        await bot.scraped.sample(context_of(run, {}))
+        await scene.time.advance(5.0)
+    await bot.scraped.sample(context_of(run, {}))
 
 
 # --- 4: a SIGTERM without a drain -------------------------------------------------------------------------------------
