@@ -507,6 +507,55 @@ async def test_7_the_bots_own_rollout_is_not_called_the_deploy_that_caused_it(na
     assert not {"rollback", "rollback_named", "offer_rollback", "name_revision"} & set(found.way)
 
 
+OLD_IMAGE = "vllm/vllm-openai:v0.11.0"
+
+
+def listing(number: int, *names: str) -> dict[str, Any]:
+    node = worlds.node(number)
+    node["status"]["images"] = [{"names": list(names), "sizeBytes": 9_000_000_000}]
+    return node
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("nodes", "unreadable", "graded", "said"),
+    [
+        pytest.param((listing(1, f"docker.io/{OLD_IMAGE}"),), {}, "fine", "pulled before on gpu-node-1", id="listed"),
+        pytest.param((listing(1, OLD_IMAGE + "-cu129"),), {}, "warning", "is not known until", id="another tag"),
+        pytest.param((worlds.node(1),), {}, "warning", "is not known until", id="nothing listed"),
+        pytest.param((), {"nodes": "403"}, "warning", "the nodes cannot be read (403)", id="unread"),
+    ],
+)
+def test_7_a_rollback_to_an_image_that_nobody_has_pulled_says_so(
+    nodes: tuple[dict[str, Any], ...], unreadable: dict[str, str], graded: str, said: str
+) -> None:
+    """The registry may have removed it since; a rollout would stand still at its first pod."""
+    sets = (older(OLD_IMAGE, *worlds.ARGS), world().replica_sets[1])
+    seen = world(replica_sets=sets, nodes=(*nodes, worlds.node(2), worlds.node(3)), unreadable=unreadable)
+    plan = planned("rollback", {"revision": 1}, seen)
+    assert grade(plan, "image") == graded
+    assert said in weighed(plan, "image")
+    assert OLD_IMAGE in weighed(plan, "image")
+
+
+@pytest.mark.fast
+def test_7_an_image_that_the_spare_runs_was_pulled() -> None:
+    image = "vllm/vllm-openai:v0.33.0"
+    spare = worlds.pod(9, revision=9, **{"incident-bot/canary": "INC-42"})
+    spare["spec"]["containers"][0]["image"] = image
+    edit = {"edits": [*CAP["edits"], {"image": image}]}
+    assert grade(planned("set_flags", edit, world()), "image") == "warning"
+    beside = world(pods=(*world().pods, spare))
+    assert grade(planned("set_flags", edit, beside), "image") == "fine", weighed(
+        planned("set_flags", edit, beside), "image"
+    )
+
+
+@pytest.mark.fast
+def test_7_flags_alone_bring_no_image() -> None:
+    assert "image" not in {each.name for each in planned("set_flags", CAP, world()).circumstances}
+
+
 @pytest.mark.fast
 def test_7_a_revision_that_is_not_kept_any_more_is_never_guessed() -> None:
     assert "no revision 7" in declined("rollback", {"revision": 7}, world()).reason
