@@ -25,7 +25,16 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
         pytest.param(demo.SLO_BREACH, ["real", "scope", "phase", "scale", "verify_calm", "fixed"], id="slo-breach"),
         pytest.param(
             demo.CRASH_LOOP,
-            ["look", "stuck_rollout", "way_back", "name_revision", "rollback_named", "stays_up", "verify_calm", "fixed"],
+            [
+                "look",
+                "stuck_rollout",
+                "way_back",
+                "name_revision",
+                "rollback_named",
+                "stays_up",
+                "verify_calm",
+                "fixed",
+            ],
             id="crash-loop",
         ),
         pytest.param(

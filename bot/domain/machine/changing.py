@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.domain.approval import Policy, Request
+from bot.domain.approval_repeats import asked_before
 from bot.domain.approval_table import kind_of
 from bot.domain.change.flag_history import release_of
 from bot.domain.change.flag_table import text_of
@@ -90,6 +91,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         asked_at=draft.at,
         own_work_of=tuple(dict.fromkeys(filter(None, (draft.run.steered_by, change.edited_by)))),
         edited_by=change.edited_by,
+        asked_before=asked_before(plan, draft.run.requests.values(), at=draft.at),
     )
     draft.set(
         requests=draft.run.requests | {request.request_id: request},
@@ -282,7 +284,7 @@ def want_step(draft: Draft) -> None:
 
 def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
     request_id = change.request_id
-    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome})
+    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome, "ended_at": draft.at})
     draft.set(requests=draft.run.requests | {request_id: ended})
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
     came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
