@@ -287,6 +287,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome, "ended_at": draft.at})
     draft.set(requests=draft.run.requests | {request_id: ended})
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
+    _tell_whose_it_was(draft, request_id, ended, outcome)
     came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
     if outcome != "done" or came_back is not None:
         # What went well is on the request itself; what did not, or what came back, deserves a message.
@@ -303,6 +304,17 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
             asking.ask_what_next(draft, "The undo is done.")
         return
     entering.go(draft, outcome, because=text)
+
+
+def _tell_whose_it_was(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
+    """Whose deploy was taken back reads it in the thread, however it ended, once a call of it has been applied."""
+    own = f"{draft.run.incident_id}/{request_id}/"
+    if not request.plan.told or not any(entry.call_id.startswith(own) for entry in draft.run.ledger):
+        return
+    text = f"{request.plan.title}: {outcome.replace('_', ' ')}. The reason is in this thread: {request.why}"
+    data = {"text": text, "user": "", "told": list(request.plan.told)}
+    draft.post("note", f"told:{request_id}", request_id, data)
+    draft.record("note", f"told {', '.join(request.plan.told)}: {text}")
 
 
 def _close_request(draft: Draft, request: Request, status: str, reason: str) -> None:

@@ -171,6 +171,19 @@ THREADS = {
         notes=(Note(note_id="N8", at=BEGAN, user="U0MO", text=""),),
         posts=(post("note", "note:N8", "N8", text="the gateway was\nrestarted at 14:02", user="U0MO"),),
     ),
+    "note-told": run(
+        lead="U0BEN",
+        posts=(
+            post(
+                "note",
+                "told:R3",
+                "R3",
+                text="Roll llm back to revision 6: done.",
+                user="",
+                told=["change-cause=helm upgrade <!channel> by ana", "team=S0SERVING", "owner=U0ANA", "author=WEB"],
+            ),
+        ),
+    ),
     "note-half-time": waiting().with_(
         posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
     ),
