@@ -87,7 +87,7 @@ class ApplyCall:
         try:
             approved = grant(request, request.presses)
         except ApprovalError as error:
-            return self._settled(effect, "failed", f"not granted: {error}")
+            return self._settled(effect, "withheld", f"not granted: {error}")
         outcome = await self._call(job, effect, request, approved, step)
         return await self._with_burden(job, effect, request, outcome)
 
@@ -119,7 +119,9 @@ class ApplyCall:
             return outcome
         burden = await self._burden(job, at=request.decided_at if request.decided_at is not None else job.now)
         events = [
-            event.model_copy(update={"burden": burden}) if isinstance(event, StepSettled) else event
+            event.model_copy(update={"burden": burden})
+            if isinstance(event, StepSettled) and event.result == "done"
+            else event
             for event in outcome.events
         ]
         return Done(tuple(events))
@@ -157,7 +159,7 @@ class ApplyCall:
         if verdict in HELD_BY_OTHERS:
             return self._put_off(job, effect, HELD_BY_OTHERS[verdict], call_id)
         if verdict in OPEN_BREAKERS:
-            return self._settled(effect, "failed", _breaker_text(verdict, node), call_id=call_id)
+            return self._settled(effect, "withheld", _breaker_text(verdict, node), call_id=call_id)
         if job.lost.is_set():
             return Later(0.0)
         if verdict == "already_claimed":
@@ -229,7 +231,7 @@ class ApplyCall:
         change = job.run.change
         if change is not None and job.now - change.step_started_at > PATIENCE_SECONDS:
             waited = f"{why}; waited {PATIENCE_SECONDS / 60:.0f} minutes"
-            return self._settled(effect, "failed", waited, call_id=call_id)
+            return self._settled(effect, "withheld", waited, call_id=call_id)
         return Later(after_seconds, self._progress(job, effect, f"waiting: {why}"))
 
     async def _looked_again(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:
