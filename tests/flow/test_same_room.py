@@ -125,10 +125,16 @@ async def test_another_incidents_room_is_waited_for_only_until_its_pods_are_seen
 ) -> None:
     """A spare may take twenty minutes to start; nobody else's spare has to wait so long."""
     claims = RedisClaims(redis)
-    leases = ["workload/a", "room/test"]
-    await claims.claim("INC-1", "INC-1/R1/0", workload_key="a", lease_keys=leases, counts=True)
-    again = {"workload_key": "b", "counts": True}
-    assert await claims.claim("INC-2", "INC-2/R1/0", lease_keys=["workload/b", "room/test"], **again) == "room_held"
+
+    async def claimed(incident_id: str, workload: str, *rooms: str) -> str:
+        leases = [f"workload/{workload}", *rooms]
+        return await claims.claim(
+            incident_id, f"{incident_id}/R1/0", workload_key=workload, lease_keys=leases, counts=True
+        )
+
+    assert await claimed("INC-1", "a", "room/test") == "claimed"
+    assert await claimed("INC-2", "b", "room/test") == "room_held"
+    assert await claimed("INC-2", "b", "room/other") == "claimed"
     await time.advance(60.0)
-    assert await claims.claim("INC-2", "INC-2/R1/0", lease_keys=["workload/b", "room/test"], **again) == "claimed"
-    assert await claims.claim("INC-3", "INC-3/R1/0", lease_keys=["workload/a"], **again) == "lease_held"
+    assert await claimed("INC-3", "c", "room/test") == "claimed"
+    assert await claimed("INC-4", "a") == "lease_held"
