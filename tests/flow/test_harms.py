@@ -32,13 +32,13 @@ from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.language import AskState, ChangeState
 from bot.domain.playbook.other_playbook import with_stand_ins
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.rehearsed import Rehearsed
 from bot.domain.run import Run
 from bot.domain.scrape import Scrape
 from bot.flow.rehearse_case import play_case
 from bot.flow.route_alerts import opened
 from bot.flow.see_world import context_of
-from bot.settings import packaged_playbooks
 from tests import builders
 from tests.adapters.vllm.captures import ARCHIVE
 from tests.domain.change import worlds

@@ -231,7 +231,7 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
         draft.tell(press, f"Your approval counts; {not_yet}.")
         draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
         return
-    reason = press.reason if is_breaking else judged_press.authority.reason
+    reason = press.reason if is_breaking or request.asked_before else judged_press.authority.reason
     _decide(draft, request, status="granted", by=press.user, reason=reason)
     if is_breaking:
         _tell_whom_it_passed_over(draft, request, press)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.domain.approval import Policy, Request
+from bot.domain.approval_repeats import asked_before
 from bot.domain.approval_table import kind_of
 from bot.domain.burden import Burden
 from bot.domain.change.flag_history import release_of
@@ -99,6 +100,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         asked_at=draft.at,
         own_work_of=tuple(dict.fromkeys(filter(None, (draft.run.steered_by, change.edited_by)))),
         edited_by=change.edited_by,
+        asked_before=asked_before(plan, draft.run.requests.values(), at=draft.at),
     )
     draft.set(
         requests=draft.run.requests | {request.request_id: request},
@@ -344,9 +346,10 @@ def want_step(draft: Draft) -> None:
 
 def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
     request_id = change.request_id
-    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome})
+    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome, "ended_at": draft.at})
     draft.set(requests=draft.run.requests | {request_id: ended})
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
+    _tell_whose_it_was(draft, request_id, ended, outcome)
     came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
     if outcome != "done" or came_back is not None:
         # What went well is on the request itself; what did not, or what came back, deserves a message.
@@ -363,6 +366,17 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
             asking.ask_what_next(draft, "The undo is done.")
         return
     entering.go(draft, outcome, because=text)
+
+
+def _tell_whose_it_was(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
+    """Whose deploy was taken back reads it in the thread, however it ended, once a call of it has been applied."""
+    own = f"{draft.run.incident_id}/{request_id}/"
+    if not request.plan.told or not any(entry.call_id.startswith(own) for entry in draft.run.ledger):
+        return
+    text = f"{request.plan.title}: {outcome.replace('_', ' ')}. The reason is in this thread: {request.why}"
+    data = {"text": text, "user": "", "told": list(request.plan.told)}
+    draft.post("note", f"told:{request_id}", request_id, data)
+    draft.record("note", f"told {', '.join(request.plan.told)}: {text}")
 
 
 def _close_request(draft: Draft, request: Request, status: str, reason: str) -> None:
