@@ -13,8 +13,8 @@ from bot.domain.change.flag_history import fault_of_flag, has_flag, release_of
 from bot.domain.playbook.cases import Case, Table, table_of
 from bot.domain.playbook.language import ChangeState
 from bot.domain.playbook.other_playbook import with_stand_ins
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.flow.rehearse_case import play_case
-from bot.settings import packaged_playbooks
 from tests.domain.change.worlds import CONTEXT, deployment, planned, template, world
 from tests.flow.test_harms import shipped, shipped_case
 

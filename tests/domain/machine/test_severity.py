@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
@@ -15,7 +17,7 @@ from tests.flow.test_harms import shipped_case
 pytestmark = pytest.mark.fast
 
 
-def hears(story: Story, status: str = "firing", **labels: str) -> Story:
+def hears(story: Story, status: Any = "firing", **labels: Any) -> Story:
     story.happens(AlertChanged(event_id=story.id(), alert=builders.alert(status, **labels)))
     return story
 
