@@ -69,7 +69,11 @@ class Planner:
 
 
 def granted(incident_id: str, name: str, planner: Planner) -> Run:
-    story = Story().opened().reads(0.95).chooses("grow").planned(planner.now(incident_id)).posted()
+    plan = planner.now(incident_id).plan
+    assert plan is not None
+    # The platform team is asked too for the last accelerator; who approves is not what this is about.
+    found = PlanResult(outcome="planned", plan=plan.model_copy(update={"approved_by": ()}))
+    story = Story().opened().reads(0.95).chooses("grow").planned(found).posted()
     run = story.presses("approve").run
     return run.with_(incident_id=incident_id, target=run.target.model_copy(update={"name": name}))
 
