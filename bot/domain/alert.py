@@ -34,6 +34,11 @@ class Alert(BaseModel):
         return self.labels.get("severity", "none")
 
     @property
+    def pages(self) -> bool:
+        """Only what its rule calls critical; the rest waits in the channel (K0)."""
+        return self.severity in ("critical", "page")
+
+    @property
     def dedupe_key(self) -> str:
         """Alertmanager repeats what it has sent; the same key carries nothing new."""
         return f"{self.fingerprint}/{self.starts_at.timestamp():.3f}/{self.status}"

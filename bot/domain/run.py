@@ -147,6 +147,8 @@ class Run(_Frozen):
     target: Target
     title: str
     severity: Severity = "ticket"
+    severity_found: Severity | None = None
+    """As a playbook has last said; None while only the alerts say it."""
     opened_at: float
     starts_at: float
     """The earliest startsAt of its alerts: windows before the incident end here."""

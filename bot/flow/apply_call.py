@@ -40,6 +40,11 @@ UNCLEAR_ATTEMPTS = 3
 PATIENCE_SECONDS = 600.0
 """How long a call may be put off by a budget (429) or by another incident's lease before people are asked."""
 
+ROOM_TAKEN = "another incident took accelerators a moment ago; the room is looked at again once its pods are seen"
+HELD_BY_OTHERS: Mapping[str, str] = {
+    "lease_held": "another incident is changing this workload",
+    "room_held": ROOM_TAKEN,
+}
 AFTER_A_BREAKER = "Look for one cause of all of it; `/incident reset` lets it count anew"
 OPEN_BREAKERS: Mapping[str, str] = {
     "breaker_open": "the breaker is open: too many disruptive changes on this workload within the hour",
@@ -114,7 +119,9 @@ class ApplyCall:
             return outcome
         burden = await self._burden(job, at=request.decided_at if request.decided_at is not None else job.now)
         events = [
-            event.model_copy(update={"burden": burden}) if isinstance(event, StepSettled) else event
+            event.model_copy(update={"burden": burden})
+            if isinstance(event, StepSettled) and event.result == "done"
+            else event
             for event in outcome.events
         ]
         return Done(tuple(events))
@@ -143,14 +150,14 @@ class ApplyCall:
             job.incident_id,
             call_id,
             workload_key=job.run.target.key,
-            lease_keys=lease_keys(job.run, request.plan),
+            lease_keys=lease_keys(job.run, request.plan, is_first=effect.step == 0),
             counts=counts,
             node=node,
         )
         if verdict == "halted":
             return self._settled(effect, "halted", "the kill switch is on", call_id=call_id)
-        if verdict == "lease_held":
-            return self._put_off(job, effect, "another incident is changing this workload", call_id)
+        if verdict in HELD_BY_OTHERS:
+            return self._put_off(job, effect, HELD_BY_OTHERS[verdict], call_id)
         if verdict in OPEN_BREAKERS:
             return self._settled(effect, "withheld", _breaker_text(verdict, node), call_id=call_id)
         if job.lost.is_set():
@@ -333,11 +340,13 @@ def what_changed(approved: Plan, now: Plan) -> str:
     return f"circumstances got worse: {'; '.join(worse)}" if worse else ""
 
 
-def lease_keys(run: Run, plan: Plan) -> list[str]:
-    """One hand on the wheel: the workload, and every node that the plan touches."""
+def lease_keys(run: Run, plan: Plan, *, is_first: bool) -> list[str]:
+    """One hand on the wheel: the workload, every node that the plan touches, and at first the room that it takes."""
     nodes = {step.target.name for step in _calls(plan.steps) if step.target.kind == "Node"}
     nodes |= {str(plan.choices["node"])} if "node" in plan.choices else set()
-    return [f"workload/{run.target.key}", *(f"node/{run.target.cluster}/{name}" for name in sorted(nodes))]
+    takes_room = is_first and any(each.name == "room" for each in plan.circumstances)
+    room = [f"room/{run.target.cluster}"] if takes_room else []
+    return [f"workload/{run.target.key}", *(f"node/{run.target.cluster}/{name}" for name in sorted(nodes)), *room]
 
 
 def _calls(steps: tuple[Step, ...]) -> tuple[Call, ...]:

@@ -217,8 +217,9 @@ class Playbooks(Protocol):
 
 
 ClaimVerdict = Literal[
-    "claimed", "already_claimed", "halted", "lease_held", "breaker_open", "node_breaker_open", "too_many_gpus"
-]
+    "claimed", "already_claimed", "halted", "lease_held", "room_held", "breaker_open", "node_breaker_open",
+    "too_many_gpus",
+]  # fmt: skip
 
 
 class CallClaims(Protocol):
@@ -238,6 +239,7 @@ class CallClaims(Protocol):
     ) -> ClaimVerdict:
         """Right before a call, in one step: not halted, leases are this incident's, breakers have room, claim written.
 
+        A lease key that begins with `room/` is held for as long as it takes until new pods are seen.
         `node` is what the call takes from the fleet; what does not count passes both breakers.
         `already_claimed`: this call may have been sent before; look at the world before sending.
         No answer from the storage raises: no call without a claim.

@@ -11,7 +11,7 @@ from bot.domain.alert import Alert
 from bot.domain.errors import ClusterError
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.run import Offer, Run, Severity
+from bot.domain.run import Offer, Run
 from bot.domain.target import Target, named_by
 from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore
 
@@ -118,7 +118,7 @@ def opened(incident_id: str, alert: Alert, target: Target, bundle: Bundle) -> Ru
         incident_id=incident_id,
         target=target,
         title=alert.annotations.get("summary") or playbook.playbook.title,
-        severity=severity_of(alert),
+        severity="page" if alert.pages else "ticket",
         opened_at=alert.received_at,
         starts_at=alert.starts_at.timestamp(),
         playbook=playbook.name,
@@ -128,8 +128,3 @@ def opened(incident_id: str, alert: Alert, target: Target, bundle: Bundle) -> Ru
         visit=0,
         entered_at=alert.received_at,
     )
-
-
-def severity_of(alert: Alert) -> Severity:
-    """Page only for what its rule calls critical; the rest waits in the channel (K0)."""
-    return "page" if alert.severity in ("critical", "page") else "ticket"

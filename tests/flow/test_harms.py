@@ -875,17 +875,61 @@ def test_10_an_untested_compression_answers_nobody() -> None:
 
 
 def test_10_only_a_score_of_this_very_configuration_or_its_owners_waiver_lets_a_compression_answer_users() -> None:
-    playbook = shipped("kv-compression-no-savings").playbook
-    into = {
-        (name, edge.outcome)
-        for name in playbook.states
-        for edge in edges_of(playbook.states[name])
-        if edge.to == "promote"
-    }
-    assert into == {("judge", "go:promote"), ("same_config", "go:promote"), ("waive", "choice:waive")}
-    waived = playbook.states["waive"]
+    states = shipped("kv-compression-no-savings").playbook.states
+
+    def into(state: str) -> set[tuple[str, str]]:
+        return {(name, edge.outcome) for name in states for edge in edges_of(states[name]) if edge.to == state}
+
+    assert into("promote") == {("same_config", "go:promote")}
+    judged = {("judge", "go:same_config"), ("typed_score", "go:same_config"), ("waive", "choice:waive")}
+    assert into("same_config") == judged
+    waived = states["waive"]
     assert isinstance(waived, AskState)
     assert waived.by == "model"
+
+
+GATES: dict[str, dict[str, Any]] = {
+    "a typed score": {
+        "answers": {
+            "none_is_on": "quantise",
+            "score": [
+                {"choice": "typed", "fields": {"score": 71, "baseline": 71, "eval": "mmlu", "link": "x"}},
+                "expired",
+            ],
+            "confirm": "yes",
+        }
+    },
+    "a waiver": {
+        "answers": {"none_is_on": "quantise", "score": "none", "waive": {"choice": "waive", "fields": {"reason": "x"}}}
+    },
+}
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("at", ["same_config", "promote"])
+async def test_10_a_spare_that_became_another_one_after_it_was_judged_is_given_to_nobody(gate: str, at: str) -> None:
+    """Before the request is made, and once more right before users get it: the whole digest."""
+    changed = {"spare_config": {"digest": "another"}}
+    found = await shipped_case(
+        "kv-compression-no-savings",
+        given={"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}},
+        at={at: changed, "not_promoted": {"spare_edits": {"live": False}}},
+        **GATES[gate],
+    )
+    assert at in found.way
+    assert "promote" not in [proposed.verb for proposed in found.proposed]
+    assert "drop_promoted" not in found.way
+    assert found.way[-1] == "backed_out"
+
+
+async def test_10_a_waiver_that_no_score_replaces_within_its_day_is_backed_out() -> None:
+    given = {"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}}
+    answers = GATES["a waiver"]["answers"] | {"old_length": "none", "sizing_back": "no"}
+    found = await shipped_case("kv-compression-no-savings", given=given, answers=answers)
+    promoted = next(visit.at for visit in found.visits if visit.state == "promote")
+    backed_out = next(visit.at for visit in found.visits if visit.state == "back_out")
+    assert found.proposed[-1].verb == "undo"
+    assert backed_out - promoted <= 24 * 60 * MINUTE
 
 
 @pytest.mark.parametrize(("then", "is_rolled_out"), [("d2", True), ("another", False)])

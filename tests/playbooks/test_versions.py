@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from bot.domain.change.flag_history import has_flag
+from bot.adapters.yaml_playbooks import load_table
+from bot.domain.change.flag_history import fault_of_flag, has_flag, release_of
+from bot.domain.playbook.cases import Case, Table, table_of
+from bot.domain.playbook.language import ChangeState
+from bot.domain.playbook.other_playbook import with_stand_ins
+from bot.domain.playbook.packaged import packaged_playbooks
+from bot.flow.rehearse_case import play_case
 from tests.domain.change.worlds import CONTEXT, deployment, planned, template, world
-from tests.flow.test_harms import shipped_case
+from tests.flow.test_harms import shipped, shipped_case
 
 ASKED: dict[str, dict[str, Any]] = {
     "fewer at once": {"answers": {"choose": ["cap", "hand_over"]}},
@@ -80,3 +88,90 @@ async def test_the_planner_takes_what_the_playbook_chose(version: str, asked: st
 async def test_of_an_unknown_version_nothing_is_assumed(asked: str) -> None:
     """Only the cap, whose flag every version has."""
     assert [edit["flag"] for edit in await edits_for(None, asked)] == ([SEQS] if asked == "fewer at once" else [])
+
+
+# --- every lever of every playbook ------------------------------------------------------------------------------------
+
+PLAYBOOKS = packaged_playbooks()
+ENGINES = {
+    "0.6.6": ("0.6.6", True),
+    "0.8.5 with VLLM_USE_V1=0": ("0.8.5", True),
+    "0.8.5": ("0.8.5", False),
+    "0.10.2": ("0.10.2", False),
+    "0.12.0": ("0.12.0", False),
+    "0.30.0": ("0.30.0", False),
+    "0.33.0": ("0.33.0", False),
+}
+"""Version, and whether it is the engine of before V1."""
+V0_ALONE = {SWAP}
+
+
+@functools.cache
+def cases_of(name: str) -> tuple[Case, ...]:
+    table = table_of(load_table(PLAYBOOKS / f"{name}.test.yaml").data)
+    assert isinstance(table, Table)
+    return table.whole()
+
+
+def on_engine(case: Case, version: str, *, is_v0: bool) -> Case:
+    """The case as it is, on an engine of this age."""
+
+    def aged(read: Mapping[str, Any]) -> dict[str, Any]:
+        told: dict[str, dict[str, Any]] = {
+            "engine_flags": {"version": version},
+            "limits": {"v0": is_v0} | ({} if has_flag(version, OFFLOAD) else {"offloading": 0}),
+            "start": {"version": version},
+        }
+        return {
+            name: {**value, **told[name]} if name in told and "unknown" not in value else value
+            for name, value in read.items()
+        }
+
+    at = {
+        state: tuple(map(aged, read)) if isinstance(read, tuple | list) else aged(read)
+        for state, read in case.at.items()
+    }
+    return case.model_copy(update={"given": aged(case.given), "at": at})
+
+
+def edits_in(name: str) -> dict[str, list[dict[str, Any]]]:
+    """State to the edits of flags that it may put to people; what is done in place is what a spare would try."""
+    states = shipped(name).playbook.states.items()
+    found = {at: state.with_.get("edits") for at, state in states if isinstance(state, ChangeState)}
+    return {
+        at: list(edits)
+        for at, edits in found.items()
+        if isinstance(edits, list | tuple) and any("flag" in edit for edit in edits) and not at.endswith("_in_place")
+    }
+
+
+def first_case(name: str, state: str) -> Case | None:
+    """A case of the table that puts the state's change to people."""
+    for case in cases_of(name):
+        proposals = {one.state for one in case.expect.proposes or ()}
+        comes_to_it = state in case.expect.path or state in proposals
+        if comes_to_it and case.changes.get(state, "done") not in ("not_needed", "impossible", "unknown"):
+            return case
+    return None
+
+
+SHIPPED = sorted(path.stem for path in PLAYBOOKS.glob("*.yaml") if not path.stem.endswith(".test"))
+LEVER_STATES = [(name, state) for name in SHIPPED for state in edits_in(name)]
+
+
+@pytest.mark.parametrize(("name", "state"), LEVER_STATES, ids=[f"{n}-{s}" for n, s in LEVER_STATES])
+async def test_no_engine_is_offered_a_flag_that_it_does_not_have(name: str, state: str) -> None:
+    """Each case that comes to the lever, on engines of all ages: what is put to people exists there, and acts."""
+    case = first_case(name, state)
+    assert case is not None, "no case of the table comes to it"
+    offered = set()
+    for engine, (version, is_v0) in ENGINES.items():
+        found = (await play_case(on_engine(case, version, is_v0=is_v0), with_stand_ins(shipped(name)))).rehearsed
+        for one in found.proposed:
+            for flag in [edit["flag"] for edit in one.arguments.get("edits", ()) if "flag" in edit]:
+                acts = is_v0 if flag in V0_ALONE else has_flag(version, flag)
+                assert acts, f"{one.state} offers {flag} to vLLM {engine}"
+                assert not fault_of_flag(flag, release_of(version), on_v0=is_v0)
+            if one.state == state:
+                offered.add(engine)
+    assert offered, f"{state} is offered to no engine at all"

@@ -25,6 +25,8 @@ class BreakerLimits:
     """Of the fleet's accelerators; one node may always go, or a small fleet could cordon none."""
     seconds: int = 3600
     lease_seconds: int = 600
+    room_seconds: int = 30
+    """A pod is bound or seen waiting within seconds; from then on it is counted where it stands."""
     replicas: int = 0
     """Redis replicas that must confirm a claim before its call."""
 
@@ -63,6 +65,7 @@ class RedisClaims:
             limits.disruptive_changes,
             limits.seconds,
             self._weighed(node) if node else "",
+            limits.room_seconds,
             *lease_keys,
         ]
         verdict = str(await self._redis.script("claim", keys, arguments))

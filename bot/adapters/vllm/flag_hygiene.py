@@ -14,7 +14,7 @@ from bot.adapters.vllm.log_lines import start_lines
 from bot.adapters.vllm.probes import MOST_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
 from bot.domain.change.capacity import accelerators_of
 from bot.domain.change.command_words import variables_of
-from bot.domain.change.flag_history import fault_of_flag, fault_of_variable, history, life_of_flag, release_of
+from bot.domain.change.flag_history import fault_of_flag, fault_of_variable, history, is_v0, life_of_flag, release_of
 from bot.domain.change.flag_rules import (
     ALLOCATOR,
     Engine,
@@ -74,7 +74,7 @@ def hygiene_of(
     flags = flags_of_template(pod, config_maps=config_maps)
     if flags.unparsable:
         return flags.unparsable
-    engine = _engine(version or version_of_tag(flags.image))
+    engine = _engine(version or version_of_tag(flags.image), flags)
     return {
         "removed": faults_of_engine(flags, engine),
         "ignored": [*_ignored_flags(flags, engine), *_ignored_variables(pod, config_maps, engine)],
@@ -85,9 +85,12 @@ def hygiene_of(
     }
 
 
-def _engine(version: str | None) -> Engine:
+def _engine(version: str | None, flags: FlagsInSpec) -> Engine:
     """Of an engine whose version nobody says, nothing is known that depends on it."""
-    return Engine(release_of(version) if version else "")
+    if not version:
+        return Engine("")
+    at = release_of(version)
+    return Engine(at, is_v0(at, flags.variables.value("VLLM_USE_V1")))
 
 
 def _ignored_flags(flags: FlagsInSpec, engine: Engine) -> list[str]:
@@ -96,7 +99,7 @@ def _ignored_flags(flags: FlagsInSpec, engine: Engine) -> list[str]:
         fault
         for name, life in lives.items()
         if life is not None and not life.is_gone(engine.version) and not life.is_yet_to_come(engine.version)
-        if (fault := fault_of_flag(name, engine.version))
+        if (fault := fault_of_flag(name, engine.version, on_v0=engine.on_v0))
     ]
     if "--gpu-memory-utilization" in flags.values and "--kv-cache-memory-bytes" in flags.values:
         found.append("--gpu-memory-utilization is ignored while --kv-cache-memory-bytes is set")

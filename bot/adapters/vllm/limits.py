@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bot.adapters.vllm.engine_flags import version_of_tag
 from bot.adapters.vllm.log_lines import StartLines, start_lines
 from bot.adapters.vllm.probes import MOST_LOGS, SOURCE, logs_of, one_of_each_template
-from bot.domain.change.flag_history import release
+from bot.domain.change.flag_history import is_v0, release
 from bot.domain.change.flag_table import newest_table, parse_value
 from bot.domain.change.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
 from bot.domain.change.objects import dig
@@ -24,8 +24,6 @@ from bot.flow.ports import PodLogs, Question
 from bot.flow.probes import Part, answer, pods_asked_for, unreadable
 
 GIB = float(1 << 30)
-FIRST_V1 = (0, 8)
-"""From this release on V1 is the default; before, what is on by default is on in V1 only."""
 NEW_UTILIZATION, OLD_UTILIZATION = 0.92, 0.9
 LAST_OLD_UTILIZATION = (0, 18)
 FIRST_NEW_UTILIZATION = (0, 20)
@@ -66,7 +64,11 @@ class Live:
     def is_v0(self) -> bool | None:
         if self.version is None:
             return None
-        return self.version < FIRST_V1
+        if self.log.generation is not None:
+            return self.log.generation == "V0"
+        # Asked for V1, 0.8 to 0.10 fall back to V0 for what V1 cannot do; then only their log knows.
+        major, minor = self.version
+        return is_v0(f"{major}.{minor}", self.spec.variables.value("VLLM_USE_V1"))
 
 
 class Limits:

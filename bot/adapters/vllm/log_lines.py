@@ -70,7 +70,7 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 
-_VERSION = re.compile(r"Initializing a V[01] LLM engine \(v([\w.+]+)\)")
+_VERSION = re.compile(r"Initializing a (V[01]) LLM engine \(v([\w.+]+)\)")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 _KV_GIB = re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")
 _BACKEND = re.compile(
@@ -87,6 +87,8 @@ class StartLines:
     """What an engine said of itself as it started; None where the line is not in the log (any more)."""
 
     version: str | None = None
+    generation: str | None = None
+    """`V0` or `V1`, as the engine says it."""
     kv_tokens: float | None = None
     kv_gib: float | None = None
     """Memory for the KV cache on one GPU."""
@@ -118,7 +120,8 @@ def start_lines(log: str) -> StartLines:
     version, tokens, backend = _VERSION.search(log), _KV_TOKENS.search(log), _BACKEND.search(log)
     data_type, gib = _DATA_TYPE.search(log), _KV_GIB.search(log)
     return StartLines(
-        version=version[1] if version else None,
+        version=version[2] if version else None,
+        generation=version[1] if version else None,
         kv_tokens=float(tokens[1].replace(",", "")) if tokens else None,
         kv_gib=float(gib[1]) if gib else None,
         backend=backend[1] if backend else None,

@@ -11,6 +11,7 @@ from bot.domain.change.command_words import Place
 from bot.domain.change.context import impossible, not_needed
 from bot.domain.change.differences import changed
 from bot.domain.change.flag_edits import Pen, Written, with_flag
+from bot.domain.change.flag_history import is_v0
 from bot.domain.change.flag_rules import (
     Edits,
     Engine,
@@ -102,7 +103,8 @@ def edited_template(
     first, *others = pod_templates(workload)
     before = Written(bare(first.template), dict(config_maps or {}))
     flags = flags_of_template(before.template, None, before.config_maps)
-    engine = Engine(version_of_image(image_wanted(wanted) or flags.image))
+    version = version_of_image(image_wanted(wanted) or flags.image)
+    engine = Engine(version, bool(version) and is_v0(version, flags.variables.value("VLLM_USE_V1")))
     edits = check_edits(wanted, engine)
     pen = Pen(engine.table, only_template)
     flags = pen.read(before)

@@ -37,6 +37,8 @@ class Ignored(BaseModel):
 
     since: str = Field(alias="from")
     why: str
+    v1_alone: bool = False
+    """The engine of before V1, where the release still has it, heeds the flag."""
 
 
 class Life(BaseModel):
@@ -120,16 +122,25 @@ def version_at_least(version: str, least: str) -> bool:
     return release(release_of(version)) >= release(release_of(least))
 
 
-def fault_of_flag(flag: str, version: str) -> str:
-    """Why this release does not take the flag, and what to write instead; empty when nothing is known against it."""
-    return _fault(flag, life_of_flag(flag), version)
+FIRST_BY_DEFAULT, V1_ONLY = (0, 8), (0, 11)
+
+
+def is_v0(version: str, asked: str | None) -> bool:
+    """Whether it runs the engine of before V1; `asked` is the text of VLLM_USE_V1, None where it is not set."""
+    at = release(version)
+    return at < V1_ONLY and (asked != "1" if at < FIRST_BY_DEFAULT else asked == "0")
+
+
+def fault_of_flag(flag: str, version: str, *, on_v0: bool = False) -> str:
+    """Why this engine does not take the flag, and what to write instead; empty when nothing is known against it."""
+    return _fault(flag, life_of_flag(flag), version, on_v0=on_v0)
 
 
 def fault_of_variable(name: str, version: str) -> str:
     return _fault(name, history().variables.get(name), version)
 
 
-def _fault(name: str, life: Life | None, version: str) -> str:
+def _fault(name: str, life: Life | None, version: str, *, on_v0: bool = False) -> str:
     if life is None:
         return ""
     if life.is_gone(version):
@@ -139,8 +150,14 @@ def _fault(name: str, life: Life | None, version: str) -> str:
         return f"vLLM {version} has no {name} yet: it was first seen in {life.first}" + (
             f"; {life.note}" if life.note else ""
         )
-    if life.ignored is not None and version and release(version) >= release(life.ignored.since):
-        return f"vLLM {version} ignores {name}: {life.ignored.why}"
+    ignored = life.ignored
+    if (
+        ignored is not None
+        and version
+        and release(version) >= release(ignored.since)
+        and not (on_v0 and ignored.v1_alone)
+    ):
+        return f"vLLM {version} ignores {name}: {ignored.why}"
     return ""
 
 

@@ -56,6 +56,8 @@ class Engine:
 
     version: str
     """`major.minor`, or empty when the image does not say."""
+    on_v0: bool = False
+    """It is known to run the engine of before V1."""
 
     @property
     def is_sure(self) -> bool:
@@ -150,7 +152,7 @@ def check_flag(flag: Any, value: Any, engine: Engine) -> FlagEdit:
         value = json.dumps(value, separators=(",", ":"))
     if value is None:
         return FlagEdit(known, None)
-    if fault := fault_of_flag(known, engine.version):
+    if fault := fault_of_flag(known, engine.version, on_v0=engine.on_v0):
         raise impossible(fault)
     if name is None:
         if engine.is_sure:
@@ -242,7 +244,11 @@ def faults_of_engine(flags: FlagsInSpec, engine: Engine) -> list[str]:
     found = []
     for flag in flags.values:
         life = life_of_flag(flag)
-        fault = fault_of_flag(flag, engine.version) if life and not _is_only_ignored(flag, engine) else ""
+        fault = (
+            fault_of_flag(flag, engine.version, on_v0=engine.on_v0)
+            if life and not _is_only_ignored(flag, engine)
+            else ""
+        )
         if not fault and engine.is_sure and engine.table.name_of(flag) is None:
             fault = f"vLLM {engine.version} has no flag {flag}"
         if fault:

@@ -27,7 +27,7 @@ from bot.domain.event import (
     StepSettled,
     Watched,
 )
-from bot.domain.machine import asking, by_hand, changing, reading, steering
+from bot.domain.machine import asking, by_hand, changing, reading, severity, steering
 from bot.domain.machine.draft import Decision, Draft, Rules
 from bot.domain.machine.entering import enter
 from bot.domain.playbook.bundle import Bundle
@@ -44,12 +44,12 @@ def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
             steering.opened_by_hand(draft, event)
         else:
             steering.open_incident(draft, event)
-        by_hand.expect_status(draft)
+        severity.expect_status(draft)
         enter(draft, draft.playbook.start)
     elif not run.is_open:
         _after_the_end(draft, event)
         if draft.run.is_open:
-            by_hand.expect_status(draft)
+            severity.expect_status(draft)
     else:
         HANDLERS[type(event)](draft, event)
     return draft.decision()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from bot.domain.effect import SilenceAlerts
 from bot.domain.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
-from bot.domain.machine import entering, steering
+from bot.domain.machine import entering, severity, steering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
@@ -39,18 +39,11 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
 # --- how it stands ---------------------------------------------------------------------------------------------------
 
 
-def expect_status(draft: Draft) -> None:
-    """From here on silence counts: people outside wait for a word about an incident that pages."""
-    draft.set(status_at=draft.at)
-    if draft.run.severity == "page" and draft.rules.status_every_seconds > 0:
-        draft.set_deadline(NEXT_STATUS, draft.at + draft.rules.status_every_seconds)
-
-
 def _status(draft: Draft, event: Commanded) -> None:
     number = f"N{draft.number()}"
     draft.record("note", f"status: {event.text}", who=event.user)
     draft.post("note", f"note:{number}", number, {"text": f"Status: {event.text}", "user": event.user})
-    expect_status(draft)
+    severity.expect_status(draft)
     if event.seconds is not None:
         draft.set_deadline(NEXT_STATUS, draft.at + event.seconds)
 

@@ -290,7 +290,9 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         applied_at=draft.at,
         node=step.node,
     )
+    # A person named the calls; the undo that a playbook writes has them in its plan.
     undone = set(draft.run.change.undo_of) if draft.run.change else set()
+    undone |= set(request.plan.choices.get("of", ())) if request.plan.verb == "undo" else set()
     draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
     draft.record(
         "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
-from bot.domain.machine import asking, diverting
+from bot.domain.machine import asking, diverting, severity
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
 from bot.domain.run import NEXT_STATUS, ActiveChange, ActiveWatch, Run
@@ -60,6 +60,8 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
     if instead_of:
         entered["instead_of"] = instead_of
     draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
+    if state.severity:
+        severity.said_by_playbook(draft, state.severity, title)
     match state:
         case ReadState():
             want_readings(draft)

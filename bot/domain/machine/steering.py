@@ -8,7 +8,7 @@ from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import DrawWay, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.form import OPENING
-from bot.domain.machine import asking, changing, diverting, entering
+from bot.domain.machine import asking, changing, diverting, entering, severity
 from bot.domain.machine.draft import Draft
 from bot.domain.run import Note, Offer
 
@@ -74,6 +74,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         return
     if event.offer is not None and alert.status == "firing":
         _offer(draft, event.offer, alert.name)
+    severity.said_by_alert(draft, alert)
     all_resolved = all(a.status == "resolved" for a in draft.run.alerts.values())
     draft.set(alerts_resolved_at=draft.at if all_resolved else None)
     request = draft.run.open_request

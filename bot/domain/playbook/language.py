@@ -213,6 +213,8 @@ class _State(_Strict):
     """What it is called on the card; else its name."""
     covers: tuple[str, ...] = ()
     """Rows of the coverage table that it is for."""
+    severity: Literal["page", "ticket"] | None = None
+    """How urgent the incident is from here on, where this state has found that out."""
 
 
 class _Passed(_State):

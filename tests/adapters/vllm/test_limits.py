@@ -64,6 +64,26 @@ async def test_what_is_on_in_v1_was_off_in_v0(part: str) -> None:
     assert (reading.fields[part], reading.fields["v0"]) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("version", "asked", "log", "v0"),
+    [
+        ("0.8.5", None, "", False),
+        ("0.8.5", "0", "", True),
+        ("0.10.2", "1", "", False),
+        ("0.7.3", "1", "", False),
+        ("0.7.3", None, "", True),
+        ("0.12.0", "0", "", False),
+        ("0.8.5", None, "INFO Initializing a V0 LLM engine (v0.8.5) with config: model", True),
+    ],
+)
+async def test_which_of_the_two_engines_runs_is_asked_for_or_said_by_its_log(
+    version: str, asked: str | None, log: str, *, v0: bool
+) -> None:
+    made = pod("llm-0", image=f"vllm/vllm-openai:v{version}")
+    made["spec"]["containers"][0]["env"] = [{"name": "VLLM_USE_V1", "value": asked}] if asked else []
+    assert (await ask(made, log=log)).fields["v0"] is v0
+
+
 async def test_a_length_that_nobody_set_is_the_models_and_not_known() -> None:
     assert "max_model_len" in (await ask(pod("llm-0"))).unknown_parts
 

@@ -353,3 +353,14 @@ def test_a_choice_of_a_version_without_a_table_is_warned_of_and_not_judged() -> 
     pod_template["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.40.0"
     plan = planned("set_flags", edits(kv_cache_dtype="fp7"), world(workload=deployment(pod_template)))
     assert grade(plan, "flag_table") == "warning"
+
+
+@pytest.mark.parametrize(("asked", "is_taken"), [("0", True), (None, False)])
+def test_swap_space_is_for_the_engine_of_before_v1(asked: str | None, *, is_taken: bool) -> None:
+    env = [{"name": "VLLM_USE_V1", "value": asked}] if asked else []
+    seen = world(workload=deployment(template("--max-num-seqs=64", image="vllm/vllm-openai:v0.8.5", env=env)))
+    edit = {"edits": [{"flag": "--swap-space", "value": 8}]}
+    if is_taken:
+        assert "--swap-space" in planned("set_flags", edit, seen).title
+    else:
+        assert "does not swap" in declined("set_flags", edit, seen).reason

@@ -1,16 +1,21 @@
 -- Right before a call: not halted, the leases are ours, the breakers have room, the claim is written. One step.
 -- KEYS: halt, claims, leases, breaker, node breaker.
--- ARGV: incident, call id, counts|free, lease seconds, breaker limit, breaker seconds, node as JSON or '', lease keys...
-local FIRST_LEASE = 8
+-- ARGV: incident, call id, counts|free, lease seconds, breaker limit, breaker seconds, node as JSON or '', room seconds,
+-- lease keys...
+local FIRST_LEASE = 9
 local halted = redis.call('HGET', KEYS[1], '*') or redis.call('HGET', KEYS[1], ARGV[1])
 if halted then return 'halted' end
 local now = TIME()
 local seconds = tonumber(now[1])
+-- Free accelerators are one incident's for as long as its pods may not be seen yet, and no longer.
+local function is_room(key) return string.sub(key, 1, 5) == 'room/' end
 for i = FIRST_LEASE, #ARGV do
   local held = redis.call('HGET', KEYS[3], ARGV[i])
   if held then
     local owner, till = string.match(held, '^(.-)|(%d+)$')
-    if owner ~= ARGV[1] and tonumber(till) > seconds then return 'lease_held' end
+    if owner ~= ARGV[1] and tonumber(till) > seconds then
+      return is_room(ARGV[i]) and 'room_held' or 'lease_held'
+    end
   end
 end
 
@@ -53,6 +58,9 @@ if not again and ARGV[3] == 'counts' then
   redis.call('ZADD', KEYS[4], 'NX', seconds, change)
   redis.call('EXPIRE', KEYS[4], tonumber(ARGV[6]))
 end
-for i = FIRST_LEASE, #ARGV do redis.call('HSET', KEYS[3], ARGV[i], ARGV[1] .. '|' .. (seconds + tonumber(ARGV[4]))) end
+for i = FIRST_LEASE, #ARGV do
+  local lasts = tonumber(is_room(ARGV[i]) and ARGV[8] or ARGV[4])
+  redis.call('HSET', KEYS[3], ARGV[i], ARGV[1] .. '|' .. (seconds + lasts))
+end
 redis.call('HSET', KEYS[2], ARGV[2], now[1])
 return again and 'already_claimed' or 'claimed'
