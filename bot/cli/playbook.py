@@ -19,6 +19,17 @@ playbooks = typer.Typer(
     cls=Commands, help="Write, check, test, rehearse and draw playbooks.", no_args_is_help=True, rich_markup_mode=None
 )
 
+
+class Words(StrEnum):
+    verbs = "verbs"
+    probes = "probes"
+    metrics = "metrics"
+    functions = "functions"
+    pieces = "pieces"
+    levers = "levers"
+    endings = "endings"
+
+
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Override a playbook's setting; may be repeated."),
@@ -80,7 +91,7 @@ def play(
             typer.echo(str(error), err=True)
             good = False
             continue
-        for line in told(result, quietly=quietly):
+        for line in told(result, quietly=quietly, whole=all_edges):
             typer.echo(line)
         good &= not result.failed and not (all_edges and result.unreached)
     if not good:
@@ -172,6 +183,17 @@ def schema(
 
     made = playbook_schema() if of is SchemaOf.playbook else piece_schema()
     typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
+
+
+@playbooks.command()
+def words(
+    which: Annotated[Words | None, typer.Argument(help="Which of them; default: all.")] = None,
+) -> None:
+    """List what a playbook may name: verbs and their arguments, probes and their parts, metrics, functions, pieces."""
+    from bot.cli.playbook_words import words as all_words
+
+    for line in all_words(which.value if which else ""):
+        typer.echo(line)
 
 
 @playbooks.command()
