@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -54,6 +55,23 @@ def written(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
 @pytest.mark.fast
 def test_version_is_that_of_the_package() -> None:
     assert incident_bot("--version").stdout == f"incident-bot {version('incident-bot')}\n"
+
+
+def test_the_doctor_speaks_as_a_program_of_its_own() -> None:
+    """In a process where nothing else imported its module, which has the name of the command."""
+    environ = ENOUGH | {
+        "REDIS_URL": "redis://127.0.0.1:1/0",
+        "INCIDENT_BOT_SLACK_BASE_URL": "http://127.0.0.1:1/",
+        "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "false",
+        "INCIDENT_BOT_KUBERNETES_URL": "http://127.0.0.1:1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bot", "doctor"], env=os.environ | environ, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "✔ playbooks" in done.stdout
+    assert "✖ redis" in done.stdout
+    assert done.stderr == ""
 
 
 def test_starting_imports_nothing_that_a_command_may_not_need() -> None:
