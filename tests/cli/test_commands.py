@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -17,6 +19,7 @@ from bot.domain.timeline import GENESIS, Entry, chain
 from bot.sandbox import valkey
 from tests.test_settings import ENOUGH
 
+README = Path(__file__).parents[2] / "README.md"
 PLAYBOOK = """\
 language: 1
 playbook: tiny
@@ -212,3 +215,15 @@ def test_a_redis_that_is_away_is_a_message() -> None:
     result = incident_bot("export", "INC-1", **(ENOUGH | {"REDIS_URL": "redis://127.0.0.1:1/0"}))
     assert result.exit_code == 1
     assert "Redis did not answer" in result.stderr
+
+
+def test_an_author_may_follow_the_readme_word_by_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [
+        block for block in re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL) if "playbook new" in block
+    ]
+    monkeypatch.chdir(tmp_path)
+    for line in block.splitlines():
+        command = shlex.split(line, comments=True)
+        result = CliRunner().invoke(app, command[1:])
+        assert (line, result.exit_code) == (line, 0)
+    assert (tmp_path / "way.png").read_bytes().startswith(b"\x89PNG")
