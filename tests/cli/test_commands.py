@@ -60,6 +60,14 @@ def test_version_is_that_of_the_package() -> None:
     assert incident_bot("--version").stdout == f"incident-bot {version('incident-bot')}\n"
 
 
+@pytest.mark.fast
+def test_a_packaged_playbook_is_checked_by_its_name_and_a_table_is_sent_to_test(tmp_path: Path) -> None:
+    assert incident_bot("playbook", "check", "gpu-fault").stdout == "1 sound playbook, 0 faults, 0 warnings\n"
+    table = written(tmp_path, "cases: []", "tiny.test.yaml")
+    assert "is a test table. Play it: incident-bot playbook test" in incident_bot("playbook", "check", table).stdout
+    assert "no-such: cannot be read" in incident_bot("playbook", "check", "no-such").stdout
+
+
 def test_the_doctor_speaks_as_a_program_of_its_own() -> None:
     """In a process where nothing else imported its module, which has the name of the command."""
     environ = ENOUGH | {

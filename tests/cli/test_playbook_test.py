@@ -202,6 +202,9 @@ def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "fault"),
     [
+        ("at: {look: {waiting: much}}\n  expect: {ends: fixed}", "'much' is not a number. Or write {unknown: why}."),
+        ("at: {look: {node: {fault: 1}}}\n  expect: {ends: fixed}", "'1' is not true or false. Or write {unknown"),
+        ("expect: {ends: fixd}", "4:18: no playbook ends with 'fixd'. Did you mean 'fixed'?"),
         ("expect: {path: [look, claim]}", "4:25: unknown state 'claim'. Did you mean 'calm'?"),
         ("expect: {pth: [look]}", "4:12: unknown key 'pth'"),
         ("at: {lok: {waiting: 1}}\n  expect: {ends: fixed}", "4:8: unknown state 'lok'"),
