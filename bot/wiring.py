@@ -368,6 +368,7 @@ def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlay
         lambda: load_folders(settings.playbooks, settings.overrides, settings.tuning),
         lambda: hashes_of(settings.playbooks),
         tell_once,
+        storage.store.is_first_no_more,
     )
 
 

@@ -120,10 +120,11 @@ def doctor(
 ) -> None:
     """Look at everything the bot depends on, and say what to do about what is not as it should be."""
     wanted = _settings(settings, overrides)
-    from bot.cli import doctor as examination
+    # By the full name: this function hides the module of its name.
+    from bot.cli.doctor import examine, rendered
 
-    findings = asyncio.run(examination.examine(wanted, namespace=namespace))
-    typer.echo(examination.rendered(findings), nl=False)
+    findings = asyncio.run(examine(wanted, namespace=namespace))
+    typer.echo(rendered(findings), nl=False)
     if any(finding.grade == "broken" for finding in findings):
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.cli.failures import CommandError, Commands
+from bot.domain.playbook.packaged import packaged_playbooks
 
 if TYPE_CHECKING:
     from bot.domain.errors import Fault
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 playbooks = typer.Typer(
     cls=Commands, help="Write, check, test, rehearse and draw playbooks.", no_args_is_help=True, rich_markup_mode=None
 )
+
+
+class Words(StrEnum):
+    verbs = "verbs"
+    probes = "probes"
+    metrics = "metrics"
+    functions = "functions"
+    pieces = "pieces"
+    levers = "levers"
+    endings = "endings"
+
 
 Overrides = Annotated[
     list[str] | None,
@@ -34,16 +46,16 @@ class GraphFormat(StrEnum):
 @playbooks.command()
 def check(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="[PATHS]...", help="Files or folders; default: the packaged ones.")
+        list[Path] | None,
+        typer.Argument(metavar="[PATHS]...", help="Files, folders or names; default: the packaged ones."),
     ] = None,
     overrides: Overrides = None,
 ) -> None:
     """Name every fault with file, line and column; exit 1 if there is one."""
-    from bot.domain.playbook.packaged import packaged_playbooks
 
     sound, faults, warnings = 0, 0, 0
     for path in paths or [packaged_playbooks()]:
-        for compiled, wrong, doubtful in _checked(path, pairs(overrides)):
+        for compiled, wrong, doubtful in _checked(_file_of(path), pairs(overrides)):
             sound += compiled is not None
             faults += len(wrong)
             warnings += len(doubtful)
@@ -70,7 +82,6 @@ def play(
     """Play every case of the test tables through the real machine; exit 1 when one deviates."""
     from bot.cli.playbook_test import play_file, tables_in, told
     from bot.domain.errors import PlaybookError
-    from bot.domain.playbook.packaged import packaged_playbooks
 
     good = True
     for path in tables_in(paths or [packaged_playbooks()]):
@@ -80,7 +91,7 @@ def play(
             typer.echo(str(error), err=True)
             good = False
             continue
-        for line in told(result, quietly=quietly):
+        for line in told(result, quietly=quietly, whole=all_edges):
             typer.echo(line)
         good &= not result.failed and not (all_edges and result.unreached)
     if not good:
@@ -120,7 +131,6 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
     Slack page.
     """
     from bot.cli import playbook_rehearse as over_recording
-    from bot.domain.playbook.packaged import packaged_playbooks
 
     settings = pairs(overrides)
     found = load_named(name, folder or packaged_playbooks(), settings)
@@ -175,6 +185,17 @@ def schema(
 
 
 @playbooks.command()
+def words(
+    which: Annotated[Words | None, typer.Argument(help="Which of them; default: all.")] = None,
+) -> None:
+    """List what a playbook may name: verbs and their arguments, probes and their parts, metrics, functions, pieces."""
+    from bot.cli.playbook_words import words as all_words
+
+    for line in all_words(which.value if which else ""):
+        typer.echo(line)
+
+
+@playbooks.command()
 def coverage(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[FOLDER]", help="Playbooks and their tables; default: the packaged ones.")
@@ -182,7 +203,6 @@ def coverage(
 ) -> None:
     """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none."""
     from bot.cli.playbook_coverage import covered, told
-    from bot.domain.playbook.packaged import packaged_playbooks
 
     found = covered(folder or packaged_playbooks())
     for line in told(found):
@@ -207,7 +227,6 @@ def graph(
 ) -> None:
     """Draw the written states of a playbook: as mermaid text, or as a picture."""
     from bot.cli.playbook_graph import graph_of
-    from bot.domain.playbook.packaged import packaged_playbooks
 
     as_file = Path(name)
     folder = folder or packaged_playbooks()
@@ -246,8 +265,10 @@ Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ..
 def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
     from bot.adapters.yaml_playbooks import check_file, load_folders, with_packaged
     from bot.domain.errors import Fault
-    from bot.domain.playbook.packaged import packaged_playbooks
 
+    if path.name.endswith(".test.yaml"):
+        yield None, (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),), ()
+        return
     if not path.is_dir():
         checked = check_file(path, overrides)
         yield checked.compiled, checked.faults, checked.warnings
@@ -269,11 +290,16 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
             yield None, (), warnings
 
 
+def _file_of(path: Path) -> Path:
+    """A bare name is that of a packaged playbook, unless something here is called so."""
+    packaged = packaged_playbooks() / f"{path}.yaml"
+    return packaged if not path.exists() and path.parent == Path() and packaged.is_file() else path
+
+
 def _named(name: str, folder: Path | None) -> CompiledPlaybook:
     from difflib import get_close_matches
 
     from bot.adapters.yaml_playbooks import load_folders, with_packaged
-    from bot.domain.playbook.packaged import packaged_playbooks
 
     where = folder or packaged_playbooks()
     library = load_folders(with_packaged(where))

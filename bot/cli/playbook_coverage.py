@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.adapters.yaml_playbooks import load_folder
+from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.cli.playbook_test import ENDING, play_file
 from bot.domain.errors import Fault, PlaybookError
 from bot.domain.playbook.rows import Played, RowCoverage, coverage
@@ -24,15 +24,16 @@ class Covered:
 
 def covered(folder: Path, play: Callable[[Path], TableResult] = play_file) -> Covered:
     """Play every table of the folder; only cases that hold prove anything."""
-    library = load_folder(folder)
-    faults = [fault for found in library.faults.values() for fault in found]
+    library = load_folders(with_packaged(folder))
+    own = [compiled.playbook for compiled in library.playbooks.values() if Path(compiled.file).parent == folder]
+    faults = [fault for file, found in library.faults.items() if Path(file).is_relative_to(folder) for fault in found]
     played: list[Played] = []
     for path in sorted(folder.glob(f"*{ENDING}")):
         try:
             played += _played(play(path))
         except PlaybookError as error:
             faults += error.faults
-    rows, strange = coverage((compiled.playbook for compiled in library.playbooks.values()), played)
+    rows, strange = coverage(own, played)
     return Covered(rows, strange, tuple(dict.fromkeys(faults)))
 
 

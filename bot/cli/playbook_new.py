@@ -18,8 +18,10 @@ def write_starter(name: str, folder: Path) -> list[Path]:
     """Raise `CommandError` rather than write over anything."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,62}", name):
         raise CommandError(f"'{name}' is no name: use small letters, digits and hyphens; example: slow-first-token")
-    if not folder.is_dir():
-        raise CommandError(f"{folder} is not a folder")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"{folder} is no folder and cannot be made one: {error.strerror}") from error
     targets = [folder / starter.replace("starter", name) for starter in STARTERS]
     there = next((path for path in targets if path.exists()), None)
     if there is not None:

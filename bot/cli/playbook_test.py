@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from bot.domain.rehearsed import missing_edges
 from bot.flow.rehearse_case import TableResult, play_table
 
 ENDING = ".test.yaml"
+UNSAID_AT_MOST = 3
+"""States, the last ones: what was not said there is most often why a case deviates."""
 
 
 def tables_in(paths: Iterable[Path]) -> list[Path]:
@@ -57,11 +60,14 @@ def read_table(path: Path, playbook: CompiledPlaybook) -> Table:
     return table
 
 
-def told(result: TableResult, *, quietly: bool) -> Iterator[str]:
+def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[str]:
+    """Unless `whole`, what no case takes within a piece is counted and not named: its author wrote cases for it."""
     name = result.playbook.name
     for one in result.results:
         if one.deviation:
             yield f"✖ {name}: {one.case.name}\n    {one.deviation}"
+            for state, signals in list(one.unsaid.items())[-UNSAID_AT_MOST:]:
+                yield f"    the case does not say what is read in '{state}': {', '.join(signals)}"
         elif not quietly:
             yield f"✔ {name}: {one.case.name}"
     written = result.playbook.playbook
@@ -75,11 +81,18 @@ def told(result: TableResult, *, quietly: bool) -> Iterator[str]:
         if state not in result.states
         and (state not in result.origins or (result.origins[state].piece, result.origins[state].state) not in own)
     ]
+    within = {state for state in written.states if state in result.origins and not whole}
     for (state, path), edge in unreached:
+        if state in within:
+            continue
         by = edge_words(path, edge.label or edge.outcome)
         yield f"  {name}: no case goes from '{state}' by '{by}' to '{edge.to}'"
     for state in states:
-        yield f"  {name}: no case enters '{state}'"
+        if state not in within:
+            yield f"  {name}: no case enters '{state}'"
+    ways = Counter(result.origins[state].include for (state, _), _ in unreached if state in within)
+    for include, count in ways.items():
+        yield f"  {name}: in the piece of '{include}' no case takes {count} ways; --all-edges names them"
     edges = len(missing_edges(written, (), result.origins))
     passed = len(result.results) - len(result.failed)
     yield (

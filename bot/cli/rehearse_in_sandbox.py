@@ -19,12 +19,14 @@ from bot.cli.playbook_rehearse import SHOWN, shown
 from bot.domain.errors import BotError
 from bot.domain.playbook.cases import Answer, Circumstances
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import AskState
 from bot.domain.run import Run
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 
 LONGEST_SECONDS = 300.0
+OPENS_WITHIN_SECONDS = 30.0
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
 LABELS = {
@@ -62,15 +64,26 @@ def wanted_alert(playbook: CompiledPlaybook, folder: Path, given: Mapping[str, s
     )
 
 
+def shortened(playbook: CompiledPlaybook, given: Mapping[str, str]) -> dict[str, str]:
+    """The demo's windows that this playbook has too, none shorter than it allows, and what was set by hand."""
+    windows: dict[str, str] = {}
+    for name, value in demo.WINDOWS.items():
+        setting = playbook.playbook.settings.get(name)
+        if setting is None or not isinstance(setting.default, str):
+            continue
+        least = str(setting.min) if setting.min is not None else "0s"
+        windows[name] = value if seconds(value) >= seconds(least) else least
+    return {**windows, **given}
+
+
 def rehearse(wanted: Wanted) -> int:
     """Return the exit code: 0 when the incident was closed in time."""
+    windows = shortened(wanted.playbook, wanted.settings)
     typer.echo("Starting Valkey, Kubernetes, the vLLM fleet, Slack and the bot …")
     with demo.world(start_bot=False, with_alerting=False) as world:
         world.bot_environment["INCIDENT_BOT_PLAYBOOKS"] = ",".join(
             map(str, with_packaged(Path(wanted.playbook.file).parent.absolute()))
         )
-        known = {name: value for name, value in demo.WINDOWS.items() if name in wanted.playbook.settings}
-        windows = {**known, **wanted.settings}
         world.bot_environment["INCIDENT_BOT_SET"] = ",".join(f"{name}={value}" for name, value in windows.items())
         world.start_bot()
         typer.echo(f"Slack page: {world.slack_url}")
@@ -125,6 +138,9 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
             if item.entry.kind in SHOWN:
                 typer.echo(shown(item.entry, began))
         told = len(entries)
+        if not entries and time.time() - began > OPENS_WITHIN_SECONDS:
+            typer.echo(f"The alert opened no incident; the bot's log is {world.folder / 'bot.log'}")
+            return 1
         run = asyncio.run(wiring.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
             for line in summary(run):

@@ -23,16 +23,18 @@ Look = Callable[[], Mapping[str, str]]
 """What stands in the files now: a hash for each."""
 TellOnce = Callable[[str, str], Awaitable[None]]
 """(what it is about, text): says it in the channel unless this or another replica of the bot did."""
+Forget = Callable[[str], Awaitable[None]]
+"""What was said about this may be said again."""
 
 
 class LivePlaybooks:
     """`Playbooks`, from files that may change; `refresh` is called every second or so."""
 
-    def __init__(self, read: Callable[[], Library], look: Look, tell_once: TellOnce) -> None:
-        self._read, self._look, self._tell_once = read, look, tell_once
+    def __init__(self, read: Callable[[], Library], look: Look, tell_once: TellOnce, forget: Forget) -> None:
+        self._read, self._look, self._tell_once, self._forget = read, look, tell_once, forget
         self._seen = self._settling = look()
         self._library = read()
-        self._told: dict[str, tuple[Fault, ...]] = dict(self._library.faults)
+        self._told: dict[str, tuple[Fault, ...]] = {}
         _log(self._library.faults)
 
     @property
@@ -64,14 +66,37 @@ class LivePlaybooks:
         for file, found in faults.items():
             if self._told.get(file) == found:
                 continue
-            try:
-                await self._tell_once(f"{file}:{'|'.join(map(str, found))}", _text(file, found, self._library))
-            except MessengerError as error:  # the next round says it again
-                log.warning("playbooks.not_told", file=file, reason=str(error))
+            if not await self._was_told(_about(file, found), _text(file, found, self._library), file):
                 continue
+            await self._forget(_mended(file))
             self._told[file] = found
             _log({file: found})
-        self._told = {file: found for file, found in self._told.items() if file in faults}
+        for file in self._told.keys() - faults.keys():
+            await self._tell_mended(file)
+
+    async def _tell_mended(self, file: str) -> None:
+        """Nothing is said of a file that is gone. The same fault may be told again after that."""
+        names = [name for name, playbook in self._library.playbooks.items() if playbook.file == file]
+        text = f"A playbook file is sound again: {file}. New incidents take {''.join(names)} as it is now."
+        if names and not await self._was_told(_mended(file), text, file):
+            return
+        await self._forget(_about(file, self._told.pop(file)))
+
+    async def _was_told(self, about: str, text: str, file: str) -> bool:
+        try:
+            await self._tell_once(about, text)
+        except MessengerError as error:  # the next round says it again
+            log.warning("playbooks.not_told", file=file, reason=str(error))
+            return False
+        return True
+
+
+def _about(file: str, faults: Sequence[Fault]) -> str:
+    return f"{file}:{'|'.join(map(str, faults))}"
+
+
+def _mended(file: str) -> str:
+    return f"{file}: sound"
 
 
 def _text(file: str, faults: Sequence[Fault], library: Library) -> str:

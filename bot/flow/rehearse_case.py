@@ -41,6 +41,8 @@ class CaseResult:
     deviation: str
     """Empty when everything is as expected."""
     rehearsed: Rehearsed
+    unsaid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What was read that the table does not say, by the state that read it."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ async def play_case(case: Case, bundle: Bundle) -> CaseResult:
     run = opened("INC-1", alert.alert, TARGET, bundle)
     opening = by_hand(case, playbook) if case.opened_by == "hand" else alert
     rehearsed = await Rehearsal(run, bundle, met, clock).play(opening)
-    return CaseResult(case, first_deviation(case.expect, rehearsed), rehearsed)
+    return CaseResult(case, first_deviation(case.expect, rehearsed), rehearsed, met.unsaid)
 
 
 def by_hand(case: Circumstances, playbook: CompiledPlaybook) -> OpenedByHand:
@@ -128,6 +130,7 @@ class AsWritten:
         self._written, self._playbook, self._clock = written, playbook, clock
         self._run: Run | None = None
         self._asked: dict[str, list[str]] = {}
+        self.unsaid: dict[str, tuple[str, ...]] = {}
 
     @property
     def signals(self) -> Signals:
@@ -138,6 +141,9 @@ class AsWritten:
     async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
         run = self._run
         given = given_at(self._written, run.state, times_in(run)) if run else self._written.given
+        missing = tuple(name for name in wanted if given.get(name) is None)
+        if run is not None and missing:
+            self.unsaid[run.state] = missing
         return {name: reading_of(name, spec, given.get(name), at=self._clock.now) for name, spec in wanted.items()}
 
     async def sample(self, context: ReadContext) -> None:

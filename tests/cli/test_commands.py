@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -16,6 +19,7 @@ from bot.domain.timeline import GENESIS, Entry, chain
 from bot.sandbox import valkey
 from tests.test_settings import ENOUGH
 
+README = Path(__file__).parents[2] / "README.md"
 PLAYBOOK = """\
 language: 1
 playbook: tiny
@@ -54,6 +58,30 @@ def written(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
 @pytest.mark.fast
 def test_version_is_that_of_the_package() -> None:
     assert incident_bot("--version").stdout == f"incident-bot {version('incident-bot')}\n"
+
+
+@pytest.mark.fast
+def test_a_packaged_playbook_is_checked_by_its_name_and_a_table_is_sent_to_test(tmp_path: Path) -> None:
+    assert incident_bot("playbook", "check", "gpu-fault").stdout == "1 sound playbook, 0 faults, 0 warnings\n"
+    table = written(tmp_path, "cases: []", "tiny.test.yaml")
+    assert "is a test table. Play it: incident-bot playbook test" in incident_bot("playbook", "check", table).stdout
+    assert "no-such: cannot be read" in incident_bot("playbook", "check", "no-such").stdout
+
+
+def test_the_doctor_speaks_as_a_program_of_its_own() -> None:
+    """In a process where nothing else imported its module, which has the name of the command."""
+    environ = ENOUGH | {
+        "REDIS_URL": "redis://127.0.0.1:1/0",
+        "INCIDENT_BOT_SLACK_BASE_URL": "http://127.0.0.1:1/",
+        "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "false",
+        "INCIDENT_BOT_KUBERNETES_URL": "http://127.0.0.1:1",
+    }
+    command = [sys.executable, "-m", "bot", "doctor"]
+    done = subprocess.run(command, env=os.environ | environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "✔ playbooks" in done.stdout
+    assert "✖ redis" in done.stdout
+    assert done.stderr == ""
 
 
 def test_starting_imports_nothing_that_a_command_may_not_need() -> None:
@@ -195,3 +223,15 @@ def test_a_redis_that_is_away_is_a_message() -> None:
     result = incident_bot("export", "INC-1", **(ENOUGH | {"REDIS_URL": "redis://127.0.0.1:1/0"}))
     assert result.exit_code == 1
     assert "Redis did not answer" in result.stderr
+
+
+def test_an_author_may_follow_the_readme_word_by_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [
+        block for block in re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL) if "playbook new" in block
+    ]
+    monkeypatch.chdir(tmp_path)
+    for line in block.splitlines():
+        command = shlex.split(line, comments=True)
+        result = CliRunner().invoke(app, command[1:])
+        assert (line, result.exit_code) == (line, 0)
+    assert (tmp_path / "way.png").read_bytes().startswith(b"\x89PNG")

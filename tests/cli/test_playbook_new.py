@@ -47,3 +47,11 @@ def test_the_editor_finds_the_schema_that_the_starter_names(tmp_path: Path) -> N
     (line,) = [line for line in (tmp_path / "slow-first-token.yaml").read_text().splitlines() if "$schema=" in line]
     schema = json.loads((tmp_path / line.partition("$schema=")[2]).read_text())
     assert schema["title"] == "A playbook of the incident bot"
+
+
+def test_the_folder_is_made_unless_something_else_has_its_name(tmp_path: Path) -> None:
+    assert incident_bot("playbook", "new", "mine", "--in", tmp_path / "new").exit_code == 0
+    (tmp_path / "file").write_text("")
+    result = incident_bot("playbook", "new", "mine", "--in", tmp_path / "file")
+    assert result.exit_code == 1
+    assert "cannot be made one: File exists" in result.stderr

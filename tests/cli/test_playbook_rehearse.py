@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from bot.adapters.yaml_playbooks import load_playbook
 from bot.cli import app
+from bot.cli.rehearse_in_sandbox import shortened
 from tests.adapters.vllm.captures import ARCHIVE
 from tests.cli.test_commands import written
 
@@ -136,3 +138,10 @@ def test_in_the_sandbox_an_alert_must_open_the_playbook_that_is_meant(tmp_path: 
     result = CliRunner().invoke(app, ["playbook", "rehearse", str(playbook), "--alert", "alertname=B"])
     assert result.exit_code == 1
     assert "no playbook would open on an alert B; 'cap' opens on: alertname=\"A\"" in result.stderr
+
+
+def test_in_the_sandbox_no_window_is_shorter_than_the_playbook_allows(tmp_path: Path) -> None:
+    text = PLAYBOOK.replace("window: {default:", "window: {min: 15s, default:", 1)
+    found = load_playbook(written(tmp_path, text, "watcher.yaml"))
+    assert shortened(found, {})["window"] == "15s"
+    assert shortened(found, {"window": "20s"})["window"] == "20s"

@@ -202,6 +202,9 @@ def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "fault"),
     [
+        ("at: {look: {waiting: much}}\n  expect: {ends: fixed}", "'much' is not a number. Or write {unknown: why}."),
+        ("at: {look: {node: {fault: 1}}}\n  expect: {ends: fixed}", "'1' is not true or false. Or write {unknown"),
+        ("expect: {ends: fixd}", "4:18: no playbook ends with 'fixd'. Did you mean 'fixed'?"),
         ("expect: {path: [look, claim]}", "4:25: unknown state 'claim'. Did you mean 'calm'?"),
         ("expect: {pth: [look]}", "4:12: unknown key 'pth'"),
         ("at: {lok: {waiting: 1}}\n  expect: {ends: fixed}", "4:8: unknown state 'lok'"),
@@ -295,3 +298,37 @@ def test_a_divert_of_which_nobody_says_the_end_is_where_a_case_stops(tmp_path: P
 def test_a_form_that_does_not_count_is_a_fault_of_the_table(tmp_path: Path) -> None:
     result = diverts(tmp_path, "name: too much, form: {gain: 100}, expect: {ends: fixed}")
     assert "Which gain?: at most 64" in result.stderr
+
+
+def test_what_a_case_that_deviates_does_not_say_is_named(tmp_path: Path) -> None:
+    table = "- name: it\n  given: {waiting: 30}\n  expect: {path: [look, calm]}\n"
+    assert "    the case does not say what is read in 'look': node\n" in play(tmp_path, table).stdout
+
+
+RENEW = """\
+language: 1
+playbook: grow
+title: Renew
+opens_on: ['alertname="A"']
+signals:
+  running: {metric: num_requests_running, across: each}
+start: look
+states:
+  look:
+    read: [running]
+    pick: {replica: worst(running)}
+    go: [{otherwise: renew}]
+  renew:
+    include: drain_one
+    with: {still: 'value_of(running, picked.replica) > 9', reason: It is too busy.}
+    exits: {done: over, refused: over, failed: over, hand_over: over}
+  over: {end: fixed}
+"""
+
+
+def test_ways_within_a_piece_are_counted_and_named_only_where_all_are_asked_for(tmp_path: Path) -> None:
+    table = "- name: it\n  expect: {path: [look]}\n"
+    short = play(tmp_path, table, playbook=RENEW).stdout
+    assert "in the piece of 'renew' no case takes" in short
+    assert "from 'renew_spare'" not in short
+    assert "no case enters 'renew_spare'" in play(tmp_path, table, "--all-edges", playbook=RENEW).stdout

@@ -21,12 +21,24 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder, self.told, self.is_away = folder, list[str](), False
         self.write(DRILL)
-        self.live = LivePlaybooks(lambda: load_folder(folder), lambda: hashes_of([folder]), self._tell)
+        self.known = set[str]()
+        self.live = self.bot()
+
+    def bot(self) -> LivePlaybooks:
+        """One replica of the bot; what was said is known to all of them."""
+        return LivePlaybooks(
+            lambda: load_folder(self.folder), lambda: hashes_of([self.folder]), self._tell, self._forget
+        )
 
     async def _tell(self, about: str, text: str) -> None:
         if self.is_away:
             raise MessengerError("Slack is away", lasting=False)
-        self.told.append(text)
+        if about not in self.known:
+            self.known.add(about)
+            self.told.append(text)
+
+    async def _forget(self, about: str) -> None:
+        self.known.discard(about)
 
     def write(self, text: str, name: str = "drill") -> None:
         (self.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -78,6 +90,40 @@ async def test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_o
     bench.write(titled("Mended"))
     await bench.settled()
     assert bench.title == "Mended"
+
+
+async def test_a_file_that_is_mended_is_told_and_the_same_fault_is_told_again(bench: Bench) -> None:
+    for _ in range(2):
+        bench.write(DRILL.replace("start:", "strt:", 1))
+        await bench.settled()
+        bench.write(DRILL)
+        await bench.settled()
+    said = ["is sound again" if "sound again" in text else "has faults" for text in bench.told]
+    assert said == ["has faults", "is sound again"] * 2
+
+
+async def test_two_bots_tell_one_edit_once(bench: Bench) -> None:
+    other = bench.bot()
+    for text in (DRILL.replace("start:", "strt:", 1), DRILL):
+        bench.write(text)
+        for live in (bench.live, other, other, bench.live):
+            await live.refresh()
+    assert len(bench.told) == 2
+
+
+async def test_a_file_that_is_broken_when_the_bot_starts_is_told_once_however_often_it_starts(bench: Bench) -> None:
+    bench.write(DRILL.replace("start:", "strt:", 1))
+    for _ in range(2):
+        await bench.bot().refresh()
+    assert ["It is not in force" in text for text in bench.told] == [True]
+
+
+async def test_a_broken_file_that_is_deleted_is_not_called_sound(bench: Bench) -> None:
+    bench.write("language: 1\n", "new")
+    await bench.settled()
+    (bench.folder / "new.yaml").unlink()
+    await bench.settled()
+    assert len(bench.told) == 1
 
 
 async def test_what_slack_did_not_take_is_told_later(bench: Bench) -> None:

@@ -18,8 +18,17 @@ FlagType = Literal["int", "float", "human_int", "human_int_or_auto", "switch", "
 FlagValue = int | float | bool | str
 NUMBER_TYPES = ("int", "float", "human_int", "human_int_or_auto")
 
-KNOWN_VERSIONS = ("0.32",)
-"""Engine versions (major.minor) that there is a table for."""
+_TABLE = re.compile(r"vllm-(\d+\.\d+)\.json")
+
+
+def _known_versions() -> tuple[str, ...]:
+    names = (each.name for each in files(__package__).joinpath("flags").iterdir())
+    found = (match[1] for name in names if (match := _TABLE.fullmatch(name)))
+    return tuple(sorted(found, key=lambda version: tuple(map(int, version.split(".")))))
+
+
+KNOWN_VERSIONS = _known_versions()
+"""Engine versions (major.minor) that there is a table for, oldest first: a file more is a version more."""
 
 _HUMAN = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

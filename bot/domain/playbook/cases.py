@@ -16,7 +16,8 @@ from bot.domain.playbook.edges import CHANGE_OUTCOMES
 from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.language import ENDS, ChangeState, ProbeSignal, SignalSpec
 from bot.domain.playbook.mistakes import Mistake, Path
-from bot.domain.signal import PROBES, RESULTS, Reading, Value, unknown
+from bot.domain.playbook.scope import names_of_signal
+from bot.domain.signal import PROBES, RESULTS, Kind, Reading, Value, unknown
 
 T = TypeVar("T")
 GAP = "..."
@@ -264,12 +265,53 @@ def _given(at: Path, given: Mapping[str, Any], playbook: CompiledPlaybook) -> Mi
     yield from _all_known(at, given, signals, "signal")
     for name, said in given.items():
         spec = signals.get(name)
-        if not isinstance(spec, ProbeSignal) or (isinstance(said, Mapping) and set(said) == {"unknown"}):
+        if spec is None or _is_unknown(said):
             continue
-        if not isinstance(said, Mapping):
+        if not isinstance(spec, ProbeSignal):
+            yield from _value((*at, name), said, names_of_signal(name, spec)[name])
+        elif not isinstance(said, Mapping):
             yield Mistake((*at, name), f"'{name}' is a probe: give its parts", at_key=True)
         else:
-            yield from _all_known((*at, name), said, PROBES.get(spec.probe, {}), f"part of '{spec.probe}'")
+            parts = PROBES.get(spec.probe, {})
+            yield from _all_known((*at, name), said, parts, f"part of '{spec.probe}'")
+            for part, value in said.items():
+                if part in parts and not _is_unknown(value):
+                    yield from _value((*at, name, part), value, parts[part])
+
+
+def _is_unknown(said: Any) -> bool:
+    return isinstance(said, Mapping) and set(said) == {"unknown"}
+
+
+def _value(at: Path, value: Any, kind: Kind) -> Mistakes:
+    """What no source could have read: a condition on it would be unknown, and the case would prove nothing."""
+    numbers = value.values() if isinstance(value, Mapping) else (value,)
+    fits = {
+        "number": _is_number(value),
+        "text": isinstance(value, str),
+        "flag": isinstance(value, bool),
+        "by_replica": isinstance(value, Mapping) and all(map(_is_number, numbers)),
+    }
+    if not fits[kind]:
+        yield Mistake(at, f"{_shown(value)} is not {_KINDS[kind]}", "Or write {unknown: why}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    return (
+        "this" if isinstance(value, Mapping | list) else f"'{str(value).lower() if isinstance(value, bool) else value}'"
+    )
+
+
+_KINDS: dict[Kind, str] = {
+    "number": "a number",
+    "text": "a text",
+    "flag": "true or false",
+    "by_replica": "a number for each replica",
+}
 
 
 def _expected(at: Path, expected: Expected, playbook: CompiledPlaybook) -> Mistakes:
@@ -280,6 +322,8 @@ def _expected(at: Path, expected: Expected, playbook: CompiledPlaybook) -> Mista
         yield from _all_known(
             (*at, "proposes", index, "state"), [proposal.state], playbook.playbook.states, "state", is_key=False
         )
+    if expected.ends and expected.ends not in ENDS:
+        yield Mistake((*at, "ends"), f"no playbook ends with '{expected.ends}'", did_you_mean(expected.ends, ENDS))
     if not (expected.path or expected.ends or expected.asks or expected.proposes):
         yield Mistake(at, "this expects nothing", "Write path, ends, asks or proposes.", at_key=True)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bot.domain.metric import SHAPES
+from bot.domain.playbook.glossary import PROBES_SAY, VERBS_SAY
 from bot.domain.playbook.key_words import WORDS
 from bot.domain.playbook.language import KINDS, Playbook
 from bot.domain.playbook.piece import Include, Piece
@@ -16,6 +17,9 @@ from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.signal import PROBES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+_SAID = {**VERBS_SAY, **PROBES_SAY}
 
 
 def playbook_schema() -> dict[str, Any]:
@@ -26,7 +30,10 @@ def playbook_schema() -> dict[str, Any]:
     definitions["Include"] = include
     schema["properties"]["states"]["additionalProperties"]["oneOf"].append({"$ref": "#/$defs/Include"})
     for model, field, known in _vocabulary():
-        definitions[model]["properties"][field]["enum"] = sorted(known)
+        enum = definitions[model]["properties"][field]
+        enum["enum"] = sorted(known)
+        if said := [_SAID[word] for word in enum["enum"] if word in _SAID]:
+            enum["enumDescriptions"] = said  # not of the standard: editors show one beside each word
     return _finished("A playbook of the incident bot", schema)
 
 

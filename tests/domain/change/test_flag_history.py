@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from bot.domain.change import flag_table as beside
 from bot.domain.change.flag_history import fault_of_flag, fault_of_variable, history, release
 from bot.domain.change.flag_rules import RANGES
-from bot.domain.change.flag_table import KNOWN_VERSIONS, newest_table
+from bot.domain.change.flag_table import KNOWN_VERSIONS, newest_table, table_of
 
 pytestmark = pytest.mark.fast
+
+FLAGS = Path(beside.__file__).parent / "flags"
 
 
 def test_the_history_agrees_with_the_table_of_the_newest_parser() -> None:
@@ -61,3 +66,9 @@ def test_a_flag_is_judged_by_the_version(flag: str, version: str, said: str) -> 
 def test_an_ignored_variable_names_its_flag() -> None:
     assert "use --attention-backend" in fault_of_variable("VLLM_ATTENTION_BACKEND", "0.15")
     assert fault_of_variable("VLLM_ATTENTION_BACKEND", "0.14") == ""
+
+
+def test_every_table_of_the_folder_is_one_of_a_known_version_oldest_first() -> None:
+    written = {path.name for path in FLAGS.glob("vllm-*.json")}
+    assert {f"vllm-{version}.json" for version in KNOWN_VERSIONS} == written
+    assert [table_of(version) is not None for version in KNOWN_VERSIONS] == [True] * len(written)

@@ -1,0 +1,94 @@
+"""`incident-bot playbook words`: what a playbook may name, read from the tables that the check uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from bot.adapters.yaml_playbooks import packaged_pieces
+from bot.domain.change.levers import DIRECTIONS, levers
+from bot.domain.metric import SHAPES, UNITS
+from bot.domain.playbook.functions import FUNCTIONS, METHODS
+from bot.domain.playbook.glossary import ARGUMENTS_SAY, PROBES_SAY, VERBS_SAY
+from bot.domain.playbook.language import ENDS
+from bot.domain.playbook.vocabulary import TAKES, VERBS
+from bot.domain.signal import PROBES, RESULTS, Kind
+
+KINDS_SAY: dict[Kind, str] = {
+    "number": "number", "text": "text", "flag": "true or false", "by_replica": "numbers by replica",
+}  # fmt: skip
+
+
+def words(which: str) -> Iterator[str]:
+    """Those of one kind; of all where it is empty."""
+    for kind, told in _TOLD.items():
+        if which in ("", kind):
+            yield f"# {kind}"
+            yield from told()
+            yield ""
+
+
+def _verbs() -> Iterator[str]:
+    for name, verb in VERBS.items():
+        yield f"{name}: {VERBS_SAY[name]}"
+        for argument in sorted(verb.arguments):
+            need = " (needed)" if argument in verb.required else " (one of these)" if argument in verb.one_of else ""
+            yield f"  {argument}{need}: {ARGUMENTS_SAY[argument]}"
+        for part, kind in RESULTS.get(name, {}).items():
+            yield f"  gives results.<state>.{name}.{part}: {KINDS_SAY[kind]}"
+
+
+def _probes() -> Iterator[str]:
+    for name, parts in PROBES.items():
+        yield f"{name}: {PROBES_SAY[name]}"
+        for kind, said in KINDS_SAY.items():
+            yield from _list(f"{said}:", (f".{part}" for part, its in parts.items() if its == kind))
+
+
+def _metrics() -> Iterator[str]:
+    for name, shape in sorted(SHAPES.items()):
+        taken = ", ".join(sorted(TAKES[shape])) or "`mean`, `quantile` or `share_above`"
+        yield f"{name} ({UNITS.get(name, 'number')}): a {shape}; take {taken}"
+
+
+def _functions() -> Iterator[str]:
+    for function in FUNCTIONS:
+        takes = ", ".join(KINDS_SAY[kind] for kind in function.takes)
+        yield f"{function.name}({takes}): {function.says}"
+    yield f"of texts: {', '.join(f'.{method}()' for method in sorted(METHODS))}"
+
+
+def _pieces() -> Iterator[str]:
+    for name, read in sorted(packaged_pieces().items()):
+        if read.piece is None:
+            continue
+        yield f"{name}: {read.piece.summary}"
+        for parameter, said in read.piece.parameters.items():
+            yield f"  with {parameter}{'' if 'default' in said.model_fields_set else ' (needed)'}: {said.why}"
+        for way_out, meaning in read.piece.exits.items():
+            yield f"  exits {way_out}: {meaning}"
+        yield from _list("reads", read.piece.signals)
+
+
+def _levers() -> Iterator[str]:
+    for flag, effects in sorted(levers().levers.items()):
+        yield f"{flag} ({', '.join(sorted(DIRECTIONS))}): against {', '.join(sorted(effects))}"
+
+
+def _endings() -> Iterator[str]:
+    yield ", ".join(ENDS)
+
+
+def _list(word: str, names: Iterable[str]) -> Iterator[str]:
+    if listed := ", ".join(names):
+        yield f"  {word} {listed}"
+
+
+_TOLD: dict[str, Callable[[], Iterator[str]]] = {
+    "verbs": _verbs,
+    "probes": _probes,
+    "metrics": _metrics,
+    "functions": _functions,
+    "pieces": _pieces,
+    "levers": _levers,
+    "endings": _endings,
+}

@@ -1,0 +1,50 @@
+"""`playbook words`: an author finds every word that the check knows, each with what it means."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import packaged_pieces
+from bot.domain.metric import SHAPES
+from bot.domain.playbook.functions import FUNCTION_NAMES
+from bot.domain.playbook.glossary import ARGUMENTS_SAY, PROBES_SAY, VERBS_SAY
+from bot.domain.playbook.vocabulary import VERBS
+from bot.domain.signal import PROBES
+from tests.cli.test_commands import incident_bot
+
+pytestmark = pytest.mark.fast
+
+
+def test_the_glossary_has_the_words_of_the_check_and_no_others() -> None:
+    assert VERBS_SAY.keys() == VERBS.keys()
+    assert PROBES_SAY.keys() == PROBES.keys()
+    assert ARGUMENTS_SAY.keys() == frozenset[str]().union(*(verb.arguments for verb in VERBS.values()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("verbs", VERBS.keys()),
+        ("probes", PROBES.keys()),
+        ("metrics", SHAPES.keys()),
+        ("functions", FUNCTION_NAMES),
+        ("pieces", packaged_pieces().keys()),
+    ],
+)
+def test_every_word_of_a_kind_is_listed(kind: str, known: set[str]) -> None:
+    lines = incident_bot("playbook", "words", kind).stdout.splitlines()
+    listed = {line.split(":")[0].split("(")[0].split()[0] for line in lines if line and line[0] not in "# "}
+    assert set(known) <= listed
+
+
+def test_a_verb_is_listed_with_what_it_needs_and_what_it_gives() -> None:
+    lines = incident_bot("playbook", "words", "verbs").stdout
+    assert "  template (needed): the CronJob's name" in lines
+    assert "  gives results.<state>.run_job.score: number" in lines
+
+
+def test_without_a_kind_all_are_listed() -> None:
+    lines = incident_bot("playbook", "words").stdout.splitlines()
+    assert [line for line in lines if line.startswith("#")] == [
+        "# verbs", "# probes", "# metrics", "# functions", "# pieces", "# levers", "# endings",
+    ]  # fmt: skip
