@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bot.domain.effect import ExportTimeline, ReleaseLeases, ShowInSlack, Tell
 from bot.domain.report import as_json, markdown
 from bot.flow.perform_effect import Done, Job
@@ -9,10 +11,12 @@ from bot.flow.ports import CallClaims, Messenger, RunStore
 
 
 class ShowRun:
-    def __init__(self, messenger: Messenger) -> None:
-        self._messenger = messenger
+    def __init__(self, messenger: Messenger, changed: Callable[[], None] = lambda: None) -> None:
+        """`changed` is told that what people see of a run is not as it was."""
+        self._messenger, self._changed = messenger, changed
 
     async def __call__(self, job: Job, effect: ShowInSlack) -> Done:
+        self._changed()
         return Done(tuple(await self._messenger.show(job.run)))
 
 

@@ -31,7 +31,7 @@ from bot.flow.job_result import JobResult
 from bot.flow.perform_effect import Done as Performed
 from bot.flow.perform_effect import Job, Later
 from bot.flow.plan_change import PlanForRun
-from bot.flow.ports import ClaimVerdict, Owed, RunStore, Sent
+from bot.flow.ports import EVERYTHING, ClaimVerdict, Owed, RunStore, Sent
 from bot.flow.see_world import SeeWorld
 from tests import builders
 from tests.domain.machine.steps import BUNDLE, PLAYBOOK
@@ -137,6 +137,9 @@ class Claims:
 
     async def halted_by(self, incident_id: str) -> str:
         return self.halted
+
+    async def halts(self) -> Mapping[str, str]:
+        return {EVERYTHING: self.halted} if self.halted else {}
 
     async def set_halt(self, incident_id: str | None, *, by: str) -> None:
         self.halted = by

@@ -36,7 +36,7 @@ from bot.adapters.slack.decision_forms import (
     reason_form,
     written_values,
 )
-from bot.adapters.slack.home import Home
+from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.pins import PIN_FORM, SHORTCUT, Pins
@@ -81,7 +81,7 @@ COMMAND_NOT_STORED = (
 )
 
 
-def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncApp:
+def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Homes) -> AsyncApp:
     """The app with every listener; building it needs no network."""
     app = AsyncApp(
         client=_without_token(client),
@@ -117,7 +117,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     app.shortcut(SHORTCUT)(pins.shortcut)
     app.view(PIN_FORM)(pins.chosen)
     app.event(REACTION_ADDED, middleware=[pins.reaction])(_acknowledge)
-    app.event(HOME_OPENED)(Home(client, desk).opened)
+    app.event(HOME_OPENED)(homes.opened)
     app.view(ANYTHING)(_acknowledge)
     app.command(COMMAND)(_command_listener(client, desk, commands))
     # Unanswered events would be sent three times more.

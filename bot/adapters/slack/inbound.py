@@ -49,6 +49,10 @@ class Inbound(Protocol):
         """The newest alerts that opened nothing, each with its reason."""
         ...
 
+    async def halted_by(self) -> str:
+        """Who halted everything; empty while nobody has."""
+        ...
+
     async def halt_all(self, by: str) -> None:
         """From here on no call of any incident is sent."""
         ...

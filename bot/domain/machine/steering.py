@@ -188,6 +188,8 @@ def commanded(draft: Draft, event: Commanded) -> None:
             draft.set(notes=(*draft.run.notes, note))
             draft.record("note", event.text, who=event.user)
             draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
+        case "halt" if event.user == draft.run.halted_by:
+            draft.ignore(f"halted again by {event.user}")
         case "halt":
             draft.set(halted_by=event.user)
             said = event.text or "halted: nothing more will be changed until it is resumed"
@@ -219,12 +221,15 @@ def export(draft: Draft, event: Commanded) -> None:
 
 
 def _resume(draft: Draft, event: Commanded) -> None:
+    change = draft.run.change
+    if not draft.run.halted_by and not (change is not None and change.halted):
+        return draft.ignore("resumed although nothing was halted")
     draft.set(halted_by="")
     draft.record("resume", "resumed", who=event.user)
-    change = draft.run.change
     if change is not None and change.halted:
         draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
         changing.want_step(draft)
+    return None
 
 
 def is_applying(draft: Draft) -> bool:
