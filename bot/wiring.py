@@ -332,7 +332,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             shelf=shelf,
             links=talk.messenger.links,
             deployment=settings.redis_tag,
-            can_silence=silences is not None,
+            silencers=None if silences is None else rules.approvals.of_a_silence(),
         )
         homes = Homes(talk.client, desk, RedisViewers(storage.connection), talk.pace, changed)
         halts = KeepHalts(storage.store, storage.claims, wake.incident, changed.set)

@@ -129,6 +129,10 @@ class Commanded(_Event):
     """The state to go on in."""
     seconds: float | None = None
     """Until the next status; how long to silence."""
+    silences: dict[str, dict[str, str]] = {}
+    """What is to be silenced, as it was shown: alert name to labels."""
+    authority: Authority | None = None
+    """Of who confirmed a silence, kept as evidence."""
     happened_at: float | None = None
     author: str = ""
     link: str = ""

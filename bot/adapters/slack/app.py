@@ -51,6 +51,7 @@ from bot.adapters.slack.press_value import (
     REFUSE,
     ButtonValue,
 )
+from bot.adapters.slack.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
 from bot.domain.approval import Request as ChangeRequest
@@ -113,6 +114,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
     steering = SteeringWords(desk, commands.pointed_at)
     app.view(STATUS_FORM)(steering.submitted)
     app.view(SKIP_FORM)(steering.submitted)
+    app.view(SILENCE_FORM)(Silencing(desk, commands.pointed_at).confirmed)
     pins = Pins(client, desk)
     app.shortcut(SHORTCUT)(pins.shortcut)
     app.view(PIN_FORM)(pins.chosen)

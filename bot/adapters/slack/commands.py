@@ -16,6 +16,7 @@ from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message, card, now_line, sign_of
 from bot.adapters.slack.opening import Opening
 from bot.adapters.slack.playbook_words import PlaybookWords
+from bot.adapters.slack.silencing import Silencing
 from bot.adapters.slack.steering_words import SteeringWords
 from bot.adapters.slack.words import moment
 from bot.domain.effect import ExportFormat
@@ -87,7 +88,7 @@ class Commands:
             "lead": steering.lead,
             "status": steering.status,
             "skip": steering.skip,
-            "silence": steering.silence,
+            "silence": Silencing(desk, self.pointed_at).begin,
             "reopen": steering.reopen,
             "settings": playbooks.settings,
             "open": Opening(desk).begin,

@@ -21,7 +21,7 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
-from tests.adapters.slack.runs import run
+from tests.adapters.slack.runs import policy, run
 from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MemoryViewers, MovableClock
 from tests.processes import Running, start
@@ -173,7 +173,7 @@ def desk_of(bench: Bench) -> Desk:
         shelf,
         bench.messenger.links,
         deployment="tests",
-        can_silence=True,
+        silencers=policy(users=("U0ANA",), own_work_counts=True),
     )
 
 
