@@ -92,14 +92,16 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
         process_before_response=False,
         ignoring_self_events_enabled=False,
     )
-    presses = Presses(client, desk)
+    presses, commands = Presses(client, desk), Commands(desk)
+    # Bolt asks listener after listener whether it is meant, on the way to the acknowledgement: what is used most first.
+    app.command(COMMAND)(_command_listener(client, desk, commands))
     app.action(APPROVE)(presses.approve)
+    app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(presses.choose)
     app.action(APPROVE_AGAIN)(presses.open_again)
     app.action(MORE_TIME)(presses.more_time)
     app.action(REFUSE)(presses.open_refusal)
     app.action(BREAK_GLASS)(presses.open_glass)
     app.action(EDIT)(presses.open_edit)
-    app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(presses.choose)
     app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
     app.action(ANYTHING)(presses.old)
     app.view(REFUSE_FORM.callback_id)(presses.refuse)
@@ -110,7 +112,6 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
     opening = Opening(desk)
     app.view(CHOOSING)(opening.chosen)
     app.view(FILLING)(opening.filled)
-    commands = Commands(desk)
     steering = SteeringWords(desk, commands.pointed_at)
     app.view(STATUS_FORM)(steering.submitted)
     app.view(SKIP_FORM)(steering.submitted)
@@ -121,7 +122,6 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
     app.event(REACTION_ADDED, middleware=[pins.reaction])(_acknowledge)
     app.event(HOME_OPENED)(homes.opened)
     app.view(ANYTHING)(_acknowledge)
-    app.command(COMMAND)(_command_listener(client, desk, commands))
     # Unanswered events would be sent three times more.
     app.event(ANYTHING)(_acknowledge)
     return app
