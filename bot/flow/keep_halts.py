@@ -7,8 +7,9 @@ each is found in the next round. The calls themselves never wait for this: `clai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from bot.domain.event import Commanded, Event
+from bot.domain.event import ALL, Commanded, Event
 from bot.domain.run import Run
 from bot.flow.ports import EVERYTHING, CallClaims, RunStore
 
@@ -16,6 +17,15 @@ ALL_HALTED = "everything is halted: nothing more will be changed until all is re
 STOPPED = "the kill switch"
 """Its call was stopped before the run had heard of any halt."""
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
+
+
+@dataclass(frozen=True)
+class _Halt:
+    by: str
+    with_all: bool
+
+
+NOT_HALTED = _Halt("", False)
 
 
 class KeepHalts:
@@ -49,23 +59,23 @@ async def keep(runs: RunStore, halts: Mapping[str, str], wake: Callable[[str], N
         wake(incident_id)
 
 
-def _believed(run: Run, waiting: Sequence[Event]) -> tuple[str, str]:
-    """Who halted it, as far as the run knows or will once its inbox is drained; and what tells this belief apart."""
+def _believed(run: Run, waiting: Sequence[Event]) -> tuple[_Halt, str]:
+    """What halts it, as far as the run knows or will once its inbox is drained; and what tells this belief apart."""
     newest = next((e for e in reversed(waiting) if isinstance(e, Commanded) and e.command in ("halt", "resume")), None)
-    if newest is None:
-        stopped = STOPPED if run.change is not None and run.change.halted else ""
-        return run.halted_by or stopped, str(run.version)
-    return (newest.user if newest.command == "halt" else ""), newest.event_id
+    if newest is not None:
+        return (_Halt(newest.user, newest.to == ALL) if newest.command == "halt" else NOT_HALTED), newest.event_id
+    stopped = STOPPED if run.change is not None and run.change.halted else ""
+    return _Halt(run.halted_by or stopped, run.halted_with_all), str(run.version)
 
 
-def _correction(run: Run, believed: tuple[str, str], halts: Mapping[str, str], by: str) -> Event | None:
-    halted_by, since = believed
-    wanted = halts.get(EVERYTHING) or halts.get(run.incident_id, "")
-    if halted_by == wanted:
+def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str], by: str) -> Event | None:
+    known, since = believed
+    wanted = _Halt(halts[EVERYTHING], True) if EVERYTHING in halts else _Halt(halts.get(run.incident_id, ""), False)
+    if known == wanted:
         return None
     # The same correction by two replicas has one id.
-    event_id = f"halt-kept/{wanted}/{since}"
-    if not wanted:
+    event_id = f"halt-kept/{wanted.by}/{since}"
+    if not wanted.by:
         return Commanded(event_id=event_id, command="resume", user=by)
-    text = ALL_HALTED if EVERYTHING in halts else STILL_HALTED if halted_by not in ("", STOPPED) else ""
-    return Commanded(event_id=event_id, command="halt", user=wanted, text=text)
+    text = ALL_HALTED if wanted.with_all else STILL_HALTED if known.with_all else ""
+    return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text, to=ALL if wanted.with_all else "")

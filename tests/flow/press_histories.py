@@ -294,7 +294,7 @@ class History:
         self.happens(Pressed(event_id=f"press/{press.press_id}", press=press))
         self.perform()
 
-    def presses(self) -> None:
+    def presses(self, *, is_judged: bool | None = None) -> None:
         """Somebody presses something on a request, old or new; now and then on a copy or with another digest."""
         known = [self.run.requests[name] for name in self.memory.shown if name in self.run.requests]
         if not known:
@@ -318,7 +318,7 @@ class History:
         self.memory.presses.append(Done(press, self.at, TEAMS[press.user], is_original=not is_copy))
         for _ in range(self.rng.choice([1, 1, 2])):
             self.happens(Pressed(event_id=f"press/{press.press_id}", press=press))
-        if self.rng.random() < 0.8:
+        if (self.rng.random() < 0.8) if is_judged is None else is_judged:
             self.judge(JudgePress(effect_id=f"judge/{press.press_id}", press=press, pressed_at=self.at))
         return None
 
@@ -391,13 +391,24 @@ class History:
             case 2:
                 self.world.is_calm = self.rng.random() < 0.3
             case _:
-                status = self.rng.choice(["resolved", "firing"])
-                known = next(iter(self.run.alerts.values()))
-                starts_at = self.at if status == "firing" else known.starts_at.timestamp()
-                alert = builders.alert(status, starts_at=starts_at)
-                self.happens(AlertChanged(event_id=self._id(), alert=alert))
-                if status == "resolved" and known.status == "firing":
-                    self.memory.resolved_at.append(self.at)
+                self.alerts_change(self.rng.choice(["resolved", "firing"]))
+
+    def alerts_change(self, status: str) -> None:
+        known = next(iter(self.run.alerts.values()))
+        starts_at = self.at if status == "firing" else known.starts_at.timestamp()
+        self.happens(AlertChanged(event_id=self._id(), alert=builders.alert(status, starts_at=starts_at)))
+        if status == "resolved" and known.status == "firing":
+            self.memory.resolved_at.append(self.at)
+
+    def alerts_resolve_before_a_press_is_judged(self) -> None:
+        """The press was made for another situation."""
+        if self.run.open_request is None or any(isinstance(effect, ApplyStep) for effect in self.owed.values()):
+            return self.goes_on()
+        self.presses(is_judged=False)
+        self.at += 5
+        self.alerts_change("resolved")
+        self.perform()
+        return None
 
     def somebody_halts(self) -> None:
         word = "resume" if self.claims.halted else "halt"
@@ -415,4 +426,5 @@ DEEDS: tuple[Callable[[History], None], ...] = (
     *(History.time_passes,) * 2,
     History.somebody_moves_the_world,
     History.somebody_halts,
+    History.alerts_resolve_before_a_press_is_judged,
 )

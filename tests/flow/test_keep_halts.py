@@ -80,6 +80,17 @@ async def test_a_resume_of_all_that_died_halfway_reaches_every_incident_in_the_n
     assert await said(store, "INC-2") == [("halt", "ana"), ("halt", "ben"), ("halt", "ana")]
 
 
+async def test_who_halted_one_and_then_all_is_told_apart_since_another_word_lifts_it(
+    store: RedisStore, hear: HearPeople
+) -> None:
+    await opened(store, "INC-1")
+    await hear.command(command("halt"), "INC-1")
+    await hear.halt_all("ana")
+    await hear.resume_all("ana")
+    events = [event for event in await store.inbox("INC-1") if isinstance(event, Commanded)]
+    assert [(event.user, event.to) for event in events] == [("ana", ""), ("ana", "all"), ("ana", "")]
+
+
 async def test_a_new_bot_finds_what_an_old_one_left_half_told(
     store: RedisStore, claims: RedisClaims, hear: HearPeople, halts: KeepHalts
 ) -> None:
