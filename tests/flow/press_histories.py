@@ -51,6 +51,7 @@ LEAD = Demand(team="lead", users=("lea", "mia"))
 def _policies() -> tuple[ApprovalRules, ...]:
     serving, model = Demand(team="serving", users=("ana", "ben", "lea")), Demand(team="model", users=("mia",))
     wanted: tuple[dict[str, Any], ...] = (
+        {},
         {"own_work_counts": True},
         {"needed": 2},
         {"demands": (serving, LEAD)},
