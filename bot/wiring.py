@@ -47,9 +47,11 @@ from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore, StoreLimits
+from bot.adapters.redis.viewers import RedisViewers
 from bot.adapters.redis.watch_log import RedisWatchLog
 from bot.adapters.slack.app import bolt_app, endpoint
 from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
@@ -80,6 +82,7 @@ from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.keep_halts import KeepHalts
 from bot.flow.live_playbooks import LivePlaybooks
 from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
 from bot.flow.open_by_hand import OpenByHand
@@ -107,6 +110,8 @@ from bot.settings import Settings
 
 log = structlog.get_logger()
 UPDATES_BURST = 10.0
+HOME_EVERY_SECONDS = 10.0
+"""How often one person's Home follows what changes."""
 STOP_SECONDS = 3
 
 
@@ -141,6 +146,7 @@ class Talk:
     client: AsyncWebClient
     messenger: SlackMessenger
     people: SlackPeople
+    pace: RedisPace
 
 
 @dataclass(frozen=True)
@@ -194,6 +200,7 @@ def slack_pace(settings: Settings) -> dict[str, tuple[float, float]]:
     return {
         "post": (slack.posts_per_second, float(slack.posts_burst)),
         "update": (slack.updates_per_minute / 60, UPDATES_BURST),
+        "home": (1 / HOME_EVERY_SECONDS, 1.0),
     }
 
 
@@ -204,9 +211,10 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     clock = SystemClock()
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag)
-    messenger = SlackMessenger(client, shown, RedisPace(storage.connection, slack_pace(settings)), clock, place)
+    pace = RedisPace(storage.connection, slack_pace(settings))
+    messenger = SlackMessenger(client, shown, pace, clock, place)
     people = SlackPeople(client, clock, steerers=settings.steering)
-    return Talk(client, messenger, people)
+    return Talk(client, messenger, people, pace)
 
 
 def open_pages(settings: Settings, cluster: Cluster, stack: contextlib.AsyncExitStack) -> PodPages:
@@ -295,7 +303,12 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         )
         advance = AdvanceRun(storage.store, from_bundle, rules)
         silences = open_silences(settings, stack)
-        handlers = {**effect_handlers(settings, storage, cluster, talk, advance, sight), **silencing(silences)}
+        changed = asyncio.Event()
+        handlers: Mapping[str, Handler] = {
+            **effect_handlers(settings, storage, cluster, talk, advance, sight),
+            **silencing(silences),
+            "show_in_slack": ShowRun(talk.messenger, changed.set),
+        }
         perform = PerformEffect(storage.store, storage.store, handlers)
         alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
         wake = Wake(advance, perform, alarms)
@@ -308,7 +321,6 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             reopen_within_seconds=settings.reopen_within.total_seconds(),
             wake=wake.incident,
         )
-        reconcile = Reconcile(storage.store, storage.store, wake, route, refresh=library.refresh)
         hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
         by_hand = OpenByHand(storage.store, library, wake=wake.incident)
         shelf = PlaybookShelf(lambda: library.library, by_hand, advance.playbook_of, cluster.port)
@@ -320,9 +332,22 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             shelf=shelf,
             links=talk.messenger.links,
             deployment=settings.redis_tag,
-            can_silence=silences is not None,
+            silencers=None if silences is None else rules.approvals.of_a_silence(),
         )
-        app = bolt_app(talk.client, signing_secret(settings), desk)
+        homes = Homes(talk.client, desk, RedisViewers(storage.connection), talk.pace, changed)
+        halts = KeepHalts(storage.store, storage.claims, wake.incident, changed.set)
+        reconcile = Reconcile(
+            storage.store,
+            storage.store,
+            wake,
+            route,
+            besides={
+                "playbooks.not_refreshed": library.refresh,
+                "halts.not_kept": halts.once,
+                "homes.not_refreshed": homes.once,
+            },
+        )
+        app = bolt_app(talk.client, signing_secret(settings), desk, homes)
         if settings.slack.app_token is not None:
             token = settings.slack.app_token.get_secret_value()
             await stack.enter_async_context(listening(app, talk.client, token))
@@ -398,7 +423,6 @@ def effect_handlers(
         "apply_step": apply,
         "watch_signals": WatchForRun(read, RedisWatchLog(storage.connection), advance.playbook_of),
         "judge_press": JudgeForRun(talk.people),
-        "show_in_slack": ShowRun(talk.messenger),
         "tell": TellPerson(talk.messenger),
         "export_timeline": ExportForRun(talk.messenger, storage.store, chart_svg),
         "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),

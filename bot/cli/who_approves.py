@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.domain.approval import APPROVERS, Demand, Policy
 from bot.domain.approval_rules import ApprovalRules
-from bot.domain.approval_table import CONTRACT, KINDS_OF_VERBS, OR, QUALITY, kind_of_edits
+from bot.domain.approval_table import CONTRACT, KINDS_OF_VERBS, OR, QUALITY, SILENCE, kind_of_edits
 from bot.domain.change.plan import Risk
 from bot.domain.change.risks import TEAMS
 from bot.domain.finding import Finding, fine
@@ -22,7 +22,11 @@ ABOUT = "approvals"
 
 def who_approves(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> list[Finding]:
     """One line for each policy of a playbook, with the states that it is for."""
-    lines = [_in_general(rules), *(line for playbook in playbooks for line in _lines(playbook, rules))]
+    lines = [
+        _in_general(rules),
+        _silences(rules),
+        *(line for playbook in playbooks for line in _lines(playbook, rules)),
+    ]
     return [fine(ABOUT, line) for line in lines]
 
 
@@ -31,6 +35,12 @@ def _in_general(rules: ApprovalRules) -> str:
     asked = f"and {_people(above)} " if above else ""
     glass = f"one of {_people(leads)} may then decide alone, with a reason" if leads else "nobody may break it"
     return f"at half time whoever is missing {asked}is asked again; glass (critical incidents): {glass}"
+
+
+def _silences(rules: ApprovalRules) -> str:
+    policy, risk = rules.of_a_silence(), rules.risk_of(SILENCE, SILENCE)
+    alone = policy.needed == 1 and policy.own_work_counts
+    return f"/incident silence: {explained(policy, risk)}{'' if alone else '; nobody alone, so never from Slack'}"
 
 
 def teams_asked(rules: ApprovalRules) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approval import APPROVERS, Demand, Policy
-from bot.domain.approval_table import OR, RISKS_OF_KINDS, Asked, Share, more_of
+from bot.domain.approval_table import OR, RISKS_OF_KINDS, SILENCE, Asked, Share, more_of
 from bot.domain.change.plan import Risk, highest
 
 
@@ -54,6 +54,10 @@ class ApprovalRules(BaseModel):
                 "break_glass": self.teams.get(self.break_glass) if critical and len(demands) > 1 else None,
             }
         )
+
+    def of_a_silence(self) -> Policy:
+        """It is no plan, and is decided as one of its kind all the same."""
+        return self.policy(self.risk_of(SILENCE, SILENCE), kind=SILENCE)
 
     def one_of(self, team: str) -> Policy:
         """The policy of a question that one person of this team answers, whatever its risk."""

@@ -69,7 +69,7 @@ def more_of(shares: Iterable[Share], others: Iterable[Share]) -> tuple[Share, ..
 
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
-CONTRACT, QUALITY = "client_contract", "answer_quality"
+CONTRACT, QUALITY, SILENCE = "client_contract", "answer_quality", "silence"
 
 DEFAULTS: Mapping[str, Asked] = {
     kind: Asked(shares=shares_of(who) if who else (), expires_seconds=minutes * MINUTE)
@@ -78,6 +78,7 @@ DEFAULTS: Mapping[str, Asked] = {
         ("run_job", "", 30),
         ("return_replica", "", 30),  # it restores
         ("remove_canary", "", 30),
+        (SILENCE, "", 30),  # two hours at most; asked for by command and confirmed in its form
         ("scale", "", 20),  # one more: reversible, restarts nothing
         ("scale_more", "", 20),
         ("isolate_replica", "", 15),  # one replica

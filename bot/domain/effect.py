@@ -97,6 +97,8 @@ class SilenceAlerts(_Effect):
     """Alertmanager keeps quiet about this incident's alerts for a while."""
 
     kind: Literal["silence_alerts"] = "silence_alerts"
+    about: dict[str, dict[str, str]]
+    """As it was shown and confirmed: alert name to labels."""
     ends_at: float
     why: str
     wanted_by: str

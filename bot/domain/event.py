@@ -114,6 +114,9 @@ class Due(_Event):
     due_at: float
 
 
+ALL = "all"
+
+
 class Commanded(_Event):
     """A slash command that concerns one run, already judged as permitted."""
 
@@ -126,9 +129,13 @@ class Commanded(_Event):
     user_name: str = ""
     text: str = ""
     to: str = ""
-    """The state to go on in."""
+    """The state to go on in; `ALL` where everything is halted and not this run by itself."""
     seconds: float | None = None
     """Until the next status; how long to silence."""
+    silences: dict[str, dict[str, str]] = {}
+    """What is to be silenced, as it was shown: alert name to labels."""
+    authority: Authority | None = None
+    """Of who confirmed a silence, kept as evidence."""
     happened_at: float | None = None
     author: str = ""
     link: str = ""

@@ -208,6 +208,8 @@ class Run(_Frozen):
     """Id of the question that is pending; the run waits for its answer."""
     ledger: tuple[LedgerEntry, ...] = ()
     halted_by: str = ""
+    halted_with_all: bool = False
+    """It is everything that is halted, and lifted for all."""
     deadlines: dict[str, float] = {}
     """Name to the moment at which a `due` event is owed: `request:R1:expiry`, `question:Q2:expiry`, …"""
     posts: tuple[Post, ...] = ()

@@ -10,11 +10,11 @@ from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded, Pressed
 from bot.domain.run import Run
 from bot.domain.timeline import Chained
-from bot.flow.ports import AlertStore, CallClaims, RunStore
+from bot.flow.keep_halts import keep
+from bot.flow.ports import EVERYTHING, AlertStore, CallClaims, RunStore
 
 UNMATCHED_SHOWN = 20
 RECENT = 200
-STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 
 
 class HearPeople:
@@ -65,23 +65,19 @@ class HearPeople:
     async def unmatched(self) -> Sequence[tuple[Alert, str]]:
         return await self._alerts.unmatched(UNMATCHED_SHOWN)
 
+    async def halted_by(self) -> str:
+        """Who halted everything; empty while nobody has."""
+        return (await self._claims.halts()).get(EVERYTHING, "")
+
     async def halt_all(self, by: str) -> None:
+        """Counts from the moment it is stored; whom this does not reach any more, the next round tells."""
         await self._claims.set_halt(None, by=by)
-        at = await self._runs.now()
-        for incident_id in await self._runs.open_incidents():
-            await self._store(incident_id, Commanded(event_id=f"halt-all/{at}/{incident_id}", command="halt", user=by))
+        await keep(self._runs, await self._claims.halts(), self._wake)
 
     async def resume_all(self, by: str) -> None:
         """Lift what was halted for all; an incident that was halted by itself stays so, and names its own halter."""
         await self._claims.set_halt(None, by="")
-        at = await self._runs.now()
-        for incident_id in await self._runs.open_incidents():
-            deed = f"resume-all/{at}/{incident_id}"
-            if halter := await self._claims.halted_by(incident_id):
-                event = Commanded(event_id=deed, command="halt", user=halter, text=STILL_HALTED)
-            else:
-                event = Commanded(event_id=deed, command="resume", user=by)
-            await self._store(incident_id, event)
+        await keep(self._runs, await self._claims.halts(), self._wake, by=by)
 
     async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
         at = await self._runs.now()

@@ -222,6 +222,10 @@ ClaimVerdict = Literal[
 ]  # fmt: skip
 
 
+EVERYTHING = "*"
+"""In place of an incident: the kill switch of all."""
+
+
 class CallClaims(Protocol):
     async def was_claimed(self, incident_id: str, call_id: str) -> bool:
         """Whether this call may have been sent before."""
@@ -256,6 +260,10 @@ class CallClaims(Protocol):
 
     async def halted_by(self, incident_id: str) -> str:
         """Who halted (this incident or all), or an empty text."""
+        ...
+
+    async def halts(self) -> Mapping[str, str]:
+        """Incident, or `EVERYTHING`, to who halted it."""
         ...
 
     async def set_halt(self, incident_id: str | None, *, by: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 import structlog
 
@@ -24,10 +25,10 @@ class Reconcile:
         wake: Wake,
         route: Callable[[], Awaitable[int]],
         *,
-        refresh: Callable[[], Awaitable[None]] | None = None,
+        besides: Mapping[str, Callable[[], Awaitable[None]]] = MappingProxyType({}),
     ) -> None:
-        """`refresh`: what else is looked at each round, as the files of the playbooks."""
-        self._runs, self._effects, self._wake, self._route, self._refresh = runs, effects, wake, route, refresh
+        """`besides`: what else is looked at each round, by what is logged when that fails."""
+        self._runs, self._effects, self._wake, self._route, self._besides = runs, effects, wake, route, besides
         self._routing = asyncio.Lock()
         self._wanted = asyncio.Event()
 
@@ -53,8 +54,8 @@ class Reconcile:
         try:
             while True:
                 await _logged(self.once(), "reconcile.failed")
-                if self._refresh is not None:
-                    await _logged(self._refresh(), "playbooks.not_refreshed")
+                for event, look in self._besides.items():
+                    await _logged(look(), event)
                 await asyncio.sleep(EVERY_SECONDS)
         finally:
             router.cancel()

@@ -14,10 +14,12 @@ from bot.flow.ports import CallClaims, Messenger, RunStore
 
 
 class ShowRun:
-    def __init__(self, messenger: Messenger) -> None:
-        self._messenger = messenger
+    def __init__(self, messenger: Messenger, changed: Callable[[], None] = lambda: None) -> None:
+        """`changed` is told that what people see of a run is not as it was."""
+        self._messenger, self._changed = messenger, changed
 
     async def __call__(self, job: Job, effect: ShowInSlack) -> Done:
+        self._changed()
         return Done(tuple(await self._messenger.show(job.run)))
 
 

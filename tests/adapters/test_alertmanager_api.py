@@ -14,9 +14,10 @@ from bot.domain.alert import Alert
 from bot.domain.effect import EndSilences, SilenceAlerts
 from bot.domain.errors import SourceError
 from bot.domain.event import Silenced, SilencesEnded
+from bot.domain.silence import matchers_of
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed
-from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun, shared_labels
+from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.sandbox import valkey
 from tests import builders
 from tests.end_to_end.monitoring import served
@@ -78,7 +79,14 @@ async def test_the_incidents_alerts_are_silenced_once_and_no_others_and_then_end
     api: AlertmanagerApi, url: str
 ) -> None:
     fire(url)
-    wanted = SilenceAlerts(effect_id="silence/1", ends_at=time.time() + 600, why="deploy", wanted_by="U0ANA")
+    firing = [alert(str(n), labels) for n, labels in enumerate(ALERTS[:2])]
+    wanted = SilenceAlerts(
+        effect_id="silence/1",
+        about=matchers_of([*firing, builders.alert("resolved", fingerprint="r", alertname="Gone")]),
+        ends_at=time.time() + 600,
+        why="deploy",
+        wanted_by="U0ANA",
+    )
     done = await SilenceForRun(api)(job(wanted), wanted)
     again = await SilenceForRun(api)(job(wanted), wanted)
     assert again == done
@@ -123,4 +131,4 @@ async def test_an_alertmanager_that_refuses_or_is_away_is_a_reason_and_no_silenc
 @pytest.mark.fast
 def test_a_silence_is_as_narrow_as_what_all_alerts_of_a_name_share() -> None:
     alerts = [alert(str(n), labels) for n, labels in enumerate(ALERTS)]
-    assert shared_labels(alerts)["Thrash"].keys() == {"alertname", "namespace"}
+    assert matchers_of(alerts)["Thrash"].keys() == {"alertname", "namespace"}

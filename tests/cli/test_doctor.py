@@ -123,6 +123,7 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
     assert [finding.what for finding in who_approves([load_text(CHANGES)], rules)] == [
         "at half time whoever is missing and U0LEA is asked again; "
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
+        "/incident silence: low risk: 1 of S0SERVING",
         "small: grow: scale: medium risk: 1 of S0SERVING; 20 min; "
         "where no accelerator stays free: 1 of serving (C0SERVING) and "
         "1 of platform (S0SERVING: the approvers stand in)",
@@ -138,7 +139,7 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
 def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None:
     rules = load_settings(ENOUGH | {"INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}).approval_rules
     text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
-    first = who_approves([load_text(text)], rules)[1].what
+    first = who_approves([load_text(text)], rules)[2].what
     added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers stand in)"
     assert f"grow: scale: medium risk: {added};" in first
 

@@ -28,7 +28,7 @@ class MemoryInbound:
         self.commands: dict[str, tuple[str, Commanded]] = {}
         self.entries: tuple[Chained, ...] = ()
         self.alerts: list[tuple[Alert, str]] = []
-        self.halted_by = ""
+        self.halter = ""
         self.exports: list[tuple[str, str, str]] = []
         self.away = False
         self.hangs = False
@@ -79,14 +79,18 @@ class MemoryInbound:
         await self._reach()
         return self.alerts
 
+    async def halted_by(self) -> str:
+        await self._reach()
+        return self.halter
+
     async def halt_all(self, by: str) -> None:
         await self._reach()
-        self.halted_by = by
+        self.halter = by
 
     async def resume_all(self, by: str) -> None:
         del by
         await self._reach()
-        self.halted_by = ""
+        self.halter = ""
 
     async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - the port's name
         await self._reach()

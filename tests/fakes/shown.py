@@ -30,12 +30,30 @@ class MemoryPace:
         self.waits: dict[str, list[float]] = {}
         self.taken: list[tuple[str, str]] = []
 
-    async def take(self, kind: Literal["post", "update"], key: str) -> float:
+    async def take(self, kind: Literal["post", "update", "home"], key: str) -> float:
         waits = self.waits.get(kind)
         wait = waits.pop(0) if waits else 0.0
         if not wait:
             self.taken.append((kind, key))
         return wait
+
+
+class MemoryViewers:
+    """`Viewers` in memory."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
+        self.shown: dict[str, str] = {}
+
+    async def opened(self, user: str, at: float) -> None:
+        self.at[user] = at
+
+    async def since(self, at: float) -> Mapping[str, str]:
+        users = sorted(self.at, key=lambda user: -self.at[user])
+        return {user: self.shown.get(user, "") for user in users if self.at[user] > at}
+
+    async def published(self, user: str, content: str) -> None:
+        self.shown[user] = content
 
 
 class MovableClock:

@@ -31,7 +31,7 @@ from bot.flow.job_result import JobResult
 from bot.flow.perform_effect import Done as Performed
 from bot.flow.perform_effect import Job, Later
 from bot.flow.plan_change import PlanForRun
-from bot.flow.ports import ClaimVerdict, Owed, RunStore, Sent
+from bot.flow.ports import EVERYTHING, ClaimVerdict, Owed, RunStore, Sent
 from bot.flow.see_world import SeeWorld
 from tests import builders
 from tests.domain.machine.steps import BUNDLE, PLAYBOOK
@@ -51,6 +51,7 @@ LEAD = Demand(team="lead", users=("lea", "mia"))
 def _policies() -> tuple[ApprovalRules, ...]:
     serving, model = Demand(team="serving", users=("ana", "ben", "lea")), Demand(team="model", users=("mia",))
     wanted: tuple[dict[str, Any], ...] = (
+        {},
         {"own_work_counts": True},
         {"needed": 2},
         {"demands": (serving, LEAD)},
@@ -137,6 +138,9 @@ class Claims:
 
     async def halted_by(self, incident_id: str) -> str:
         return self.halted
+
+    async def halts(self) -> Mapping[str, str]:
+        return {EVERYTHING: self.halted} if self.halted else {}
 
     async def set_halt(self, incident_id: str | None, *, by: str) -> None:
         self.halted = by
@@ -291,7 +295,7 @@ class History:
         self.happens(Pressed(event_id=f"press/{press.press_id}", press=press))
         self.perform()
 
-    def presses(self) -> None:
+    def presses(self, *, is_judged: bool | None = None) -> None:
         """Somebody presses something on a request, old or new; now and then on a copy or with another digest."""
         known = [self.run.requests[name] for name in self.memory.shown if name in self.run.requests]
         if not known:
@@ -315,7 +319,7 @@ class History:
         self.memory.presses.append(Done(press, self.at, TEAMS[press.user], is_original=not is_copy))
         for _ in range(self.rng.choice([1, 1, 2])):
             self.happens(Pressed(event_id=f"press/{press.press_id}", press=press))
-        if self.rng.random() < 0.8:
+        if (self.rng.random() < 0.8) if is_judged is None else is_judged:
             self.judge(JudgePress(effect_id=f"judge/{press.press_id}", press=press, pressed_at=self.at))
         return None
 
@@ -388,13 +392,24 @@ class History:
             case 2:
                 self.world.is_calm = self.rng.random() < 0.3
             case _:
-                status = self.rng.choice(["resolved", "firing"])
-                known = next(iter(self.run.alerts.values()))
-                starts_at = self.at if status == "firing" else known.starts_at.timestamp()
-                alert = builders.alert(status, starts_at=starts_at)
-                self.happens(AlertChanged(event_id=self._id(), alert=alert))
-                if status == "resolved" and known.status == "firing":
-                    self.memory.resolved_at.append(self.at)
+                self.alerts_change(self.rng.choice(["resolved", "firing"]))
+
+    def alerts_change(self, status: str) -> None:
+        known = next(iter(self.run.alerts.values()))
+        starts_at = self.at if status == "firing" else known.starts_at.timestamp()
+        self.happens(AlertChanged(event_id=self._id(), alert=builders.alert(status, starts_at=starts_at)))
+        if status == "resolved" and known.status == "firing":
+            self.memory.resolved_at.append(self.at)
+
+    def alerts_resolve_before_a_press_is_judged(self) -> None:
+        """The press was made for another situation."""
+        if self.run.open_request is None or any(isinstance(effect, ApplyStep) for effect in self.owed.values()):
+            return self.goes_on()
+        self.presses(is_judged=False)
+        self.at += 5
+        self.alerts_change("resolved")
+        self.perform()
+        return None
 
     def somebody_halts(self) -> None:
         word = "resume" if self.claims.halted else "halt"
@@ -412,4 +427,5 @@ DEEDS: tuple[Callable[[History], None], ...] = (
     *(History.time_passes,) * 2,
     History.somebody_moves_the_world,
     History.somebody_halts,
+    History.alerts_resolve_before_a_press_is_judged,
 )

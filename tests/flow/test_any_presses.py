@@ -114,6 +114,11 @@ def any_time(run: Run, event: Judged) -> Judged:
     return event.model_copy(update={"pressed_at": run.requests[event.press.about].asked_at})
 
 
+def any_situation(run: Run, event: Judged) -> Judged:
+    resolved_at = run.requests[event.press.about].alerts_resolved_at
+    return event.model_copy(update={"pressed_at": max(event.pressed_at, resolved_at or 0.0)})
+
+
 def any_person(run: Run, event: Judged) -> Judged:
     everything = tuple(sorted(frozenset().union(*TEAMS.values())))
     allowed = event.authority.model_copy(update={"allowed": True, "teams": everything})
@@ -136,7 +141,8 @@ def pressed(event: Judged, **fields: str) -> Judged:
 
 
 @pytest.mark.parametrize(
-    "bug", [any_digest, any_copy, any_reason, any_repeat, any_time, any_person, any_request, half_time_at_once]
+    "bug",
+    [any_digest, any_copy, any_reason, any_repeat, any_situation, any_time, any_person, any_request, half_time_at_once],
 )
 def test_a_grant_that_does_not_look_is_found(bug: Callable[[Run, Judged], Judged]) -> None:
     assert next(faults_of(range(MUTANT_HISTORIES), machine=altered(bug)), "")

@@ -97,9 +97,10 @@ async def test_resuming_all_leaves_an_incident_halted_that_was_halted_by_itself(
 ) -> None:
     await opened(store, "INC-1", "INC-2")
     await hear.command(command("halt"), "INC-1")
+    await hear.halt_all("ben")
     await hear.resume_all("ben")
-    assert await commands(store, "INC-1") == ["halt", "halt"]
-    assert await commands(store, "INC-2") == ["resume"]
+    assert await commands(store, "INC-1") == ["halt", "halt", "halt"]
+    assert await commands(store, "INC-2") == ["halt", "resume"]
     assert await call_is(claims, "INC-1") == "halted"
     assert await call_is(claims, "INC-2") == "claimed"
 

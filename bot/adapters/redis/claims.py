@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from bot.adapters.redis.connection import Connection
 from bot.domain.change.node_disruption import NodeDisruption
-from bot.flow.ports import ClaimVerdict
+from bot.flow.ports import EVERYTHING, ClaimVerdict
 
-EVERYTHING = "*"
 NODE_BREAKER = "node-breaker"
 
 
@@ -95,6 +94,10 @@ class RedisClaims:
     async def halted_by(self, incident_id: str) -> str:
         found = await self._redis.ask(self._redis.client.hmget(self._redis.key("halt"), [EVERYTHING, incident_id]))
         return next((str(by) for by in found if by), "")
+
+    async def halts(self) -> Mapping[str, str]:
+        found = await self._redis.ask(self._redis.client.hgetall(self._redis.key("halt")))
+        return {str(what): str(by) for what, by in found.items()}
 
     async def set_halt(self, incident_id: str | None, *, by: str) -> None:
         key, field = self._redis.key("halt"), incident_id or EVERYTHING

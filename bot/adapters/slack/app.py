@@ -36,7 +36,7 @@ from bot.adapters.slack.decision_forms import (
     reason_form,
     written_values,
 )
-from bot.adapters.slack.home import Home
+from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.pins import PIN_FORM, SHORTCUT, Pins
@@ -51,6 +51,7 @@ from bot.adapters.slack.press_value import (
     REFUSE,
     ButtonValue,
 )
+from bot.adapters.slack.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
 from bot.domain.approval import Request as ChangeRequest
@@ -81,7 +82,7 @@ COMMAND_NOT_STORED = (
 )
 
 
-def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncApp:
+def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Homes) -> AsyncApp:
     """The app with every listener; building it needs no network."""
     app = AsyncApp(
         client=_without_token(client),
@@ -91,14 +92,16 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
         process_before_response=False,
         ignoring_self_events_enabled=False,
     )
-    presses = Presses(client, desk)
+    presses, commands = Presses(client, desk), Commands(desk)
+    # Bolt asks listener after listener whether it is meant, on the way to the acknowledgement: what is used most first.
+    app.command(COMMAND)(_command_listener(client, desk, commands))
     app.action(APPROVE)(presses.approve)
+    app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(presses.choose)
     app.action(APPROVE_AGAIN)(presses.open_again)
     app.action(MORE_TIME)(presses.more_time)
     app.action(REFUSE)(presses.open_refusal)
     app.action(BREAK_GLASS)(presses.open_glass)
     app.action(EDIT)(presses.open_edit)
-    app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(presses.choose)
     app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
     app.action(ANYTHING)(presses.old)
     app.view(REFUSE_FORM.callback_id)(presses.refuse)
@@ -109,17 +112,16 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     opening = Opening(desk)
     app.view(CHOOSING)(opening.chosen)
     app.view(FILLING)(opening.filled)
-    commands = Commands(desk)
     steering = SteeringWords(desk, commands.pointed_at)
     app.view(STATUS_FORM)(steering.submitted)
     app.view(SKIP_FORM)(steering.submitted)
+    app.view(SILENCE_FORM)(Silencing(desk, commands.pointed_at).confirmed)
     pins = Pins(client, desk)
     app.shortcut(SHORTCUT)(pins.shortcut)
     app.view(PIN_FORM)(pins.chosen)
     app.event(REACTION_ADDED, middleware=[pins.reaction])(_acknowledge)
-    app.event(HOME_OPENED)(Home(client, desk).opened)
+    app.event(HOME_OPENED)(homes.opened)
     app.view(ANYTHING)(_acknowledge)
-    app.command(COMMAND)(_command_listener(client, desk, commands))
     # Unanswered events would be sent three times more.
     app.event(ANYTHING)(_acknowledge)
     return app

@@ -16,6 +16,7 @@ from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message, card, now_line, sign_of
 from bot.adapters.slack.opening import Opening
 from bot.adapters.slack.playbook_words import PlaybookWords
+from bot.adapters.slack.silencing import Silencing
 from bot.adapters.slack.steering_words import SteeringWords
 from bot.adapters.slack.words import moment
 from bot.domain.effect import ExportFormat
@@ -87,7 +88,7 @@ class Commands:
             "lead": steering.lead,
             "status": steering.status,
             "skip": steering.skip,
-            "silence": steering.silence,
+            "silence": Silencing(desk, self.pointed_at).begin,
             "reopen": steering.reopen,
             "settings": playbooks.settings,
             "open": Opening(desk).begin,
@@ -159,10 +160,10 @@ class Commands:
     # --- steering ----------------------------------------------------------------------------------------------------
 
     async def _note(self, command: Command) -> Message:
-        run, text = await self.pointed_at(command)
+        incident_id, text = await self._named(command)
         if not text:
-            raise TeachError(f"A note needs words: `/incident note {run.incident_id} what you saw`")
-        return await self._store(command, run, "note", text, "Noted on the timeline")
+            raise TeachError(f"A note needs words: `/incident note {incident_id} what you saw`")
+        return await self._store(command, incident_id, "note", text, "Noted on the timeline")
 
     async def _halt(self, command: Command) -> Message:
         await self._must_steer(command)
@@ -170,7 +171,7 @@ class Commands:
             await self._inbound.halt_all(command.user)
             return said("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
         run, _ = await self.pointed_at(command)
-        return await self._store(command, run, "halt", "", "⛔ Halting; it stops before the next call")
+        return await self._store(command, run.incident_id, "halt", "", "⛔ Halting; it stops before the next call")
 
     async def _resume(self, command: Command) -> Message:
         await self._must_steer(command)
@@ -178,17 +179,19 @@ class Commands:
             await self._inbound.resume_all(command.user)
             return said("▶ *The halt of everything is lifted.*")
         run, _ = await self.pointed_at(command)
-        return await self._store(command, run, "resume", "", "▶ Resuming")
+        return await self._store(command, run.incident_id, "resume", "", "▶ Resuming")
 
     async def _reset(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, _ = await self.pointed_at(command)
-        return await self._store(command, run, "reset", "", "The breakers count anew")
+        incident_id, _ = await self._named(command)
+        return await self._store(command, incident_id, "reset", "", "The breakers count anew")
 
     async def _undo(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, _ = await self.pointed_at(command)
-        return await self._store(command, run, "undo", "", "The undo is being planned; it will ask for approval")
+        incident_id, _ = await self._named(command)
+        return await self._store(
+            command, incident_id, "undo", "", "The undo is being planned; it will ask for approval"
+        )
 
     async def _divert(self, command: Command) -> Message:
         await self._must_steer(command)
@@ -196,20 +199,20 @@ class Commands:
         if playbook not in run.offers:
             known = ", ".join(code(name, 60) for name in run.offers) or "none"
             raise TeachError(f"No alert of {line(run.incident_id, 40)} is for {code(playbook, 60)}. Offered: {known}.")
-        return await self._store(command, run, "divert", playbook, f"Going over to {code(playbook, 60)}")
+        return await self._store(command, run.incident_id, "divert", playbook, f"Going over to {code(playbook, 60)}")
 
     async def _resolve(self, command: Command) -> Message:
         await self._must_steer(command)
-        run, why = await self.pointed_at(command)
-        return await self._store(command, run, "resolve", why, "Closing by hand")
+        incident_id, why = await self._named(command)
+        return await self._store(command, incident_id, "resolve", why, "Closing by hand")
 
-    async def _store(self, command: Command, run: Run, verb: Verb, text: str, told: str) -> Message:
+    async def _store(self, command: Command, incident_id: str, verb: Verb, text: str, told: str) -> Message:
         event = Commanded(
             event_id=command.command_id, command=verb, user=command.user, user_name=command.user_name, text=text
         )
-        if not await self._inbound.command(event, run.incident_id):
-            raise TeachError(f"There is no incident {code(run.incident_id, 60)} any more.")
-        return said(f"{told}: {line(run.incident_id, 40)}.")
+        if not await self._inbound.command(event, incident_id):
+            raise TeachError(_no_such(incident_id, await self._inbound.open_runs()))
+        return said(f"{told}: {line(incident_id, 40)}.")
 
     async def _must_steer(self, command: Command) -> None:
         authority = await self._people.may_steer(command.user, at=self._clock.now())
@@ -217,6 +220,17 @@ class Commands:
             raise TeachError(f"Not done: {line(authority.reason, 500)}.")
 
     # --- which incident ----------------------------------------------------------------------------------------------
+
+    async def _named(self, command: Command) -> tuple[str, str]:
+        """As `pointed_at`, without reading an incident that is named: storing tells whether there is one.
+
+        Not for the kill switch, which counts before it is stored with the incident.
+        """
+        first, _, rest = command.rest.partition(" ")
+        if INCIDENT_ID.fullmatch(first):
+            return first.upper(), rest.strip()
+        run, rest = await self.pointed_at(command)
+        return run.incident_id, rest
 
     async def pointed_at(self, command: Command) -> tuple[Run, str]:
         """The incident that is meant, and what follows it; the only open one when none is named."""

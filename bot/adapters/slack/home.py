@@ -1,11 +1,17 @@
-"""The app's Home: what is open, what waits for this very person, and last week's numbers. Made when it is opened."""
+"""The app's Home: what is open, what waits for this very person, and last week's numbers.
+
+Made when it is opened, and kept up to date for a day: a while after a change, at Slack's pace, where it differs.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
@@ -13,10 +19,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import context, divider, fields, header, section
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.escape import code, line
+from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.messages import GOOD_ENDINGS, linked, now_line, sign_of
+from bot.adapters.slack.shown import Pace
 from bot.adapters.slack.words import moment, span
 from bot.domain.approval import Request, is_asked
 from bot.domain.errors import StorageUnavailableError
@@ -26,6 +33,12 @@ log = structlog.get_logger(__name__)
 Json = dict[str, Any]
 
 WEEK_SECONDS = 7 * 24 * 3600.0
+VIEWED_SECONDS = 24 * 3600.0
+VIEWERS_AT_MOST = 100
+QUIET_SECONDS = 5.0
+"""Changes come in bursts; a Home follows them once."""
+WEEK_READ_EVERY_SECONDS = 60.0
+"""The week's numbers rest on many runs and move slowly."""
 OPEN_SHOWN = 20
 UNKNOWN = "The bot's storage does not answer, so it is not known what is open. Look again soon."
 WAITING_SHOWN = 10
@@ -41,23 +54,101 @@ class Waiting:
     link: str = ""
 
 
-class Home:
-    def __init__(self, client: AsyncWebClient, desk: Desk) -> None:
-        self._client, self._desk = client, desk
+class Viewers(Protocol):
+    """Who opened their Home, and what stands there."""
+
+    async def opened(self, user: str, at: float) -> None: ...
+
+    async def since(self, at: float) -> Mapping[str, str]:
+        """Who opened it after that moment, the latest first, with the hash of what was published last."""
+        ...
+
+    async def published(self, user: str, content: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What every Home is made from, read once for all of them."""
+
+    still_open: Sequence[Run]
+    recent: Sequence[Run]
+    halted_by: str = ""
+
+
+class Homes:
+    """Published when they are opened, and again when what concerns their viewers has changed."""
+
+    def __init__(
+        self, client: AsyncWebClient, desk: Desk, viewers: Viewers, pace: Pace, changed: asyncio.Event
+    ) -> None:
+        """`changed` is set when something that people see is not as it was."""
+        self._client, self._desk, self._viewers, self._pace, self._changed = client, desk, viewers, pace, changed
+        # What changed while this process was not there is not known.
+        changed.set()
+        self._noticed_at: float | None = None
+        self._recent: tuple[float, Sequence[Run]] = (float("-inf"), ())
 
     async def opened(self, event: Json) -> None:
         if event.get("tab", "home") != "home":
             return
         user, now = str(event["user"]), self._desk.clock.now()
         try:
-            runs = await self._desk.inbound.recent_runs()
-            still_open = await self._desk.inbound.open_runs()
-            blocks = home(still_open, await self._waiting_for(user, still_open, now), runs, now=now)
+            await self._viewers.opened(user, now)
+            await self._publish(user, await self._made_for(user, await self._seen(now), now))
         except StorageUnavailableError:
-            blocks = tuple(section([UNKNOWN]))
+            await self._publish(user, tuple(section([UNKNOWN])))
+
+    async def once(self) -> None:
+        """Bring up to date, a while after a change, whoever opened theirs within a day; the rest goes on next time."""
+        if not self._changed.is_set():
+            return
+        now = self._desk.clock.now()
+        if self._noticed_at is None:
+            self._noticed_at = now
+        if now - self._noticed_at < QUIET_SECONDS:
+            return
+        self._changed.clear()
+        is_done = False
+        try:
+            is_done = await self._refresh(now)
+        finally:
+            if is_done:
+                self._noticed_at = None
+            else:
+                self._changed.set()
+
+    async def _refresh(self, now: float) -> bool:
+        """Whether every viewer's Home is as it should be."""
+        seen: Seen | None = None
+        for user, stands in list((await self._viewers.since(now - VIEWED_SECONDS)).items())[:VIEWERS_AT_MOST]:
+            seen = seen or await self._seen(now)
+            blocks = await self._made_for(user, seen, now)
+            if _content(blocks) == stands:
+                continue
+            if await self._pace.take("home", user) > 0 or not await self._publish(user, blocks):
+                return False
+        return True
+
+    async def _seen(self, now: float) -> Seen:
+        inbound = self._desk.inbound
+        read_at, recent = self._recent
+        if now - read_at >= WEEK_READ_EVERY_SECONDS:
+            recent = await inbound.recent_runs()
+            self._recent = (now, recent)
+        return Seen(await inbound.open_runs(), recent, await inbound.halted_by())
+
+    async def _made_for(self, user: str, seen: Seen, now: float) -> tuple[Block, ...]:
+        return home(seen, await self._waiting_for(user, seen.still_open, now), now=now)
+
+    async def _publish(self, user: str, blocks: tuple[Block, ...]) -> bool:
+        """Whether Slack took it, or never will."""
         result = await ask(self._client.views_publish(user_id=user, view={"type": "home", "blocks": list(blocks)}))
         if isinstance(result, Refusal):
             log.warning("slack.home_failed", user=user, error=result.error)
+            if not result.lasting:
+                return False
+        await self._viewers.published(user, _content(blocks))
+        return True
 
     async def _waiting_for(self, user: str, runs: Sequence[Run], now: float) -> list[Waiting]:
         """Requests that this person may approve and has not, and questions that they may answer."""
@@ -90,11 +181,20 @@ class Home:
         return (await self._desk.links(run.incident_id)).get(slot, "")
 
 
-def home(
-    still_open: Sequence[Run], waiting: Sequence[Waiting], recent: Sequence[Run], *, now: float
-) -> tuple[Block, ...]:
+def _content(blocks: Sequence[Block]) -> str:
+    """Tells one Home from another by all but its last line, which says as of when it is."""
+    return hashlib.sha256(json.dumps(blocks[:-1], sort_keys=True).encode()).hexdigest()
+
+
+def home(seen: Seen, waiting: Sequence[Waiting], *, now: float) -> tuple[Block, ...]:
     """Pure: the same runs give the same Home."""
-    blocks: list[Block] = [header("What waits for you")]
+    still_open, recent = seen.still_open, seen.recent
+    blocks: list[Block] = []
+    if seen.halted_by:
+        blocks += section(
+            [f"⛔ *Everything is halted* by {mention(seen.halted_by)}: no call is sent until `/incident resume all`."]
+        )
+    blocks.append(header("What waits for you"))
     blocks += section([_waits(each) for each in waiting[:WAITING_SHOWN]] or ["Nothing waits for you."])
     blocks += _more(len(waiting) - WAITING_SHOWN)
     blocks += [divider(), header("Open incidents")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.alert import Alert
-from bot.domain.approval import Press
+from bot.domain.approval import Policy, Press
 from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded
 from bot.domain.playbook.compiled import CompiledPlaybook
@@ -48,6 +48,10 @@ class Inbound(Protocol):
 
     async def unmatched(self) -> Sequence[tuple[Alert, str]]:
         """The newest alerts that opened nothing, each with its reason."""
+        ...
+
+    async def halted_by(self) -> str:
+        """Who halted everything; empty while nobody has."""
         ...
 
     async def halt_all(self, by: str) -> None:
@@ -93,5 +97,5 @@ class Desk:
     """The addresses of an incident's requests and questions in Slack, by slot."""
     deployment: str = ""
     """As the messages of this bot carry it."""
-    can_silence: bool = False
-    """Whether the bot knows Alertmanager's own address."""
+    silencers: Policy | None = None
+    """Whose word a silence needs; None where the bot does not know Alertmanager's own address."""

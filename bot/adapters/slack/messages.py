@@ -130,7 +130,8 @@ def _banners(run: Run) -> list[Block]:
     banners = []
     if run.halted_by:
         by = f" by {mention(run.halted_by)}"
-        banners.append(f"⛔ *Halted*{by}: no call is sent until `/incident resume {line(run.incident_id, 40)}`.")
+        what, lifts = ("Everything is halted", "all") if run.halted_with_all else ("Halted", line(run.incident_id, 40))
+        banners.append(f"⛔ *{what}*{by}: no call is sent until `/incident resume {lifts}`.")
     if any(request.policy.single_operator for request in run.requests.values()):
         banners.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
     if run.alerts_resolved_at is not None and run.is_open:

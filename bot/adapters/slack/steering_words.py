@@ -1,4 +1,4 @@
-"""Steering by command: who leads, how it stands, skipping, silencing, reopening. Only those who may steer do it.
+"""Steering by command: who leads, how it stands, skipping, reopening. Only those who may steer do it.
 
 What needs several words may be said with the command, or in a form that the command opens.
 """
@@ -22,7 +22,6 @@ from bot.domain.errors import StorageUnavailableError
 from bot.domain.event import Commanded
 from bot.domain.form import Form, FormField, problems
 from bot.domain.machine.by_hand import ways_to_skip
-from bot.domain.playbook.durations import seconds
 from bot.domain.run import Run
 
 log = structlog.get_logger(__name__)
@@ -31,8 +30,6 @@ PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
 
 STATUS_FORM, SKIP_FORM = "status", "skip"
 INCIDENT = "incident"
-LONGEST_SILENCE = 2 * 3600.0
-"""What one person may decide; longer ones are made in Alertmanager, by whoever answers for them there."""
 ANSWER_SECONDS = 2.0
 NOT_STORED = "The bot's storage did not answer, so nothing was stored. Please send it again; twice is harmless."
 PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
@@ -54,7 +51,7 @@ class SteeringWords:
         if rest and rest.lower() != "me" and named is None:
             raise TeachError(f"{code(rest, 80)} is nobody: `/incident lead {run.incident_id}`, or with an @mention.")
         who = named[1] if named else command.user
-        await self._store(_event(command, "lead", text=who), run)
+        await self._store(event_of(command, "lead", text=who), run)
         return said(f"{mention(who)} leads {line(run.incident_id, 40)}.")
 
     async def status(self, command: Command) -> Answer:
@@ -64,7 +61,7 @@ class SteeringWords:
             kept = command.place | {INCIDENT: run.incident_id}
             blocks = forms.inputs(STATUS, filled={"next": "30"})
             return forms.Modal(STATUS_FORM, f"Status of {run.incident_id}", "Post it", blocks, kept)
-        await self._store(_event(command, "status", text=text), run)
+        await self._store(event_of(command, "status", text=text), run)
         return said(f"The status of {line(run.incident_id, 40)} is in its thread.")
 
     async def skip(self, command: Command) -> Answer:
@@ -80,27 +77,8 @@ class SteeringWords:
             raise TeachError(f"{code(run.state, 60)} cannot be left for {code(to, 60)}; it can for {known}.")
         if not why.strip():
             raise TeachError(f"Skipping needs a reason: `/incident skip {run.incident_id} {to} why`")
-        await self._store(_event(command, "skip", to=to, text=why.strip()), run)
+        await self._store(event_of(command, "skip", to=to, text=why.strip()), run)
         return said(f"Skipping {code(run.state, 60)} in {line(run.incident_id, 40)}: on with {code(to, 60)}.")
-
-    async def silence(self, command: Command) -> Message:
-        await self._must_steer(command.user)
-        if not self._desk.can_silence:
-            raise TeachError("The bot does not know Alertmanager's address: set `alertmanager.url` in its settings.")
-        run, rest = await self._pointed_at(command)
-        how_long, _, why = rest.partition(" ")
-        if how_long.lower() == "off":
-            await self._store(_event(command, "unsilence"), run)
-            return said(f"The silences of {line(run.incident_id, 40)} are being ended.")
-        usage = f"`/incident silence {run.incident_id} 30m why`, at most 2h, or `off`"
-        try:
-            duration = seconds(how_long)
-        except ValueError:
-            raise TeachError(f"Say for how long and why: {usage}.") from None
-        if not 0 < duration <= LONGEST_SILENCE or not why.strip():
-            raise TeachError(f"A silence has an end within two hours and a reason: {usage}.")
-        await self._store(_event(command, "silence", text=why.strip(), seconds=duration), run)
-        return said(f"The alerts of {line(run.incident_id, 40)} are being silenced; its thread says when they are.")
 
     async def reopen(self, command: Command) -> Message:
         await self._must_steer(command.user)
@@ -112,7 +90,7 @@ class SteeringWords:
             raise TeachError(f"There is no incident {code(incident.upper(), 60)} (any more).")
         if run.is_open:
             raise TeachError(f"{line(run.incident_id, 40)} is open.")
-        if not await self._inbound.reopen(_event(command, "reopen", text=why.strip()), run):
+        if not await self._inbound.reopen(event_of(command, "reopen", text=why.strip()), run):
             raise TeachError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that.")
         return said(f"{line(run.incident_id, 40)} is open again, at the start of its playbook.")
 
@@ -146,9 +124,9 @@ class SteeringWords:
         command = Command(f"view:{view['id']}", user["id"], name, view["callback_id"], "")
         text = str(given["text"])
         if is_status:
-            await self._store(_event(command, "status", text=text, seconds=float(given["next"]) * 60), run)
+            await self._store(event_of(command, "status", text=text, seconds=float(given["next"]) * 60), run)
         else:
-            await self._store(_event(command, "skip", to=str(given["to"]), text=text), run)
+            await self._store(event_of(command, "skip", to=str(given["to"]), text=text), run)
         return {}
 
     async def _ways(self, run: Run) -> dict[str, str]:
@@ -168,7 +146,7 @@ class SteeringWords:
             raise TeachError(f"Not done: {line(authority.reason, 500)}.")
 
 
-def _event(command: Command, verb: str, **more: Any) -> Commanded:
+def event_of(command: Command, verb: str, **more: Any) -> Commanded:
     about = {"event_id": command.command_id, "command": verb, "user": command.user, "user_name": command.user_name}
     return Commanded.model_validate(about | more)
 

@@ -100,14 +100,24 @@ def _skip(draft: Draft, event: Commanded) -> None:
 
 
 def _silence(draft: Draft, event: Commanded) -> None:
-    firing = {name: alert for name, alert in draft.run.alerts.items() if alert.status == "firing"}
-    if not firing:
+    """Exactly what was shown to one who may decide it; nothing without that person's authority."""
+    authority = event.authority
+    if authority is None or not authority.allowed or not event.silences:
+        return steering.say(
+            draft, event.user, "Nothing is silenced: nobody who may decide it confirmed what to silence."
+        )
+    if not any(alert.status == "firing" for alert in draft.run.alerts.values()):
         return steering.say(draft, event.user, "No alert of this incident fires, so there is nothing to silence.")
     seconds = event.seconds or 0.0
-    draft.record("note", f"a silence of {seconds / 60:.0f} min asked for: {event.text}", who=event.user)
+    text = f"a silence of {seconds / 60:.0f} min decided: {event.text}"
+    draft.record("decided", text, who=event.user, data={"matchers": event.silences, "reason": authority.reason})
     return draft.want(
         SilenceAlerts(
-            effect_id=f"silence/{event.event_id}", ends_at=draft.at + seconds, why=event.text, wanted_by=event.user
+            effect_id=f"silence/{event.event_id}",
+            about=event.silences,
+            ends_at=draft.at + seconds,
+            why=event.text,
+            wanted_by=event.user,
         )
     )
 

@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.effect import DrawWay, ExportFormat, ExportTimeline, ReadSeries
-from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
+from bot.domain.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.form import OPENING
 from bot.domain.machine import asking, changing, diverting, entering, severity
 from bot.domain.machine.draft import Draft
@@ -190,8 +190,10 @@ def commanded(draft: Draft, event: Commanded) -> None:
             draft.set(notes=(*draft.run.notes, note))
             draft.record("note", event.text, who=event.user)
             draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
+        case "halt" if (event.user, event.to == ALL) == (draft.run.halted_by, draft.run.halted_with_all):
+            draft.ignore(f"halted again by {event.user}")
         case "halt":
-            draft.set(halted_by=event.user)
+            draft.set(halted_by=event.user, halted_with_all=event.to == ALL)
             said = event.text or "halted: nothing more will be changed until it is resumed"
             draft.record("halt", said, who=event.user)
         case "resume":
@@ -221,12 +223,15 @@ def export(draft: Draft, event: Commanded) -> None:
 
 
 def _resume(draft: Draft, event: Commanded) -> None:
-    draft.set(halted_by="")
-    draft.record("resume", "resumed", who=event.user)
     change = draft.run.change
+    if not draft.run.halted_by and not (change is not None and change.halted):
+        return draft.ignore("resumed although nothing was halted")
+    draft.set(halted_by="", halted_with_all=False)
+    draft.record("resume", "resumed", who=event.user)
     if change is not None and change.halted:
         draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
         changing.want_step(draft)
+    return None
 
 
 def is_applying(draft: Draft) -> bool:

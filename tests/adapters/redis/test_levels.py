@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 from bot.adapters import logs
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.wiring import Storage, metrics_page
 from tests import builders
+from tests.deploy.files import DEPLOY
 
 
 def storage(connection: Connection) -> Storage:
@@ -27,6 +31,13 @@ async def test_alerts_that_wait_and_incidents_that_are_open_are_counted(connecti
     first, _second = await store.intake(10)
     assert await store.route(first, builders.run(), "opens", bundle={"p.yaml": "text"})
     assert await lines(connection) == ["incident_bot_intake_alerts 1.0", "incident_bot_open_incidents 1.0"]
+
+
+async def test_the_dashboard_asks_for_levels_that_are_on_the_page(connection: Connection) -> None:
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked = {name for query in queries for name in re.findall(r"incident_bot_\w+", query)}
+    assert asked == {line.split()[0] for line in await lines(connection)}
 
 
 async def test_a_storage_that_is_away_leaves_its_levels_out_and_the_counters_in(unused_tcp_port: int) -> None:

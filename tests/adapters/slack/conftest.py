@@ -18,11 +18,12 @@ from starlette.routing import Route
 
 from bot.adapters.slack.app import bolt_app, endpoint
 from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
-from tests.adapters.slack.runs import run
+from tests.adapters.slack.runs import policy, run
 from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
-from tests.fakes.shown import MemoryPace, MemoryShownStore, MovableClock
+from tests.fakes.shown import MemoryPace, MemoryShownStore, MemoryViewers, MovableClock
 from tests.processes import Running, start
 
 SECRET = "signing-secret-of-the-tests"
@@ -123,6 +124,9 @@ class Counter:
     bench: Bench
     url: str
     shelf: MemoryShelf
+    viewers: MemoryViewers
+    homes: Homes
+    changed: asyncio.Event
 
     async def say(self, text: str, *, user: str = "U0ANA") -> str:
         """What this person reads after `/incident text`; nothing where a form is opened."""
@@ -169,28 +173,31 @@ def desk_of(bench: Bench) -> Desk:
         shelf,
         bench.messenger.links,
         deployment="tests",
-        can_silence=True,
+        silencers=policy(users=("U0ANA",), own_work_counts=True),
     )
 
 
 def behind(desk: Desk, bench: Bench, url: str = "") -> Counter:
     """The counter of this desk, with its memory in view."""
+    viewers, changed = MemoryViewers(), asyncio.Event()
+    homes = Homes(bench.client, desk, viewers, bench.pace, changed)
     assert isinstance(desk.inbound, MemoryInbound)
     assert isinstance(desk.people, KnownPeople)
     assert isinstance(desk.shelf, MemoryShelf)
-    return Counter(desk.inbound, desk.people, bench.slack, bench, url, desk.shelf)
+    return Counter(desk.inbound, desk.people, bench.slack, bench, url, desk.shelf, viewers, homes, changed)
 
 
 @pytest.fixture
 async def counter(bench: Bench, bot_socket: socket.socket) -> AsyncIterator[Counter]:
     desk = desk_of(bench)
-    app = bolt_app(bench.client, SECRET, desk)
+    url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}/slack/events"
+    counter = behind(desk, bench, url)
+    app = bolt_app(bench.client, SECRET, desk, counter.homes)
     web = Starlette(routes=[Route("/slack/events", endpoint(app), methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bot_socket.dup()]))
     await until(lambda: _is(server.started), "the bot listens")
-    url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}/slack/events"
-    yield behind(desk, bench, url)
+    yield counter
     server.should_exit = True
     await serving
 

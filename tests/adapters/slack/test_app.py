@@ -252,18 +252,18 @@ async def test_steering_is_stored_for_those_who_may(counter: Counter, word: str)
 
 @pytest.mark.parametrize("text", ["halt", "resume", "reset", "undo", "resolve", "halt all", "resume all"])
 async def test_steering_is_refused_with_the_reason_to_those_who_may_not(counter: Counter, text: str) -> None:
-    counter.inbound.halted_by = "before"
+    counter.inbound.halter = "before"
     assert "Not done: you are not in @serving-oncall" in await counter.say(text, user="U0MO")
     assert counter.inbound.commands == {}
-    assert counter.inbound.halted_by == "before"
+    assert counter.inbound.halter == "before"
 
 
 async def test_everything_is_halted_and_resumed_at_once(counter: Counter) -> None:
     many(counter)
     assert "halted" in await counter.say("halt all")
-    assert counter.inbound.halted_by == "U0ANA"
+    assert counter.inbound.halter == "U0ANA"
     await counter.say("resume all")
-    assert counter.inbound.halted_by == ""
+    assert counter.inbound.halter == ""
 
 
 async def test_a_resolution_carries_its_reason(counter: Counter) -> None:

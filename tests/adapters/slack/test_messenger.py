@@ -167,7 +167,7 @@ class LateArrival:
         self._bench = bench
         self.ts = ""
 
-    async def take(self, kind: Literal["post", "update"], key: str) -> float:
+    async def take(self, kind: Literal["post", "update", "home"], key: str) -> float:
         if not self.ts and kind == "post":
             metadata = {"event_type": "incident_bot", "event_payload": {"deployment": "tests", "slot": "INC-7/card"}}
             posted = await self._bench.client.chat_postMessage(channel=key, text="late", metadata=metadata)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
-from bot.adapters.slack.home import home, week
+from bot.adapters.slack.home import QUIET_SECONDS, VIEWED_SECONDS, Seen, home, week
 from bot.domain.approval import Demand
+from bot.domain.errors import StorageUnavailableError
 from bot.domain.event import Commanded
 from bot.domain.run import Run
 from bot.sandbox.slack.block_kit import checked_view
@@ -177,6 +179,79 @@ async def test_home_without_storage_does_not_say_that_nothing_is_open(counter: C
     assert "not known what is open" in await home_of(counter, "U0ANA")
 
 
+async def published(counter: Counter, user: str) -> int:
+    calls = await counter.slack.calls("views.publish")
+    return sum(1 for call in calls if call["args"]["user_id"] == user)
+
+
+async def a_while_after_a_change(counter: Counter) -> None:
+    counter.changed.set()
+    await counter.homes.once()
+    counter.bench.clock.move(QUIET_SECONDS)
+    await counter.homes.once()
+
+
+async def test_home_follows_what_concerns_its_viewer_without_being_opened_again(counter: Counter) -> None:
+    counter.inbound.runs.clear()
+    assert "Nothing waits for you." in await home_of(counter, "U0ANA")
+    counter.inbound.runs["INC-7"] = waiting()
+    await a_while_after_a_change(counter)
+    assert "Cap llm at 6 sequences" in str((await counter.slack.page())["homes"]["U0ANA"]["blocks"])
+
+
+async def test_a_burst_of_changes_is_followed_once_and_what_looks_the_same_not_at_all(counter: Counter) -> None:
+    await home_of(counter, "U0ANA")
+    assert await published(counter, "U0ANA") == 1
+    await a_while_after_a_change(counter)
+    assert await published(counter, "U0ANA") == 1
+    counter.inbound.runs["INC-7"] = waiting()
+    for _ in range(5):
+        counter.changed.set()
+        await counter.homes.once()
+    assert await published(counter, "U0ANA") == 1
+    counter.bench.clock.move(QUIET_SECONDS)
+    await counter.homes.once()
+    await counter.homes.once()
+    assert await published(counter, "U0ANA") == 2
+
+
+async def test_homes_that_nobody_opened_for_a_day_are_left_alone(counter: Counter) -> None:
+    await home_of(counter, "U0ANA")
+    counter.bench.clock.move(VIEWED_SECONDS)
+    counter.inbound.runs["INC-7"] = waiting()
+    await a_while_after_a_change(counter)
+    assert await published(counter, "U0ANA") == 1
+
+
+@pytest.mark.parametrize("hindrance", ["pace", "slack", "storage"])
+async def test_a_home_that_could_not_follow_does_so_later(counter: Counter, hindrance: str) -> None:
+    await home_of(counter, "U0ANA")
+    counter.inbound.runs["INC-7"] = waiting()
+    if hindrance == "pace":
+        counter.bench.pace.waits["home"] = [3.0]
+    elif hindrance == "slack":
+        await counter.slack.faults({"method": "views.publish", "kind": "500"})
+    counter.inbound.away = hindrance == "storage"
+    with contextlib.suppress(StorageUnavailableError):
+        await a_while_after_a_change(counter)
+    assert "Cap llm" not in str((await counter.slack.page())["homes"]["U0ANA"]["blocks"])
+    counter.inbound.away = False
+    counter.bench.clock.move(1)
+    await counter.homes.once()
+    assert "Cap llm" in str((await counter.slack.page())["homes"]["U0ANA"]["blocks"])
+
+
+async def test_home_says_first_that_everything_is_halted_and_by_whom(counter: Counter) -> None:
+    await home_of(counter, "U0ANA")
+    assert "Everything is halted" in await counter.say("halt all", user="U0ANA")
+    await a_while_after_a_change(counter)
+    blocks = (await counter.slack.page())["homes"]["U0ANA"]["blocks"]
+    assert "*Everything is halted* by <@U0ANA>" in str(blocks[0])
+    await counter.say("resume all", user="U0ANA")
+    await a_while_after_a_change(counter)
+    assert "Everything is halted" not in str((await counter.slack.page())["homes"]["U0ANA"]["blocks"])
+
+
 @pytest.mark.fast
 def test_the_week_counts_what_opened_in_it_and_knows_no_median_of_nothing() -> None:
     fixed = run(incident_id="INC-1", closed_at=BEGAN + 600, ending="fixed", ledger=(ledger_entry(),))
@@ -200,6 +275,6 @@ def test_the_week_counts_what_opened_in_it_and_knows_no_median_of_nothing() -> N
 @pytest.mark.fast
 def test_home_is_within_slacks_limits_however_much_is_open() -> None:
     many = [run(incident_id=f"INC-{n}", title="<!channel> " * 300) for n in range(300)]
-    view = checked_view({"type": "home", "blocks": list(home(many, [], many, now=BEGAN))})
+    view = checked_view({"type": "home", "blocks": list(home(Seen(many, many), [], now=BEGAN))})
     assert "and 280 more" in str(view)
     assert "<!channel>" not in str(view)

@@ -30,8 +30,8 @@ APP_TOKEN = "xapp-sandbox"
 @pytest.fixture
 async def counter(bench: Bench) -> AsyncIterator[Counter]:
     desk = desk_of(bench)
-    async with listening(bolt_app(bench.client, SECRET, desk), bench.client, APP_TOKEN):
-        counter = behind(desk, bench)
+    counter = behind(desk, bench)
+    async with listening(bolt_app(bench.client, SECRET, desk, counter.homes), bench.client, APP_TOKEN):
         await connected(counter, 1)
         yield counter
     await connected(counter, 0)

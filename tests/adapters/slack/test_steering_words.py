@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from bot.adapters.slack.command import Command
+from bot.adapters.slack.commands import Commands
+from bot.adapters.slack.messages import Message
 from bot.domain.event import Commanded
 from bot.domain.playbook.library import Library
-from tests.adapters.slack.conftest import Counter, send_in, view_of
-from tests.adapters.slack.runs import BEGAN, run
+from bot.domain.silence import matchers_of
+from tests import builders
+from tests.adapters.slack.conftest import Bench, Counter, desk_of, send_in, view_of
+from tests.adapters.slack.runs import BEGAN, policy, run
 from tests.domain.machine.steps import PLAYBOOK
 
 
@@ -103,13 +110,48 @@ async def test_where_nothing_can_be_skipped_that_is_said(counter: Counter) -> No
 # --- silence ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_silence_has_an_end_and_a_reason(counter: Counter) -> None:
-    assert "being silenced" in await counter.say("silence INC-7 30m deploy at noon")
-    assert (stored(counter).command, stored(counter).seconds, stored(counter).text) == (
-        "silence",
-        1800,
-        "deploy at noon",
-    )
+async def test_a_silence_shows_what_it_covers_and_is_made_only_when_that_is_confirmed(counter: Counter) -> None:
+    assert await counter.say("silence INC-7 30m deploy at noon") == ""
+    assert counter.inbound.commands == {}
+    view = await view_of(counter, "silence")
+    wanted = matchers_of(counter.inbound.runs["INC-7"].alerts.values())
+    assert wanted
+    assert all(f"{name} {{" in str(view["blocks"]) for name in wanted)
+    assert (await send_in(counter, view))["ok"]
+    event = stored(counter)
+    assert (event.command, event.seconds, event.text) == ("silence", 1800, "deploy at noon")
+    assert event.silences == wanted
+    assert event.authority is not None
+    assert event.authority.allowed
+
+
+async def test_a_silence_of_other_alerts_than_were_shown_is_not_made(counter: Counter) -> None:
+    await counter.say("silence INC-7 30m deploy at noon")
+    view = await view_of(counter, "silence")
+    shown = counter.inbound.runs["INC-7"]
+    counter.inbound.runs["INC-7"] = shown.with_(alerts=shown.alerts | {"f9": builders.alert(alertname="GpuFellOff")})
+    assert "Other alerts fire" in (await send_in(counter, view))["errors"]["field:text"]
+    assert counter.inbound.commands == {}
+
+
+async def test_who_may_not_approve_what_is_of_low_risk_does_not_silence(counter: Counter) -> None:
+    counter.people.teams = {"U0MO": ("model",)}
+    assert "Not done" in await counter.say("silence INC-7 30m deploy at noon", user="U0MO")
+    await counter.say("silence INC-7 30m deploy at noon")
+    view = await view_of(counter, "silence")
+    counter.people.allowed = ()
+    assert "Not done" in (await send_in(counter, view))["errors"]["field:text"]
+    assert counter.inbound.commands == {}
+
+
+async def test_where_the_settings_ask_two_people_for_a_silence_nobody_makes_one_alone(
+    bench: Bench, counter: Counter
+) -> None:
+    desk = dataclasses.replace(desk_of(bench), silencers=policy(needed=2, own_work_counts=True))
+    command = Command("c1", "U0ANA", "Ana", "silence", "INC-7 30m deploy at noon")
+    answer = await Commands(desk).answer(command)
+    assert isinstance(answer, Message)
+    assert "ask 2 of approvers for a silence" in answer.text
 
 
 async def test_silences_are_ended(counter: Counter) -> None:

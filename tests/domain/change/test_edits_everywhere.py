@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.domain.change.flags_in_spec import FlagsInSpec, flags_of_template
@@ -434,6 +434,7 @@ def placed(place: str, words: list[str]) -> World:
     return made(["vllm", "serve"], [*words, "--config=/etc/vllm/config.yaml"], env=env, config=file)
 
 
+@settings(deadline=None)
 @given(
     place=PLACES,
     before=AROUND,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.domain.approval import Authority
 from bot.domain.effect import DrawWay, EndSilences, SilenceAlerts
 from bot.domain.event import Due, EffectFailed, Silenced, SilencesEnded
 from bot.domain.machine.by_hand import ways_to_skip
@@ -105,9 +106,14 @@ def test_nothing_is_skipped_while_a_change_is_applied() -> None:
 # --- silences --------------------------------------------------------------------------------------------------------
 
 
+SHOWN = {"VllmKVCacheThrash": {"alertname": "VllmKVCacheThrash", "namespace": "serving"}}
+MAY = Authority(allowed=True, reason="is in @serving", teams=("approvers",), read_at=0.0)
+
+
 def silenced() -> Story:
-    story = Story().opened().says("silence", text="deploy at noon", seconds=1800)
+    story = Story().opened().says("silence", text="deploy at noon", seconds=1800, silences=SHOWN, authority=MAY)
     wanted = story.wanted(SilenceAlerts)
+    assert wanted.about == SHOWN
     assert (wanted.ends_at, wanted.why, wanted.wanted_by) == (story.at + 1800, "deploy at noon", "ana")
     story.happens(
         Silenced(event_id=story.id(), ids=("s1",), about=("VllmKVCacheThrash",), ends_at=wanted.ends_at, user="ana")
@@ -120,6 +126,26 @@ def test_a_silence_is_recorded_with_its_end_and_its_undo() -> None:
     assert list(story.run.silences) == ["s1"]
     assert story.last.entries[0].data["undo"] == "expire the silences"
     assert "/incident silence INC-1 off" in story.run.posts[-1].data["text"]
+
+
+def test_whose_word_it_was_is_kept_as_evidence_with_what_was_shown() -> None:
+    [decided] = [entry for entry in silenced().entries if entry.kind == "decided"]
+    assert (decided.who, decided.data) == ("ana", {"matchers": SHOWN, "reason": "is in @serving"})
+
+
+@pytest.mark.parametrize(
+    "without",
+    [
+        pytest.param({"authority": None}, id="nobody"),
+        pytest.param({"authority": MAY.model_copy(update={"allowed": False})}, id="a-stranger"),
+        pytest.param({"silences": {}}, id="nothing-shown"),
+    ],
+)
+def test_nothing_is_silenced_without_the_word_of_one_who_may(without: dict[str, object]) -> None:
+    confirmed = {"text": "x", "seconds": 60, "silences": SHOWN, "authority": MAY} | without
+    story = Story().opened().says("silence", **confirmed)
+    assert SilenceAlerts not in {type(effect) for effect in story.effects}
+    assert "Nothing is silenced" in story.texts("note")[-1]
 
 
 def test_a_silence_is_ended_on_request() -> None:
@@ -142,7 +168,7 @@ def test_a_silence_that_came_after_the_end_is_ended_too() -> None:
 def test_without_a_firing_alert_there_is_nothing_to_silence() -> None:
     story = Story().opened()
     story.run = story.run.with_(alerts={})
-    story.says("silence", text="x", seconds=60)
+    story.says("silence", text="x", seconds=60, silences=SHOWN, authority=MAY)
     assert "nothing to silence" in story.texts("note")[-1]
 
 

@@ -1,0 +1,139 @@
+"""`/incident silence`: what exactly would be silenced is shown first; one who may decide it confirms just that.
+
+A silence hides alerts, so it is decided as a change of low risk is, and bound to what was shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from slack_bolt.async_app import AsyncAck
+
+from bot.adapters.slack import forms
+from bot.adapters.slack.blocks import context, section
+from bot.adapters.slack.command import Answer, Command, TeachError, said
+from bot.adapters.slack.escape import code, code_block, line
+from bot.adapters.slack.inbound import Desk
+from bot.adapters.slack.limits import SECTION
+from bot.adapters.slack.steering_words import ANSWER_SECONDS, INCIDENT, NOT_STORED, PointedAt, event_of
+from bot.adapters.slack.words import span
+from bot.domain.approval import Authority, Policy, still_missing_at_best
+from bot.domain.errors import StorageUnavailableError
+from bot.domain.event import Commanded
+from bot.domain.form import Form, FormField, problems
+from bot.domain.playbook.durations import seconds
+from bot.domain.run import Run
+from bot.domain.silence import digest_of, matchers_of
+
+Json = dict[str, Any]
+SILENCE_FORM = "silence"
+LONGEST_SILENCE = 2 * 3600.0
+"""What one person may decide; longer ones are made in Alertmanager, by whoever answers for them there."""
+WHY: Form = {"text": FormField(label="Why?", max_length=500, why="It stands in Alertmanager and on the timeline.")}
+NOT_KNOWN = "The bot does not know Alertmanager's address: set `alertmanager.url` in its settings."
+
+
+class Silencing:
+    def __init__(self, desk: Desk, pointed_at: PointedAt) -> None:
+        self._desk, self._pointed_at = desk, pointed_at
+
+    async def begin(self, command: Command) -> Answer:
+        if self._desk.silencers is None:
+            raise TeachError(NOT_KNOWN)
+        run, rest = await self._pointed_at(command)
+        how_long, _, why = rest.partition(" ")
+        if how_long.lower() == "off":
+            return await self._end(command, run)
+        await self._authority(command.user, self._desk.silencers)
+        duration = _duration(how_long, why, run)
+        matchers = matchers_of(run.alerts.values())
+        if not matchers:
+            raise TeachError(f"No alert of {line(run.incident_id, 40)} fires, so there is nothing to silence.")
+        shown = [f"{name} {{{_labels(labels)}}}" for name, labels in matchers.items()]
+        kept = {INCIDENT: run.incident_id, "seconds": f"{duration:.0f}", "shown": digest_of(matchers)}
+        blocks = [
+            *section(
+                [f"*Silenced for {span(duration)}*, or until {line(run.incident_id, 40)} closes, in Alertmanager:"]
+            ),
+            *section([code_block(shown, SECTION)]),
+            *context(["Whatever matches one of these lines pages nobody meanwhile, and reaches the bot not either."]),
+            *forms.inputs(WHY, filled={"text": why.strip()}),
+        ]
+        return forms.Modal(SILENCE_FORM, f"Silence {run.incident_id}", "Silence", blocks, command.place | kept)
+
+    async def confirmed(self, ack: AsyncAck, body: Json, view: Json) -> None:
+        """A form that does not count stays open, with the reason."""
+        given = forms.given(view)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                wrong = await self._take(body, view)
+        except TeachError as teach:
+            wrong = {"": str(teach)}
+        except (StorageUnavailableError, TimeoutError):
+            wrong = {"": NOT_STORED}
+        if wrong:
+            await ack(response_action="errors", errors=forms.errors(wrong, given))
+        else:
+            await ack()
+
+    async def _take(self, body: Json, view: Json) -> dict[str, str]:
+        """What is wrong, by field."""
+        user, given, kept = body["user"], forms.given(view), forms.kept_in(view)
+        if self._desk.silencers is None:
+            raise TeachError(NOT_KNOWN)
+        authority = await self._authority(user["id"], self._desk.silencers)
+        if wrong := problems(WHY, given):
+            return wrong
+        run = await self._desk.inbound.load(kept[INCIDENT])
+        matchers = matchers_of(run.alerts.values()) if run is not None else {}
+        if digest_of(matchers) != kept["shown"]:
+            raise TeachError("Other alerts fire than when this was shown. Close it and say the command again.")
+        name = str(user.get("name") or user.get("username", ""))
+        command = Command(f"view:{view['id']}", user["id"], name, SILENCE_FORM, "")
+        await self._store(
+            event_of(
+                command, "silence", text=str(given["text"]), seconds=float(kept["seconds"]), silences=matchers,
+                authority=authority,
+            ),
+            kept[INCIDENT],
+        )  # fmt: skip
+        return {}
+
+    async def _authority(self, user: str, policy: Policy) -> Authority:
+        """Of who may decide it alone. Raise `TeachError` for anybody else."""
+        authority = await self._desk.people.authority(user, policy, at=self._desk.clock.now())
+        if not authority.allowed:
+            raise TeachError(f"Not done: {line(authority.reason, 500)}.")
+        missing = still_missing_at_best(policy, {user: authority.teams})
+        if missing or not policy.own_work_counts:
+            wants = " and ".join(f"{demand.needed} of {demand.team}" for demand in policy.demands)
+            raise TeachError(f"The settings ask {wants} for a silence, so nobody makes one alone from here.")
+        return authority
+
+    async def _end(self, command: Command, run: Run) -> Answer:
+        """Alerts that speak again hide nothing: whoever steers may do that."""
+        authority = await self._desk.people.may_steer(command.user, at=self._desk.clock.now())
+        if not authority.allowed:
+            raise TeachError(f"Not done: {line(authority.reason, 500)}.")
+        await self._store(event_of(command, "unsilence"), run.incident_id)
+        return said(f"The silences of {line(run.incident_id, 40)} are being ended.")
+
+    async def _store(self, event: Commanded, incident_id: str) -> None:
+        if not await self._desk.inbound.command(event, incident_id):
+            raise TeachError(f"There is no incident {code(incident_id, 60)} any more.")
+
+
+def _duration(how_long: str, why: str, run: Run) -> float:
+    usage = f"`/incident silence {run.incident_id} 30m why`, at most 2h, or `off`"
+    try:
+        duration = seconds(how_long)
+    except ValueError:
+        raise TeachError(f"Say for how long and why: {usage}.") from None
+    if not 0 < duration <= LONGEST_SILENCE or not why.strip():
+        raise TeachError(f"A silence has an end within two hours and a reason: {usage}.")
+    return duration
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(labels.items()) if name != "alertname")

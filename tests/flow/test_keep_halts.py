@@ -1,0 +1,161 @@
+"""What the kill switch says is what every open incident comes to say, whoever died in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.redis.claims import RedisClaims
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.store import RedisStore
+from bot.domain.change.plan import PlanResult
+from bot.domain.event import Commanded
+from bot.domain.run import ActiveChange
+from bot.flow.hear_people import HearPeople
+from bot.flow.keep_halts import KeepHalts
+from tests import builders
+from tests.domain.machine.steps import Story
+from tests.flow.test_hear_people import command, opened
+
+pytestmark = pytest.mark.fast
+
+
+class Changes:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+@pytest.fixture
+def claims(redis: Connection) -> RedisClaims:
+    return RedisClaims(redis)
+
+
+@pytest.fixture
+def changes() -> Changes:
+    return Changes()
+
+
+@pytest.fixture
+def woken() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def halts(store: RedisStore, claims: RedisClaims, changes: Changes, woken: list[str]) -> KeepHalts:
+    return KeepHalts(store, claims, woken.append, changes)
+
+
+@pytest.fixture
+def hear(store: RedisStore, claims: RedisClaims, woken: list[str]) -> HearPeople:
+    return HearPeople(store, store, claims, woken.append)
+
+
+async def said(store: RedisStore, incident: str) -> list[tuple[str, str]]:
+    inbox = await store.inbox(incident)
+    return [(event.command, event.user) for event in inbox if isinstance(event, Commanded)]
+
+
+async def test_a_halt_of_all_that_died_halfway_reaches_every_incident_in_the_next_round(
+    store: RedisStore, claims: RedisClaims, halts: KeepHalts, woken: list[str]
+) -> None:
+    await opened(store, "INC-1", "INC-2")
+    await claims.set_halt(None, by="ana")
+    await halts.once()
+    assert [await said(store, incident) for incident in ("INC-1", "INC-2")] == [[("halt", "ana")]] * 2
+    assert woken == ["INC-1", "INC-2"]
+
+
+async def test_a_resume_of_all_that_died_halfway_reaches_every_incident_in_the_next_round(
+    store: RedisStore, claims: RedisClaims, hear: HearPeople, halts: KeepHalts
+) -> None:
+    await opened(store, "INC-1", "INC-2")
+    await hear.command(command("halt"), "INC-2")
+    await hear.halt_all("ben")
+    await halts.once()
+    await claims.set_halt(None, by="")
+    await halts.once()
+    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "")]
+    assert await said(store, "INC-2") == [("halt", "ana"), ("halt", "ben"), ("halt", "ana")]
+
+
+async def test_who_halted_one_and_then_all_is_told_apart_since_another_word_lifts_it(
+    store: RedisStore, hear: HearPeople
+) -> None:
+    await opened(store, "INC-1")
+    await hear.command(command("halt"), "INC-1")
+    await hear.halt_all("ana")
+    await hear.resume_all("ana")
+    events = [event for event in await store.inbox("INC-1") if isinstance(event, Commanded)]
+    assert [(event.user, event.to) for event in events] == [("ana", ""), ("ana", "all"), ("ana", "")]
+
+
+async def test_a_new_bot_finds_what_an_old_one_left_half_told(
+    store: RedisStore, claims: RedisClaims, hear: HearPeople, halts: KeepHalts
+) -> None:
+    await opened(store, "INC-1")
+    await hear.halt_all("ben")
+    await claims.set_halt(None, by="")
+    await halts.once()
+    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "")]
+
+
+async def test_an_incident_that_opens_while_everything_is_halted_says_so(
+    store: RedisStore, claims: RedisClaims, halts: KeepHalts
+) -> None:
+    await claims.set_halt(None, by="ana")
+    await halts.once()
+    await opened(store, "INC-1")
+    await halts.once()
+    assert await said(store, "INC-1") == [("halt", "ana")]
+
+
+async def test_resuming_one_incident_while_everything_is_halted_does_not_make_its_card_say_otherwise(
+    store: RedisStore, hear: HearPeople, halts: KeepHalts
+) -> None:
+    await opened(store, "INC-1")
+    await hear.halt_all("ben")
+    await hear.command(command("resume"), "INC-1")
+    await halts.once()
+    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "ana"), ("halt", "ben")]
+
+
+async def test_while_the_switch_stands_nobody_is_told_twice_also_by_two_bots(
+    store: RedisStore, claims: RedisClaims, halts: KeepHalts, changes: Changes, woken: list[str]
+) -> None:
+    await opened(store, "INC-1")
+    await claims.set_halt(None, by="ana")
+    other = KeepHalts(store, claims, woken.append, changes)
+    for bot in (halts, other, halts, other):
+        await bot.once()
+    assert await said(store, "INC-1") == [("halt", "ana")]
+    assert changes.count == 2
+
+
+async def test_a_call_that_was_stopped_before_its_run_heard_of_the_halt_goes_on_when_all_is_resumed(
+    store: RedisStore, hear: HearPeople
+) -> None:
+    await opened(store, "INC-1")
+    run = await store.load("INC-1")
+    assert run is not None
+    stopped = ActiveChange(state="grow", verb="scale", halted=True)
+    await store.commit(run.with_(version=run.version + 1, change=stopped), consumed=1, entries=(), effects=())
+    await hear.resume_all("ben")
+    assert await said(store, "INC-1") == [("resume", "ben")]
+
+
+def test_a_halt_that_is_told_twice_stands_on_the_timeline_once() -> None:
+    story = Story().asked().says("halt").says("halt").says("resume").says("resume")
+    assert [len(story.texts(kind)) for kind in ("halt", "resume")] == [1, 1]
+    assert story.run.halted_by == ""
+
+
+def test_a_press_may_be_heard_before_the_bot_hears_that_its_message_stands() -> None:
+    plan = PlanResult(outcome="planned", plan=builders.plan())
+    story = Story().opened().reads(0.95).chooses("grow").planned(plan).presses("approve")
+    assert story.run.requests[story.request].status == "granted"
+    story.posted().settles()
+    assert story.run.requests[story.request].outcome == "done"
+    assert story.run.requests[story.request].posted_at is None
+    assert not [name for name in story.run.deadlines if name.startswith("request:")]
