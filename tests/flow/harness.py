@@ -156,7 +156,7 @@ class Scene:
         return [key["event_payload"]["slot"].partition("/")[2] for key in keys if key["event_type"] == METADATA_TYPE]
 
     def files(self) -> list[str]:
-        return [file["name"].partition("-timeline")[2] for m in self.messages() for file in m.get("files", ())]
+        return [file["name"].split("-", 2)[2] for m in self.messages() for file in m.get("files", ())]
 
     async def left(self) -> dict[str, object]:
         """What is still owed, waiting or held; empty when nothing is."""
