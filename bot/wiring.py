@@ -62,7 +62,7 @@ from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
-from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folder
+from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
 from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.picture import Picture
@@ -365,7 +365,7 @@ def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlay
             raise
 
     return LivePlaybooks(
-        lambda: load_folder(settings.playbooks, settings.overrides, settings.tuning),
+        lambda: load_folders(settings.playbooks, settings.overrides, settings.tuning),
         lambda: hashes_of(settings.playbooks),
         tell_once,
     )

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Authority, Press
+from bot.domain.burden import Burden
 from bot.domain.change.plan import PlanResult, Result
 from bot.domain.run import Offer
 from bot.domain.series import Series
@@ -68,18 +69,20 @@ class Judged(_Event):
 
 
 class StepSettled(_Event):
-    """One step of an approved plan ended. `superseded` carries the plan as it would be now."""
+    """One step of a plan ended. `superseded` carries the plan as it would be now; `withheld`: the bot sent nothing."""
 
     kind: Literal["step_settled"] = "step_settled"
     effect_id: str
     request_id: str
     step: int
     call_id: str = ""
-    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered"]
+    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered", "withheld", "burdened"]
     detail: str = ""
     replanned: PlanResult | None = None
     readings: dict[str, Reading] = {}
     """What was read right before the call."""
+    burden: Burden | None = None
+    """With the first step: at the grant. With `burdened`: now."""
     evidence: dict[str, Any] = {}
 
 

@@ -50,6 +50,7 @@ def test_a_playbook_comes_from_its_opening_to_a_verified_end(scenario: demo.Scen
         stage = Stage(world, said)
         approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled)
         world.load(scenario.healthy_load)
+        until(lambda: stage.has_history_of(scenario.healthy_seconds), "the time before the trouble is sampled", 60)
         world.cause_trouble(scenario)
         if scenario.opened_by:
             approver.command(scenario.opened_by)

@@ -186,6 +186,7 @@ class Bot:
         self.claims = RedisClaims(self._redis)
         self.advance = AdvanceRun(self.store, compiled_once, RULES)
         self.apply: ApplyCall
+        self.scraped: SampledHistory
         self.perform = PerformEffect(self.store, self.store, self._handlers())
         self.wake = Wake(self.advance, self.perform, NoAlarms(), later=_left_to_the_net)
         library = Library({each.name: each for each in (scene.playbook, *scene.besides)})
@@ -200,7 +201,7 @@ class Bot:
         scene, stage, time = self._scene, self._scene.stage, self._scene.time
         playbook_of = self.advance.playbook_of
         read = ReadForRun(ScriptedSignals(scene.signals, time.now), playbook_of)
-        scraped = SampledHistory(
+        self.scraped = scraped = SampledHistory(
             replicas=WorldReplicas(self._cluster),
             scraper=scene.engines,
             store=RedisSamples(self._redis),

@@ -12,9 +12,11 @@ from bot.domain.form import problems
 from bot.domain.machine import diverting, entering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, DivertState, EndState
+from bot.domain.playbook.text_sizes import LABEL
 from bot.domain.run import Question
 from bot.domain.signal import in_words
 
+GO_ON = "go_on"
 KEEP = "keep"
 """The choice that only the question about leftovers has."""
 
@@ -73,13 +75,18 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
     ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
 
 
-def ask_what_next(draft: Draft, why: str) -> None:
-    """The built-in question for every outcome that the playbook leaves open."""
+def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> None:
+    """The built-in question for every outcome that the playbook leaves open.
+
+    `unread`: earlier states that did not read what is needed here; only reading them again can help.
+    """
     is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
-    choices = {} if is_at_end else {"again": f"Try '{draft.run.state}' again"}
+    choices = {} if is_at_end or unread else {"again": f"Try '{draft.run.state}' again"}
+    choices |= {f"goto:{name}": f"Read '{name}' again" for name in unread}
     choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
     if draft.run.held:
-        choices["undo"] = "Undo the last change"
+        # Named, because it is not always the change that was last spoken of.
+        choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]
     choices |= {f"divert:{offer.playbook}": f"Go over to '{offer.title}'" for offer in draft.run.offers.values()}
     choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
     _ask_built_in(draft, why, choices)
@@ -93,6 +100,15 @@ def ask_about_leftovers(draft: Draft) -> None:
     choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}
     choices |= {KEEP: "Keep it: I own it from here"}
     _ask_built_in(draft, f"Before this incident ends: the bot still holds {', '.join(titles)}.", choices)
+
+
+def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:
+    """A change was stopped between two of its steps. It can still be gone on with, under the same grant."""
+    choices = {GO_ON: "Go on with it"}
+    if draft.run.held:
+        choices["undo"] = "Take it back"
+    choices |= {"hand_over": "Leave it as it is: hand over to me"}
+    _ask_built_in(draft, f"{why}.{' ' if meanwhile else ''}{meanwhile}", choices)
 
 
 def _ask_built_in(draft: Draft, text: str, choices: dict[str, str]) -> None:
@@ -222,7 +238,7 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
         draft.tell(press, f"Your approval counts; {not_yet}.")
         draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
         return
-    reason = press.reason if is_breaking else judged_press.authority.reason
+    reason = press.reason if is_breaking or request.asked_before else judged_press.authority.reason
     _decide(draft, request, status="granted", by=press.user, reason=reason)
     if is_breaking:
         _tell_whom_it_passed_over(draft, request, press)
@@ -336,10 +352,14 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
 
 
 def _follow_built_in(draft: Draft, press: Press) -> None:
-    from bot.domain.machine import steering  # the two ask each other: a question may be answered with an undo
+    from bot.domain.machine import changing, steering  # they ask, and are answered: with an undo, with going on
 
     answer = press.value
-    if answer == "undo" and KEEP in draft.run.questions[press.about].choices:
+    if answer != GO_ON:
+        changing.give_up(draft)
+    if answer == GO_ON:
+        changing.go_on(draft)
+    elif answer == "undo" and KEEP in draft.run.questions[press.about].choices:
         left = tuple(entry for entry in entering.leftovers(draft.run) if entry.undo)
         steering.take_back(draft, press.user, left)
     elif answer == "undo":

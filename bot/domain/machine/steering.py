@@ -230,7 +230,7 @@ def _resume(draft: Draft, event: Commanded) -> None:
 
 def is_applying(draft: Draft) -> bool:
     change = draft.run.change
-    return change is not None and change.begun
+    return change is not None and change.begun and not change.stopped
 
 
 def say(draft: Draft, event_user: str, text: str) -> None:
@@ -270,6 +270,7 @@ def withdraw_what_waits(draft: Draft, why: str) -> None:
     if question is not None:
         gone = question.model_copy(update={"status": "withdrawn"})
         draft.set(questions=draft.run.questions | {question.question_id: gone})
+    changing.give_up(draft)
     draft.clear_waits()
 
 
