@@ -42,6 +42,7 @@ from bot.adapters.prometheus.memory import PrometheusMemory
 from bot.adapters.prometheus.router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.digest import RedisDigest
 from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.samples import RedisSamples
@@ -50,6 +51,7 @@ from bot.adapters.redis.store import RedisStore, StoreLimits
 from bot.adapters.redis.watch_log import RedisWatchLog
 from bot.adapters.slack.app import bolt_app, endpoint
 from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.digest import Digest, Folded, Kept
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.people import SlackPeople
@@ -194,6 +196,7 @@ def slack_pace(settings: Settings) -> dict[str, tuple[float, float]]:
     return {
         "post": (slack.posts_per_second, float(slack.posts_burst)),
         "update": (slack.updates_per_minute / 60, UPDATES_BURST),
+        "card": (slack.cards_per_minute / 60, slack.cards_per_minute),
     }
 
 
@@ -204,7 +207,10 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     clock = SystemClock()
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag)
-    messenger = SlackMessenger(client, shown, RedisPace(storage.connection, slack_pace(settings)), clock, place)
+    pace = RedisPace(storage.connection, slack_pace(settings))
+    waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
+    digest = Digest(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
+    messenger = SlackMessenger(client, shown, pace, clock, place, digest)
     people = SlackPeople(client, clock, steerers=settings.steering)
     return Talk(client, messenger, people)
 
@@ -319,6 +325,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             clock=SystemClock(),
             shelf=shelf,
             links=talk.messenger.links,
+            want_card=talk.messenger.want_card,
             deployment=settings.redis_tag,
             can_silence=silences is not None,
         )

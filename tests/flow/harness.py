@@ -24,7 +24,8 @@ from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.redis.watch_log import RedisWatchLog
-from bot.adapters.slack.messenger import METADATA_TYPE, Place, SlackMessenger
+from bot.adapters.slack.lookup import METADATA_TYPE
+from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.shown import Shown
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.alert import Alert

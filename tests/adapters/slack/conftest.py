@@ -168,6 +168,7 @@ def desk_of(bench: Bench) -> Desk:
         bench.clock,
         shelf,
         bench.messenger.links,
+        bench.messenger.want_card,
         deployment="tests",
         can_silence=True,
     )
