@@ -217,6 +217,8 @@ class Slack(_Part):
     posts_burst: int = Field(5, ge=1, le=10_000)
     updates_per_minute: float = Field(50.0, gt=0, le=100_000)
     """Edits a workspace, Slack's Tier 3."""
+    cards_per_minute: float = Field(10.0, ge=1, le=10_000)
+    """Cards of new incidents; of more at once, those that need nobody yet share one message until their cards come."""
     status_every: Duration = Field(timedelta(minutes=30), examples=["30m"])
     """How long an incident that pages may be without a word about how it stands, before its thread is reminded."""
 

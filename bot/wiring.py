@@ -42,6 +42,7 @@ from bot.adapters.prometheus.memory import PrometheusMemory
 from bot.adapters.prometheus.router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.digest import RedisDigest
 from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.samples import RedisSamples
@@ -51,6 +52,7 @@ from bot.adapters.redis.viewers import RedisViewers
 from bot.adapters.redis.watch_log import RedisWatchLog
 from bot.adapters.slack.app import bolt_app, endpoint
 from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.digest import Digest, Folded, Kept
 from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
@@ -201,6 +203,7 @@ def slack_pace(settings: Settings) -> dict[str, tuple[float, float]]:
         "post": (slack.posts_per_second, float(slack.posts_burst)),
         "update": (slack.updates_per_minute / 60, UPDATES_BURST),
         "home": (1 / HOME_EVERY_SECONDS, 1.0),
+        "card": (slack.cards_per_minute / 60, slack.cards_per_minute),
     }
 
 
@@ -212,7 +215,9 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag)
     pace = RedisPace(storage.connection, slack_pace(settings))
-    messenger = SlackMessenger(client, shown, pace, clock, place)
+    waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
+    digest = Digest(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
+    messenger = SlackMessenger(client, shown, pace, clock, place, digest)
     people = SlackPeople(client, clock, steerers=settings.steering)
     return Talk(client, messenger, people, pace)
 
@@ -331,6 +336,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             clock=SystemClock(),
             shelf=shelf,
             links=talk.messenger.links,
+            want_card=talk.messenger.want_card,
             deployment=settings.redis_tag,
             silencers=None if silences is None else rules.approvals.of_a_silence(),
         )

@@ -1,6 +1,7 @@
 """Effects: the run's telling signals as lines on its timeline, and these as one picture in its thread.
 
-They come after the end and hold nothing up: what could not be read or uploaded is an entry of the timeline.
+They come with the first question or request and after the end, and hold nothing up: what could not be read or
+uploaded is an entry of the timeline.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class DrawChartForRun:
         await self._messenger.upload(
             job.run,
             key=effect.effect_id,
-            name=f"{job.incident_id}-chart.png",
+            name=f"{job.incident_id}-chart{'-so-far' if job.run.is_open else ''}.png",
             content=content,
             comment=comment_of(job.run, chart),
         )

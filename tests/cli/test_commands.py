@@ -213,6 +213,13 @@ def test_an_incident_is_exported_as_json_into_a_file(stored: dict[str, str], tmp
     assert "cannot be written" in incident_bot("export", "INC-1", "--out", tmp_path, **stored).stderr
 
 
+def test_an_incident_is_exported_as_a_page(stored: dict[str, str]) -> None:
+    result = incident_bot("export", "INC-1", "--format", "html", **stored)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("<!doctype html>")
+    assert "<dd><code>serving/llm</code></dd>" in result.stdout
+
+
 def test_an_unknown_incident_is_named(stored: dict[str, str]) -> None:
     result = incident_bot("export", "INC-9", **stored)
     assert result.exit_code == 1

@@ -30,7 +30,7 @@ class MemoryPace:
         self.waits: dict[str, list[float]] = {}
         self.taken: list[tuple[str, str]] = []
 
-    async def take(self, kind: Literal["post", "update", "home"], key: str) -> float:
+    async def take(self, kind: Literal["post", "update", "home", "card"], key: str) -> float:
         waits = self.waits.get(kind)
         wait = waits.pop(0) if waits else 0.0
         if not wait:

@@ -24,7 +24,8 @@ from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.redis.watch_log import RedisWatchLog
-from bot.adapters.slack.messenger import METADATA_TYPE, Place, SlackMessenger
+from bot.adapters.slack.lookup import METADATA_TYPE
+from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.shown import Shown
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.alert import Alert
@@ -156,7 +157,7 @@ class Scene:
         return [key["event_payload"]["slot"].partition("/")[2] for key in keys if key["event_type"] == METADATA_TYPE]
 
     def files(self) -> list[str]:
-        return [file["name"].partition("-timeline")[2] for m in self.messages() for file in m.get("files", ())]
+        return [file["name"].split("-", 2)[2] for m in self.messages() for file in m.get("files", ())]
 
     async def left(self) -> dict[str, object]:
         """What is still owed, waiting or held; empty when nothing is."""

@@ -85,6 +85,22 @@ def test_the_end_wants_lines_and_lines_want_a_picture() -> None:
     assert story.wanted(DrawChart)
 
 
+def test_whoever_is_asked_first_sees_how_it_came_to_that_and_nobody_else() -> None:
+    story = Story().opened().reads(0.95)
+    first = story.wanted(ReadSeries)
+    story.happens(SeriesRead(event_id="s", effect_id=first.effect_id, lines=(thrash_line(),)))
+    assert story.texts("chart") == ["so far: thrash (97 points)"]
+    assert story.wanted(DrawChart)
+    assert "read_series" not in story.chooses("grow").planned().kinds()
+
+
+def test_a_picture_that_fails_while_people_decide_asks_them_nothing() -> None:
+    story = Story().opened().reads(0.95)
+    waits_for = story.run.question
+    story.happens(EffectFailed(event_id="f", effect_id="chart/series/first", effect_kind="draw_chart", reason="no"))
+    assert (story.run.question, len(story.run.questions)) == (waits_for, 1)
+
+
 def test_without_a_known_point_nothing_is_drawn_and_the_timeline_says_why() -> None:
     story = closed()
     unread = thrash_line().model_copy(update={"points": (), "unknown": "nobody answered"})

@@ -71,6 +71,7 @@ GROUPS = {
 class Commands:
     def __init__(self, desk: Desk) -> None:
         self._inbound, self._people, self._clock = desk.inbound, desk.people, desk.clock
+        self._want_card = desk.want_card
         playbooks, steering = PlaybookWords(desk, self.pointed_at), SteeringWords(desk, self.pointed_at)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             "help": self._help,
@@ -130,6 +131,7 @@ class Commands:
 
     async def _show(self, command: Command) -> Message:
         run, _ = await self.pointed_at(command)
+        await self._want_card(run.incident_id)
         return card(run, links={})
 
     async def _timeline(self, command: Command) -> Message:

@@ -95,6 +95,8 @@ class Desk:
     shelf: Shelf
     links: Callable[[str], Awaitable[Mapping[str, str]]]
     """The addresses of an incident's requests and questions in Slack, by slot."""
+    want_card: Callable[[str], Awaitable[None]]
+    """Somebody looks at an incident: if its card waits, it waits no longer."""
     deployment: str = ""
     """As the messages of this bot carry it."""
     silencers: Policy | None = None

@@ -14,7 +14,9 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import LAYOUT_REFUSED, Refusal, ask
+from bot.adapters.slack.digest import Digest
 from bot.adapters.slack.escape import plain, whisper
+from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key
 from bot.adapters.slack.messages import CARD, Message, card, thread
 from bot.adapters.slack.shown import Pace, Shown, ShownStore
 from bot.domain.errors import MessengerError
@@ -24,12 +26,7 @@ from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)
 
-METADATA_TYPE = "incident_bot"
-SETTLE_SECONDS = 3.0
-"""How long after an attempt a post that did happen is surely found by a look-up."""
 LOOKUPS_BEFORE_REPOST = 2
-CLOCK_SLACK_SECONDS = 60.0
-"""How far our clock and Slack's may be apart."""
 SHARED = "shared"
 """In place of the hash of a message: a file is never edited."""
 LINKED = ("request:", "question:")
@@ -47,11 +44,22 @@ class Place:
 class SlackMessenger:
     """`flow.ports.Messenger` for Slack."""
 
-    def __init__(self, client: AsyncWebClient, store: ShownStore, pace: Pace, clock: Clock, place: Place) -> None:
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        store: ShownStore,
+        pace: Pace,
+        clock: Clock,
+        place: Place,
+        digest: Digest | None = None,
+    ) -> None:
+        """Without a digest every card comes as soon as Slack takes it."""
         self._client, self._store, self._pace, self._clock, self._place = client, store, pace, clock, place
+        self._digest = digest
 
     async def show(self, run: Run) -> Sequence[Event]:
         shown = _Slots(run, await self._store.load(run.incident_id))
+        await self._hold_back(run, shown)
         posted = [event for slot in shown.missing() if (event := await self._post(run, shown, slot))]
         events = [*posted, *shown.unheard(posted)]
         refused: list[MessengerError] = []
@@ -65,7 +73,15 @@ class SlackMessenger:
         # Events that are returned bring the run back here, where what was refused for good is tried and told then.
         if refused and not events:
             raise refused[0]
+        rest = await self._digest.has_card(run) if self._digest is not None else 0.0
+        if rest and not events:
+            raise MessengerError("the digest is not up to date", lasting=False, retry_after_seconds=rest)
         return events
+
+    async def want_card(self, incident_id: str) -> None:
+        """Somebody looks for this incident: its card waits no longer."""
+        if self._digest is not None:
+            await self._digest.want(incident_id)
 
     async def links(self, incident_id: str) -> Mapping[str, str]:
         """The addresses of what waits for people, by slot."""
@@ -90,6 +106,7 @@ class SlackMessenger:
         slots = await self._store.load(run.incident_id)
         root = slots.get(CARD, Shown())
         if not root.ts:
+            await self.want_card(run.incident_id)
             raise MessengerError(f"the card of {run.incident_id} is not in Slack yet", lasting=False)
         slot = f"file:{key}"
         entry = slots.get(slot, Shown())
@@ -108,6 +125,13 @@ class SlackMessenger:
         await self._store.save(run.incident_id, slot, entry)
         await self._share(entry.ts, root, name=name, comment=comment)
         await self._store.save(run.incident_id, slot, replace(entry, hash=SHARED))
+
+    async def _hold_back(self, run: Run, slots: _Slots) -> None:
+        """A card that was never tried may have to wait in the digest, and its thread with it."""
+        if self._digest is None or slots.shown.get(CARD, Shown()) != Shown():
+            return
+        if (wait := await self._digest.hold_back(run)) > 0:
+            raise MessengerError(f"the card of {run.incident_id} waits", lasting=False, retry_after_seconds=wait)
 
     # --- posting -----------------------------------------------------------------------------------------------------
 
@@ -150,7 +174,7 @@ class SlackMessenger:
         arguments: dict[str, Any] = {
             "channel": root.channel or self._place.channel,
             "text": message.text,
-            "metadata": {"event_type": METADATA_TYPE, "event_payload": self._key(run, slot)},
+            "metadata": self._key(run, slot).metadata,
             "unfurl_links": False,
             "unfurl_media": False,
         }
@@ -160,8 +184,8 @@ class SlackMessenger:
             arguments["thread_ts"] = root.ts
         return arguments
 
-    def _key(self, run: Run, slot: str) -> dict[str, str]:
-        return {"deployment": self._place.deployment, "slot": f"{run.incident_id}/{slot}"}
+    def _key(self, run: Run, slot: str) -> Key:
+        return Key(self._place.deployment, f"{run.incident_id}/{slot}")
 
     async def _settled(self, run: Run, slots: _Slots, slot: str, ts: str, channel: str, content: str) -> Event:
         """Record that the slot stands at `ts`."""
@@ -206,30 +230,16 @@ class SlackMessenger:
 
     async def _look_up(self, run: Run, slot: str, root: Shown, entry: Shown) -> list[str]:
         """The ts of every message that carries this slot's key, oldest first."""
-        oldest = f"{entry.first_attempt_at - CLOCK_SLACK_SECONDS:.6f}"
-        bounds: dict[str, Any] = {"oldest": oldest, "include_all_metadata": True, "limit": 200}
-        found: list[str] = []
-        cursor = ""
-        while True:
-            page = {**bounds, **({"cursor": cursor} if cursor else {})}
-            call = (
-                self._client.conversations_replies(channel=root.channel, ts=root.ts, **page)
-                if root.ts
-                else self._client.conversations_history(channel=self._place.channel, **page)
-            )
-            result = await ask(call)
-            if isinstance(result, Refusal):
-                raise result.as_error(f"looking for {slot}")
-            found += [str(m["ts"]) for m in result.get("messages", ()) if self._carries(m, run, slot)]
-            cursor = str((result.get("response_metadata") or {}).get("next_cursor", ""))
-            if not cursor:
-                return sorted(found, key=float)
-
-    def _carries(self, message: Mapping[str, Any], run: Run, slot: str) -> bool:
-        metadata = message.get("metadata") or {}
-        payload = metadata.get("event_payload") or {}
-        key = self._key(run, slot)
-        return metadata.get("event_type") == METADATA_TYPE and {name: payload.get(name) for name in key} == key
+        found = await find_by_key(
+            self._client,
+            channel=root.channel or self._place.channel,
+            key=self._key(run, slot),
+            since=entry.first_attempt_at,
+            thread=root.ts,
+        )
+        if isinstance(found, Refusal):
+            raise found.as_error(f"looking for {slot}")
+        return found
 
     # --- updating ----------------------------------------------------------------------------------------------------
 

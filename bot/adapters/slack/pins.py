@@ -19,8 +19,8 @@ from bot.adapters.slack import forms
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import plain
 from bot.adapters.slack.inbound import Desk
+from bot.adapters.slack.lookup import METADATA_TYPE
 from bot.adapters.slack.messages import CARD
-from bot.adapters.slack.messenger import METADATA_TYPE
 from bot.domain.errors import MessengerError, StorageUnavailableError
 from bot.domain.event import Commanded
 from bot.domain.form import Form, FormField, problems

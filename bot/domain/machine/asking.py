@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.approval import JudgedPress, Press, Request, grant, must_count, still_missing
 from bot.domain.approval_edits import values_of
-from bot.domain.effect import ApplyStep, JudgePress
+from bot.domain.effect import ApplyStep, JudgePress, ReadSeries
 from bot.domain.errors import ApprovalError
 from bot.domain.event import Judged, Pressed
 from bot.domain.form import answers as form_answers
@@ -21,12 +21,19 @@ KEEP = "keep"
 """The choice that only the question about leftovers has."""
 
 
+def draw_for_the_first(draft: Draft) -> None:
+    """Whoever is asked first sees how it came to that."""
+    if not any(post.kind in ("question", "request") for post in draft.run.posts):
+        draft.want(ReadSeries(effect_id="series/first"))
+
+
 def ask(draft: Draft, question: Question, *, expires_seconds: float | None = None) -> None:
     """Put a question to people; the run waits for its answer."""
     if expires_seconds is not None:
         question = question.model_copy(update={"expires_at": draft.at + expires_seconds})
         draft.set_deadline(f"question:{question.question_id}:expiry", question.expires_at)
     draft.set(questions=draft.run.questions | {question.question_id: question}, question=question.question_id)
+    draw_for_the_first(draft)
     draft.post("question", f"question:{question.question_id}", question.question_id)
     draft.record(
         "question" if question.built_in else "asked",

@@ -106,6 +106,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         requests=draft.run.requests | {request.request_id: request},
         change=change.model_copy(update={"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}),
     )
+    asking.draw_for_the_first(draft)
     draft.post("request", f"request:{request.request_id}", request.request_id, {"head": draft.run.timeline_head})
     draft.record(
         "request", f"{request.request_id} ({risk} risk): {plan.title}",

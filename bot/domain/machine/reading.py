@@ -87,7 +87,11 @@ def _show_diagnostics(draft: Draft, way: str) -> None:
 
 def series_read(draft: Draft, event: SeriesRead) -> None:
     """The picture is made from what the timeline keeps, like every report."""
-    draft.record("chart", f"over the whole time: {told(event.lines)}", data=as_evidence(event.lines))
+    draft.record(
+        "chart",
+        f"{'so far' if draft.run.is_open else 'over the whole time'}: {told(event.lines)}",
+        data=as_evidence(event.lines),
+    )
     if any(line.points for line in event.lines):
         draft.want(DrawChart(effect_id=f"chart/{event.effect_id}"))
 

@@ -172,6 +172,7 @@ def desk_of(bench: Bench) -> Desk:
         bench.clock,
         shelf,
         bench.messenger.links,
+        bench.messenger.want_card,
         deployment="tests",
         silencers=policy(users=("U0ANA",), own_work_counts=True),
     )

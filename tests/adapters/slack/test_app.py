@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from datetime import UTC, datetime
@@ -12,12 +13,13 @@ import httpx
 import pytest
 from slack_sdk.signature import SignatureVerifier
 
-from bot.adapters.slack.commands import USAGES
+from bot.adapters.slack.command import Command
+from bot.adapters.slack.commands import USAGES, Commands
 from bot.domain.alert import Alert
 from bot.domain.approval import Press
 from bot.domain.run import Run
 from bot.domain.timeline import GENESIS, Entry, chain
-from tests.adapters.slack.conftest import CHANNEL, SECRET, Counter, view_of, whispered
+from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, desk_of, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, post, question, request, run, waiting
 
 
@@ -207,6 +209,17 @@ async def test_the_list_is_one_line_an_incident_and_what_it_waits_for(counter: C
     assert await counter.say("list") == "No incident is open."
 
 
+async def test_who_looks_at_an_incident_gets_its_waiting_card(bench: Bench) -> None:
+    wanted: list[str] = []
+
+    async def want(incident_id: str) -> None:
+        wanted.append(incident_id)
+
+    commands = Commands(dataclasses.replace(desk_of(bench), want_card=want))
+    await commands.answer(Command.read("show INC-7", user="U0MO", user_name="mo", trigger_id="t1"))
+    assert wanted == ["INC-7"]
+
+
 async def test_show_is_the_card_for_one_person(counter: Counter) -> None:
     assert "serving/llm" in str(
         await counter.slack.do("command", user="U0MO", channel=CHANNEL, command="/incident", text="show")
@@ -281,7 +294,10 @@ async def test_the_timeline_shows_its_last_entries_and_says_how_many_came_before
     assert "<!channel>" not in said
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("export", "md"), ("export INC-7 json", "json"), ("export JSON", "json")])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("export", "md"), ("export html", "html"), ("export INC-7 json", "json"), ("export JSON", "json")],
+)
 async def test_an_export_is_owed_in_the_wanted_format(counter: Counter, text: str, wanted: str) -> None:
     assert wanted in await counter.say(text)
     assert counter.inbound.exports == [("INC-7", wanted, "U0ANA")]

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from bot.adapters.slack.messenger import SETTLE_SECONDS, Place, SlackMessenger
+from bot.adapters.slack.lookup import SETTLE_SECONDS
+from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.domain.errors import MessengerError
 from bot.domain.event import Posted
 from bot.domain.run import Run
@@ -167,7 +168,7 @@ class LateArrival:
         self._bench = bench
         self.ts = ""
 
-    async def take(self, kind: Literal["post", "update", "home"], key: str) -> float:
+    async def take(self, kind: Literal["post", "update", "home", "card"], key: str) -> float:
         if not self.ts and kind == "post":
             metadata = {"event_type": "incident_bot", "event_payload": {"deployment": "tests", "slot": "INC-7/card"}}
             posted = await self._bench.client.chat_postMessage(channel=key, text="late", metadata=metadata)

@@ -10,7 +10,8 @@ if stored then
 end
 if tokens < 1 then
   redis.call('HSET', KEYS[1], ARGV[1], string.format('%.6f|%.6f', tokens, at))
-  return string.format('%.3f', (1 - tokens) / rate)
+  -- Never '0.000': that would say that a token was taken.
+  return string.format('%.3f', math.max((1 - tokens) / rate, 0.001))
 end
 redis.call('HSET', KEYS[1], ARGV[1], string.format('%.6f|%.6f', tokens - 1, at))
 return '0'

@@ -1,0 +1,56 @@
+"""Finds again in Slack what this bot posted there: each message carries a key, since Slack has no idempotency keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack.client import Refusal, ask
+
+METADATA_TYPE = "incident_bot"
+SETTLE_SECONDS = 3.0
+"""How long after an attempt a post that did happen is surely found by a look-up."""
+CLOCK_SLACK_SECONDS = 60.0
+"""How far our clock and Slack's may be apart."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """`deployment` keeps two bots in one channel apart."""
+
+    deployment: str
+    slot: str
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"event_type": METADATA_TYPE, "event_payload": {"deployment": self.deployment, "slot": self.slot}}
+
+    def is_of(self, message: Mapping[str, Any]) -> bool:
+        metadata = message.get("metadata") or {}
+        payload = metadata.get("event_payload") or {}
+        is_ours = metadata.get("event_type") == METADATA_TYPE
+        return is_ours and (payload.get("deployment"), payload.get("slot")) == (self.deployment, self.slot)
+
+
+async def find_by_key(
+    client: AsyncWebClient, *, channel: str, key: Key, since: float, thread: str = ""
+) -> list[str] | Refusal:
+    """The ts of every message with this key, oldest first; in the channel, or in one thread of it."""
+    oldest = f"{since - CLOCK_SLACK_SECONDS:.6f}"
+    bounds: dict[str, Any] = {"channel": channel, "oldest": oldest, "include_all_metadata": True, "limit": 200}
+    found: list[str] = []
+    cursor = ""
+    while True:
+        page = {**bounds, **({"cursor": cursor} if cursor else {})}
+        result = await ask(
+            client.conversations_replies(ts=thread, **page) if thread else client.conversations_history(**page)
+        )
+        if isinstance(result, Refusal):
+            return result
+        found += [str(message["ts"]) for message in result.get("messages", ()) if key.is_of(message)]
+        cursor = str((result.get("response_metadata") or {}).get("next_cursor", ""))
+        if not cursor:
+            return sorted(found, key=float)
