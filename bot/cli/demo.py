@@ -22,7 +22,6 @@ from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 
 LONGEST_SECONDS = 240.0
-WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
 
 
@@ -37,7 +36,7 @@ def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Consol
         console.print(f"[bold]Slack page:[/bold] {world.slack_url}")
         console.print(f"[dim]Logs: {world.folder}. Windows are shortened for the demo: {shortened}.[/dim]")
         world.load(scenario.healthy_load)
-        _wait(world, WARM_UP_SECONDS)
+        _wait(world, scenario.healthy_seconds)
         console.print(f"Now it goes wrong: {scenario.what}.")
         world.cause_trouble(scenario)
         if unattended:

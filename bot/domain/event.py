@@ -67,14 +67,14 @@ class Judged(_Event):
 
 
 class StepSettled(_Event):
-    """One step of an approved plan ended. `superseded` carries the plan as it would be now."""
+    """One step of a plan ended. `superseded` carries the plan as it would be now; `withheld`: the bot sent nothing."""
 
     kind: Literal["step_settled"] = "step_settled"
     effect_id: str
     request_id: str
     step: int
     call_id: str = ""
-    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered"]
+    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered", "withheld"]
     detail: str = ""
     replanned: PlanResult | None = None
     readings: dict[str, Reading] = {}

@@ -79,7 +79,7 @@ class ApplyCall:
         try:
             approved = grant(request, request.presses)
         except ApprovalError as error:
-            return self._settled(effect, "failed", f"not granted: {error}")
+            return self._settled(effect, "withheld", f"not granted: {error}")
         return await self._call(job, effect, request, approved, step)
 
     # --- calls ------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class ApplyCall:
         if verdict == "lease_held":
             return self._put_off(job, effect, "another incident is changing this workload", call_id)
         if verdict in OPEN_BREAKERS:
-            return self._settled(effect, "failed", _breaker_text(verdict, node), call_id=call_id)
+            return self._settled(effect, "withheld", _breaker_text(verdict, node), call_id=call_id)
         if job.lost.is_set():
             return Later(0.0)
         if verdict == "already_claimed":
@@ -187,7 +187,7 @@ class ApplyCall:
         change = job.run.change
         if change is not None and job.now - change.step_started_at > PATIENCE_SECONDS:
             waited = f"{why}; waited {PATIENCE_SECONDS / 60:.0f} minutes"
-            return self._settled(effect, "failed", waited, call_id=call_id)
+            return self._settled(effect, "withheld", waited, call_id=call_id)
         return Later(after_seconds, self._progress(job, effect, f"waiting: {why}"))
 
     async def _looked_again(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:

@@ -97,12 +97,12 @@ def arguments_of(
     holds = playbook.still_holds(run.state, values)
     if isinstance(holds, Unknown):
         why = f"whether '{state.still}' still holds: {_with_causes(holds, readings)}"
-        return PlanResult(outcome="unknown", reason=why)
+        return PlanResult(outcome="unknown", reason=why, missing=holds.missing)
     if not holds:
         return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true")
     arguments = playbook.arguments(run.state, values)
     if isinstance(arguments, Unknown):
-        return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings))
+        return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings), missing=arguments.missing)
     return with_values(state.change, arguments, run.change.values) if run.change else arguments
 
 

@@ -6,12 +6,12 @@ A part that could not be read is absent and has its reason; it is never false an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bot.domain.change.capacity import capacity_of
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.kept_revisions import RolledOut, rolled_out
-from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, seconds_of
+from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, is_going_away, seconds_of
 from bot.domain.change.owner import autoscaler_of, owner_of
 from bot.domain.change.plan import Difference
 from bot.domain.change.rollout import TEMPLATE, replica_sets_of, revision_of
@@ -75,6 +75,11 @@ def pods_asked_for(question: Question, world: World) -> tuple[Obj, ...]:
         name = question.context.picked.get(of.removeprefix("picked."))
         return tuple(pod for pod in world.pods if dig(pod, "metadata", "name") == name)
     return pods_of_workload(world)
+
+
+def staying(pods: Sequence[Obj]) -> Sequence[Obj]:
+    """Without those on their way out, which say what was; where all of them leave, they are what there is."""
+    return [pod for pod in pods if not is_going_away(pod)] or pods
 
 
 async def rotation(question: Question) -> Reading:

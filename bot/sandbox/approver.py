@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ import httpx
 USER = "U0ANA"
 BUTTONS = ("choose:", "fill:")
 """A choice, and one that opens a form first."""
+PATIENCE = 3
+"""How often the same question gets the same answer before somebody else has to look."""
 
 
 @dataclass
@@ -24,6 +27,7 @@ class Approver:
     say: Callable[[str], None]
     filled: Mapping[str, str] = field(default_factory=dict)
     _pressed: set[tuple[str, str]] = field(default_factory=set)
+    _answered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def command(self, text: str) -> None:
         """`/incident TEXT`, typed in the channel."""
@@ -50,6 +54,7 @@ class Approver:
             if self._act("press", body):
                 self._pressed.add((message["ts"], chosen["value"]))
                 label = chosen["text"]["text"]
+                self._answered[_asked(message), label] += 1
                 self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
 
     def _act(self, what: str, body: Mapping[str, Any]) -> bool:
@@ -84,6 +89,9 @@ class Approver:
         if approve is not None:
             return approve
         choices = [button for button in buttons if button["action_id"].startswith(BUTTONS)]
+        # What was answered so often in vain is given up: the next choice, which ends at handing over.
+        tried = self._answered
+        choices = [b for b in choices if tried[_asked(message), b["text"]["text"]] < PATIENCE] or choices[-1:]
         text = message.get("text", "")
         wanted = next((label for words, label in self.answers.items() if words in text), None)
         named = next((button for button in choices if wanted and wanted in button["text"]["text"]), None)
@@ -96,6 +104,11 @@ def _buttons(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             for element in block["elements"]:
                 if element.get("type") == "button" and "value" in element:
                     yield {**element, "block_id": block.get("block_id", "")}
+
+
+def _asked(message: Mapping[str, Any]) -> str:
+    """What is asked, without the number of the question."""
+    return re.sub(r"\bQ\d+", "", str(message.get("text", "")))
 
 
 def _first_line(text: str) -> str:

@@ -38,6 +38,7 @@ WINDOWS = {
     "spare_for": "6s",
     "spare_within": "40s",
     "settle_for": "3s",
+    "rollout_settles": "10s",
     "flap_for": "15s",
     "flap_within": "45s",
     "quiet_for": "4s",
@@ -74,6 +75,8 @@ class Scenario:
     """Trouble of the GPU that one replica holds; empty for none."""
     windows: Mapping[str, str] = field(default_factory=dict)
     """Settings beside `WINDOWS`."""
+    healthy_seconds: float = 6.0
+    """How long all is well first: what is compared with the time before needs that time."""
     verified_by: str = "verify_calm"
     """The watch that has to have held; empty where readings alone decide the end."""
     endings: tuple[str, ...] = ("fixed", "accepted_degraded")
@@ -153,6 +156,7 @@ FP8_AS_DESIGNED = Scenario(
     opened_by="open kv-compression-no-savings serving/llm",
     filled={"method": "quantised", "read_gauge": "device"},
     windows={"before_window": "6s", "past": "40s"},
+    healthy_seconds=12.0,
     verified_by="",
 )
 SCENARIOS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,8 +14,12 @@ from typing import Any, TypeVar
 import httpx
 
 from bot import wiring
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.samples import RedisSamples
 from bot.domain.errors import StorageUnavailableError
 from bot.domain.run import Run
+from bot.domain.scrape import Scrape
+from bot.domain.target import Target
 from bot.domain.timeline import Chained, Entry
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
@@ -23,6 +28,7 @@ from tests.waiting import until
 T = TypeVar("T")
 Json = dict[str, Any]
 FIRST = "INC-1"
+WORKLOAD = Target(cluster="sandbox", namespace="serving", kind="Deployment", name="llm")
 SHORT = {"window": "8s", "length_window": "10s", "stall_window": "8s", "calm_for": "8s", "flap_for": "10s"}
 
 
@@ -87,6 +93,11 @@ class Stage:
         run = self.run(incident_id)
         return run if run and not run.is_open else None
 
+    def has_history_of(self, seconds: float) -> bool:
+        """Whether the bot has sampled the workload for that long."""
+        at = [scrape.at for scrape in asyncio.run(_samples(self.world.redis_url))]
+        return bool(at) and max(at) - min(at) >= seconds
+
     def timeline(self, incident_id: str = FIRST) -> Sequence[Chained]:
         return asyncio.run(wiring.load_timeline(self.world.redis_url, incident_id))
 
@@ -122,6 +133,14 @@ class Stage:
         where = f"{run.incident_id} in '{run.at_state}'" if run else "no incident"
         tail = [f"{item.entry.kind}: {item.entry.text[:160]}" for item in self.timeline()[-6:]] if run else []
         return "\n  ".join([f"{where}; pressed: {self.said[-2:]}", *tail])
+
+
+async def _samples(redis_url: str) -> Sequence[Scrape]:
+    connection = Connection.open(redis_url, tag="bot")
+    try:
+        return await RedisSamples(connection).between(WORKLOAD.key, 0, time.time())
+    finally:
+        await connection.close()
 
 
 def slots(messages: Sequence[Mapping[str, Any]]) -> list[str]:

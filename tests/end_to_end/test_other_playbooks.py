@@ -25,7 +25,16 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
         pytest.param(demo.SLO_BREACH, ["real", "scope", "phase", "scale", "verify_calm", "fixed"], id="slo-breach"),
         pytest.param(
             demo.CRASH_LOOP,
-            ["look", "stuck_rollout", "way_back", "name_revision", "rollback_named", "stays_up", "verify_calm", "fixed"],
+            [
+                "look",
+                "stuck_rollout",
+                "way_back",
+                "name_revision",
+                "rollback_named",
+                "stays_up",
+                "verify_calm",
+                "fixed",
+            ],
             id="crash-loop",
         ),
         pytest.param(
@@ -41,6 +50,7 @@ def test_a_playbook_comes_from_its_opening_to_a_verified_end(scenario: demo.Scen
         stage = Stage(world, said)
         approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled)
         world.load(scenario.healthy_load)
+        until(lambda: stage.has_history_of(scenario.healthy_seconds), "the time before the trouble is sampled", 60)
         world.cause_trouble(scenario)
         if scenario.opened_by:
             approver.command(scenario.opened_by)

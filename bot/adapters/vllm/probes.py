@@ -22,7 +22,7 @@ from bot.domain.sampling import span_of
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import STALE_SECONDS, Window
 from bot.flow.ports import History, PodLogs, Probe, Question
-from bot.flow.probes import Part, answer, pods_asked_for, unreadable
+from bot.flow.probes import Part, answer, pods_asked_for, staying, unreadable
 
 BEFORE_SECONDS = 600.0
 """An alert waits minutes before it fires: a crash so shortly before the opening belongs to the incident."""
@@ -186,8 +186,11 @@ async def logs_of(logs: PodLogs, pod: Obj, since: float) -> list[str]:
 
 
 def one_of_each_template(pods: Sequence[Obj]) -> list[Obj]:
-    """Pods of one template start alike; those that restarted come first, since they have more to say."""
-    by_restarts = sorted(pods, key=_restarts, reverse=True)
+    """Pods of one template start alike; those that restarted come first, since they have more to say.
+
+    Pods that a rollout is ending are left out: they would make the replicas differ.
+    """
+    by_restarts = sorted(staying(pods), key=_restarts, reverse=True)
     seen: dict[str, Obj] = {}
     for pod in by_restarts:
         seen.setdefault(labels_of(pod).get(TEMPLATE_HASH_LABEL) or name_of(pod), pod)

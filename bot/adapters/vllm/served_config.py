@@ -16,7 +16,7 @@ from bot.domain.change.world import Obj
 from bot.domain.redaction import redacted
 from bot.domain.signal import Reading, unknown
 from bot.flow.ports import Question
-from bot.flow.probes import SOURCE, answer, pods_asked_for, unreadable
+from bot.flow.probes import SOURCE, answer, pods_asked_for, staying, unreadable
 
 WITHOUT_EFFECT = frozenset({"--port", "--host", "--api-key", "--served-model-name", "--shutdown-timeout"})
 """Say where and how it is reached, not what it answers."""
@@ -27,7 +27,7 @@ async def served_config(question: Question) -> Reading:
     world = await question.world()
     if failed := unreadable(question, world, "pods"):
         return failed
-    pods = pods_asked_for(question, world)
+    pods = staying(pods_asked_for(question, world))
     if not pods:
         return unknown(question.name, "there is no such pod", at=question.at, source=SOURCE)
     found = [_config_of(pod, world.config_maps) for pod in pods]

@@ -158,6 +158,8 @@ class PlanResult(BaseModel):
     plan: Plan | None = None
     reason: str = ""
     hint: str = ""
+    missing: tuple[str, ...] = ()
+    """Of `unknown`: the names of the playbook that had no value."""
 
 
 Result = Literal["done", "failed", "unclear", "superseded", "halted"]

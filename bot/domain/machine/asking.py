@@ -12,6 +12,7 @@ from bot.domain.form import problems
 from bot.domain.machine import diverting, entering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, DivertState, EndState
+from bot.domain.playbook.text_sizes import LABEL
 from bot.domain.run import Question
 from bot.domain.signal import in_words
 
@@ -66,13 +67,18 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
     ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
 
 
-def ask_what_next(draft: Draft, why: str) -> None:
-    """The built-in question for every outcome that the playbook leaves open."""
+def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> None:
+    """The built-in question for every outcome that the playbook leaves open.
+
+    `unread`: earlier states that did not read what is needed here; only reading them again can help.
+    """
     is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
-    choices = {} if is_at_end else {"again": f"Try '{draft.run.state}' again"}
+    choices = {} if is_at_end or unread else {"again": f"Try '{draft.run.state}' again"}
+    choices |= {f"goto:{name}": f"Read '{name}' again" for name in unread}
     choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
     if draft.run.held:
-        choices["undo"] = "Undo the last change"
+        # Named, because it is not always the change that was last spoken of.
+        choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]
     choices |= {f"divert:{offer.playbook}": f"Go over to '{offer.title}'" for offer in draft.run.offers.values()}
     choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
     _ask_built_in(draft, why, choices)

@@ -53,9 +53,16 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
     if result.outcome in ("unknown", "failed"):
         # Nothing was sent: what the playbook writes for a change that failed is not meant.
-        asking.ask_what_next(draft, f"The change '{change.verb}' cannot be planned: {text}")
+        why = f"The change '{change.verb}' cannot be planned: {text}"
+        asking.ask_what_next(draft, why, unread=_unread(draft, result))
     else:
         entering.go(draft, result.outcome, because=text)
+
+
+def _unread(draft: Draft, result: PlanResult) -> tuple[str, ...]:
+    """The earlier states that should have read what the plan lacks: planning again would lack it again."""
+    states = (name.split(".")[1] for name in result.missing if name.startswith("results."))
+    return tuple(dict.fromkeys(state for state in states if state != draft.run.state))
 
 
 def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResult) -> None:
@@ -170,14 +177,27 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
         case "lapsed":
             _close_request(draft, request, "expired", event.detail)
             plan_again(draft, change, event.detail)
+        case "withheld" if change.step == 0:
+            _withheld(draft, change, request, event)
         case "interfered":
             _interfered(draft, change, request, event)
         case "halted":
             draft.record("halt", f"stopped before '{step.title if step else 'the next step'}': {event.detail}")
             draft.set(change=change.model_copy(update={"halted": True, "progress": f"halted: {event.detail}"}))
         case _:
+            # Held back half-way: what was applied stands, so the change as a whole did not succeed.
+            outcome = "failed" if event.result == "withheld" else event.result
             draft.record("call", f"{event.result}: {step.title if step else ''} — {event.detail}", data=event.evidence)
-            _finish(draft, change, event.result, event.detail)
+            _finish(draft, change, outcome, event.detail)
+
+
+def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
+    """Our own guards sent nothing: what the playbook writes for a change that failed would undo an earlier one."""
+    _close_request(draft, request, "withdrawn", event.detail)
+    draft.record("outcome", f"{change.verb}: not begun — {event.detail}", data={"request": request.request_id})
+    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
+    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+    asking.ask_what_next(draft, f"'{request.plan.title}' was not begun: {event.detail}. Nothing was changed.")
 
 
 def _interfered(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:

@@ -13,6 +13,7 @@ from transitions import Machine
 
 from bot.domain.playbook.edges import edges_of, successors
 from bot.domain.playbook.language import ChangeState, EndState, Playbook
+from bot.domain.playbook.scope import rests_on
 
 UNDO = "(undo)"
 """The built-in change that takes back this run's own calls; in brackets, so that no written state is called so."""
@@ -85,13 +86,19 @@ class PlaybookMachine:
                 continue
             yield from self._written_steps(name)
             for at in self._machine_states(name):
-                yield from ((f"goto:{to}", at, self.entry(to)) for to in successors(self._playbook, name))
+                yield from ((f"goto:{to}", at, self.entry(to)) for to in self._offered(name))
                 yield ("again", at, self.entry(name))
         # What follows an undo is the next choice of the state that it interrupted, and only the run knows which.
         yield from _phase_steps(UNDO)
         for at in self._machine_states(UNDO):
             yield from ((f"goto:{to}", at, self.entry(to)) for to in self._playbook.states)
             yield ("again", at, self.entry(UNDO))
+
+    def _offered(self, name: str) -> tuple[str, ...]:
+        """Where a person may send the run from here: on, or back to where something was read that a change rests on."""
+        state, on = self._playbook.states[name], successors(self._playbook, name)
+        back = rests_on(state) & self._playbook.states.keys() if isinstance(state, ChangeState) else frozenset()
+        return (*on, *sorted(back - {*on, name}))
 
     def _written_steps(self, name: str) -> Iterator[Step]:
         state = self._playbook.states[name]

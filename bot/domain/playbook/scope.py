@@ -97,6 +97,12 @@ def signals_of(state: State, signals: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ordered))
 
 
+def rests_on(state: State) -> frozenset[str]:
+    """The earlier states whose results its expressions mention."""
+    names = (name for written in written_expressions(state) for name in names_in(written.source))
+    return frozenset(name.split(".")[1] for name in names if name.startswith("results."))
+
+
 def scope_of(playbook: Playbook) -> dict[str, Kind]:
     """Every name that exists anywhere in the playbook; `check` sees to it that a state uses what comes before it."""
     scope: dict[str, Kind] = {"target.name": "text", "target.namespace": "text"}

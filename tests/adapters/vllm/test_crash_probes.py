@@ -46,6 +46,25 @@ async def test_a_digest_changes_with_what_changes_the_answers_and_not_with_the_p
     assert plain == moved != other
 
 
+async def test_pods_that_a_rollout_is_ending_do_not_make_the_replicas_differ() -> None:
+    old, new = pod("old", template="t1"), pod("new", "--kv-cache-dtype", "fp8", template="t2")
+    assert "the replicas differ" in (await ask("served_config", old, new)).unknown
+    old["metadata"]["deletionTimestamp"] = at(-10)
+    for probe, part in (
+        ("served_config", "digest"),
+        ("compression_method", "kind"),
+        ("engine_flags", "kv_cache_dtype"),
+    ):
+        together, alone = await ask(probe, old, new), await ask(probe, new)
+        assert together.fields[part] == alone.fields[part], probe
+
+
+async def test_a_workload_whose_pods_all_leave_is_still_read() -> None:
+    last = pod("last")
+    last["metadata"]["deletionTimestamp"] = at(-10)
+    assert "digest" in (await ask("served_config", last)).fields
+
+
 async def test_nobody_said_and_no_revision_shows_when_it_was_turned_on() -> None:
     reading = await ask("compression_since", pod("a", "--kv-cache-dtype", "fp8"))
     assert "nobody said" in reading.unknown

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bot.adapters.yaml_playbooks import load_text
 from bot.domain.change.plan import PlanResult, Wait
 from bot.domain.effect import (
     ApplyStep,
@@ -19,8 +20,9 @@ from bot.domain.effect import (
 )
 from bot.domain.event import AlertChanged, EffectFailed, Posted, Progressed
 from bot.domain.machine import set_aside
+from bot.domain.playbook.bundle import Bundle
 from tests import builders
-from tests.domain.machine.steps import BUNDLE, Story
+from tests.domain.machine.steps import BUNDLE, TEXT, Story
 
 pytestmark = pytest.mark.fast
 
@@ -297,6 +299,37 @@ def test_a_reason_that_cannot_be_read_again_asks() -> None:
     story = Story().granted().settles("still_unknown", detail="the page did not answer")
     assert story.run.open_question is not None
     assert "Nothing was changed" in story.run.open_question.text
+
+
+def test_a_change_that_a_breaker_holds_back_is_neither_failed_nor_undone() -> None:
+    story = Story().applied().watched("not_held").chooses("grow").planned().posted().presses("approve")
+    second = story.request
+    story.settles("withheld", detail="the breaker is open")
+    assert story.run.open_question is not None
+    assert "was not begun: the breaker is open. Nothing was changed." in story.run.open_question.text
+    assert story.run.open_question.choices["undo"] == "Undo: scale llm from 4 to 5"
+    assert story.run.requests[second].status == "withdrawn"
+    assert [entry.undone_by for entry in story.run.ledger] == [""]
+
+
+def test_a_change_that_is_held_back_half_way_is_failed() -> None:
+    plan = builders.plan()
+    two = plan.model_copy(update={"steps": (*plan.steps, *plan.steps)})
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=two)).posted()
+    story.presses("approve").settles().settles("withheld", detail="waited 10 minutes")
+    assert "scale: failed — waited 10 minutes" in story.texts("outcome")
+
+
+def test_a_still_that_rests_on_what_was_not_read_leads_back_to_where_it_is_read() -> None:
+    lacking = PlanResult(outcome="unknown", reason="not known", missing=("results.look.usage",))
+    text = TEXT.replace("still: usage > settings.ceiling", "still: usage >= results.look.usage")
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95).chooses("grow").planned(lacking)
+    question = story.run.open_question
+    assert question is not None
+    assert question.choices["goto:look"] == "Read 'look' again"
+    assert "again" not in question.choices
+    story.chooses("goto:look")
+    assert (story.run.state, story.kinds()[-1]) == ("look", "read_signals")
 
 
 def test_a_halt_stops_at_the_next_call_and_resume_goes_on_with_it() -> None:
