@@ -160,10 +160,10 @@ def _words(name: str) -> str:
 def _diagnostics(run: Run, post: Post) -> Message:
     readings = _readings_of(post)
     before = {name: each for earlier in _above(run, post) for name, each in _readings_of(earlier).items()}
-    ways = [(line(state, 60), line(why, 200)) for state, why in post.data.get("ways", ())]
+    ways = post.data.get("ways", ())
     body = section([f"🔎 *What was read* at {moment(post.at)}"])
     body += read_now(list(readings.values()), run.baseline, before)
-    body += context([f"*{state}:* {why}" for state, why in ways])
+    body += context([f"*{line(state, 60)}:* {line(why, 200)}" for state, why in ways])
     said = line("; ".join(f"{state}: {why}" for state, why in ways), 500)
     return Message(f"What was read: {said or 'nothing yet'}", limits.fitted(body))
 
@@ -202,7 +202,10 @@ def _question(run: Run, post: Post) -> Message:
         body += section(notes)
         body += context([f"• {line(each, 300)}" for each in question.evidence[:20]])
     foot = _ways_to_answer(run, question) if is_open else context([_answer(question)])
-    return Message(f"Question {line(question.question_id, 20)}: {asked}", limits.fitted(body, foot))
+    text = f"Question {line(question.question_id, 20)}: {asked}"
+    if is_open:
+        text += f"\nChoices: {line(', '.join(question.choices.values()), 500)}"
+    return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
 
 def _choices(run: Run, question: Question) -> list[Block]:
@@ -301,7 +304,8 @@ def _closed(run: Run, post: Post) -> Message:
     body += section(_held(run) or ["Nothing that the bot changed is left in place."])
     head = str(post.data.get("head", ""))
     foot = context([f"timeline {code(head[:16], 20)}"]) if head else []
-    return Message(f"{run.incident_id} closed as {_words(ending)}", limits.fitted(body, foot))
+    went = f": {', '.join(moved)}" if moved else ""
+    return Message(f"{line(run.incident_id, 40)} closed as {_words(ending)}{went}", limits.fitted(body, foot))
 
 
 def _missing(post: Post) -> Message:

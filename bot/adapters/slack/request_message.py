@@ -5,6 +5,8 @@ Buttons are there only while it is open; they carry the whole digest, so that a 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, confirm, context, header, section
 from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, prose
@@ -18,6 +20,9 @@ from bot.domain.playbook import text_sizes
 from bot.domain.run import Run
 
 WORST_FIRST = ("warning", "note", "fine")
+TEXT = 2_000
+IN_WORDS = 10
+"""Differences that the notification spells out."""
 SIDE = 80
 """How much of either side of a difference is shown."""
 
@@ -33,8 +38,22 @@ def people_of(run: Run) -> frozenset[str]:
 
 
 def request_text(request: Request) -> str:
-    asked = f"Request {request.request_id} ({request.plan.risk} risk): {line(request.plan.title, 500)}"
-    return asked if request.status == "open" else f"{asked}: {request.status}"
+    """The whole of it in words, for a notification, a screen reader, and where Slack refuses the blocks."""
+    plan = request.plan
+    asked = f"Request {request.request_id} ({plan.risk} risk): {plan.title}"
+    if request.status != "open":
+        return line(f"{asked}: {request.status}", TEXT)
+    edits = [_difference(each) for call in plan.calls for each in call.differences]
+    weighed = [each.text for each in plan.circumstances if each.grade != "fine"]
+    parts = [
+        asked,
+        "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
+        f"To weigh: {'; '.join(weighed)}" if weighed else "",
+        f"Expected: {plan.expected}" if plan.expected else "",
+        f"Undo: {_undo_text(request)}",
+        f"Waits until {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
+    ]
+    return line(". ".join(filter(None, parts)), TEXT)
 
 
 def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block, ...]:
