@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.adapters.slack import forms
+from bot.adapters.slack.card_buttons import CardButtons
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
@@ -39,7 +40,18 @@ from bot.adapters.slack.home import Home
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.pins import PIN_FORM, SHORTCUT, Pins
-from bot.adapters.slack.press_value import APPROVE, BREAK_GLASS, CHOOSE, EDIT, FILL, MORE_TIME, REFUSE, ButtonValue
+from bot.adapters.slack.press_value import (
+    APPROVE,
+    BREAK_GLASS,
+    CHOOSE,
+    EDIT,
+    FILL,
+    MORE_TIME,
+    REFUSE,
+    SAY,
+    SEE,
+    ButtonValue,
+)
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
 from bot.domain.approval import Request as ChangeRequest
@@ -88,6 +100,9 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     app.action(EDIT)(presses.open_edit)
     app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(presses.choose)
     app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
+    commands = Commands(desk)
+    app.action(re.compile(re.escape(SAY) + r"[a-z]+"))(CardButtons(desk, commands).pressed)
+    app.action(SEE)(_acknowledge)
     app.action(ANYTHING)(presses.old)
     app.view(REFUSE_FORM.callback_id)(presses.refuse)
     app.view(GLASS_FORM.callback_id)(presses.break_glass)
@@ -96,7 +111,6 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     opening = Opening(desk)
     app.view(CHOOSING)(opening.chosen)
     app.view(FILLING)(opening.filled)
-    commands = Commands(desk)
     steering = SteeringWords(desk, commands.pointed_at)
     app.view(STATUS_FORM)(steering.submitted)
     app.view(SKIP_FORM)(steering.submitted)

@@ -9,13 +9,14 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import actions, button, context, divider, fields, header, section
+from bot.adapters.slack.blocks import actions, button, confirm, context, divider, fields, header, link_button, section
 from bot.adapters.slack.escape import code, code_block, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.numbers import numbers, read_now
-from bot.adapters.slack.press_value import CHOOSE, FILL, ButtonValue
+from bot.adapters.slack.press_value import CHOOSE, FILL, SAY, SEE, ButtonValue
 from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, span
 from bot.domain.playbook import text_sizes
@@ -55,7 +56,7 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
     body += _banners(run)
     body += section(_held(run))
     body += section(_facts(run))
-    foot = context([f"*{line(run.playbook, 80)}* {_way(run)}"])
+    foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}"]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
@@ -114,13 +115,41 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     return f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
 
 
+def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
+    """The buttons of a card: to what waits, to lead, and to stop; each does what its `/incident` word does."""
+    if not run.is_open:
+        return []
+    buttons = []
+    question, request = run.open_question, run.open_request
+    waiting = question.question_id if question is not None else request.request_id if request is not None else ""
+    url = links.get(f"question:{waiting}") or links.get(f"request:{waiting}")
+    if waiting and is_link(url):
+        buttons.append(link_button(f"See {waiting}", SEE, url))
+    if not run.lead:
+        buttons.append(button("I lead", f"{SAY}lead", _about(run, "lead")))
+    if run.halted_by:
+        buttons.append(button("Resume", f"{SAY}resume", _about(run, "resume")))
+    else:
+        ask = confirm("Halt this incident?", "No call is sent until somebody resumes it.", yes="Halt", no="Go on")
+        buttons.append(button("Halt", f"{SAY}halt", _about(run, "halt"), style="danger", confirm=ask))
+    return actions(buttons)
+
+
+def _about(run: Run, word: str) -> str:
+    return ButtonValue(run.incident_id, word).packed() or ""
+
+
 def _until(at: float | None) -> str:
     return f" until {moment(at)}" if at is not None else ""
 
 
 def linked(text: str, url: str | None) -> str:
-    safe = url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
-    return f"<{url}|{text.replace('|', '¦')}>" if safe else f"*{text}*"
+    return f"<{url}|{text.replace('|', '¦')}>" if is_link(url) else f"*{text}*"
+
+
+def is_link(url: str | None) -> TypeGuard[str]:
+    """Whether it can stand in Slack as an address, and as nothing else."""
+    return url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
 
 
 def _banners(run: Run) -> list[Block]:
