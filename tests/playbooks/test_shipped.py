@@ -10,8 +10,8 @@ import pytest
 
 from bot.cli.playbook_coverage import Covered, covered
 from bot.cli.playbook_test import ENDING, play_file, told
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.playbook.rows import rows
-from bot.settings import packaged_playbooks
 
 REPOSITORY = Path(__file__).parents[2]
 PLAYBOOKS = packaged_playbooks()
