@@ -53,6 +53,8 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_APPROVALS_EXPIRES": "scale=20m",
         "INCIDENT_BOT_CLUSTER": "here",
         "INCIDENT_BOT_PLAYBOOKS": "packaged",
+        "INCIDENT_BOT_SLACK_ARCHIVE_CHANNELS": "true",
+        "INCIDENT_BOT_SLACK_INCIDENT_CHANNELS": "true",
     }
     enough = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))
     load_settings(enough | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": "config", name: examples[name]})

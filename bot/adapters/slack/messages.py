@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, confirm, context, divider, fields, header, link_button, section
-from bot.adapters.slack.escape import code, code_block, group_mention, line, mention, plain, prose
+from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.numbers import numbers, read_now
 from bot.adapters.slack.press_value import CHOOSE, FILL, SAY, SEE, ButtonValue
@@ -25,6 +25,7 @@ from bot.domain.run import Post, Question, Run
 from bot.domain.signal import Reading
 
 CARD = "card"
+OWN_CHANNEL = "channel"
 WAY_ON_CARD = 4
 CHOICES = 50
 PATCH_CHARACTERS = 2_900
@@ -53,13 +54,17 @@ class Message:
 
 
 def card(run: Run, *, links: Mapping[str, str]) -> Message:
-    """The one message of the incident in the channel; `links` maps a slot of the thread to its address."""
+    """The one message of the incident in the channel; `links` maps a slot of the thread to its address.
+
+    The incident's own channel, where it has one, is there by its id.
+    """
     title = f"{sign_of(run)} {run.incident_id} · {run.title}"
     now = now_line(run, links)
     body: list[Block] = [header(title), *section([now]), *fields(numbers(run.baseline, run.latest))]
     body += _banners(run)
     body += section(_held(run))
-    body += section(_facts(run))
+    own = links.get(OWN_CHANNEL, "")
+    body += section([*_facts(run), f"💬 {channel_mention(own)} is its own channel" if own else ""])
     foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}"]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))

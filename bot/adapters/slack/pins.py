@@ -21,6 +21,7 @@ from bot.adapters.slack.escape import plain
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import CARD
 from bot.adapters.slack.messenger import METADATA_TYPE
+from bot.adapters.slack.own_channel import of_channel
 from bot.domain.errors import MessengerError, StorageUnavailableError
 from bot.domain.event import Commanded
 from bot.domain.form import Form, FormField, problems
@@ -139,7 +140,13 @@ class Pins:
         root_ts = str(message.get("thread_ts") or ts)
         root = message if root_ts == ts else await self._first(channel, root_ts)
         text = plain(message.get("text", ""), MOST_CHARACTERS)
-        return Said(channel, ts, str(message.get("user", "")), text, self._incident_of(root or {}))
+        incident = self._incident_of(root or {}) or await self._whose(channel)
+        return Said(channel, ts, str(message.get("user", "")), text, incident)
+
+    async def _whose(self, channel: str) -> str:
+        """The open incident whose own channel this is."""
+        found = of_channel(await self._inbound.open_runs(), channel)
+        return found.incident_id if found is not None else ""
 
     async def _first(self, channel: str, ts: str) -> Json | None:
         """The message at `ts`: of a thread its parent comes first, and a reply's own ts finds that reply alone."""
