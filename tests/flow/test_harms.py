@@ -557,7 +557,8 @@ def test_7_a_rollback_to_an_image_that_nobody_has_pulled_says_so(
 @pytest.mark.fast
 def test_7_an_image_that_the_spare_runs_was_pulled() -> None:
     image = "vllm/vllm-openai:v0.33.0"
-    spare = worlds.pod(9, revision=9, **{"incident-bot/canary": "INC-42"})
+    spare = worlds.pod(9, revision=9)
+    spare["metadata"]["labels"]["incident-bot/canary"] = "INC-42"
     spare["spec"]["containers"][0]["image"] = image
     edit = {"edits": [*CAP["edits"], {"image": image}]}
     assert grade(planned("set_flags", edit, world()), "image") == "warning"
