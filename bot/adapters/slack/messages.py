@@ -64,7 +64,7 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
     body += _banners(run)
     body += section(_held(run))
     own = links.get(OWN_CHANNEL, "")
-    body += section([*_facts(run), f"💬 {channel_mention(own)} is its own channel" if own else ""])
+    body += section([*_facts(run), f"Everything else is in {channel_mention(own)}" if own else ""])
     foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}"]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))

@@ -75,7 +75,7 @@ class Pins:
         kept, given = forms.kept_in(view), forms.given(view)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                wrong = problems(_which(await self._inbound.open_runs()), given)
+                wrong = problems(which(await self._inbound.open_runs()), given)
                 said = None if wrong else await self._message(kept["channel"], kept["ts"])
                 if said is not None:
                     await self._store(said, str(given[INCIDENT]), body["user"]["id"])
@@ -114,7 +114,7 @@ class Pins:
         if not runs:
             return "No incident is open, so there is no timeline to add it to.", None
         kept = {"channel": said.channel, "ts": said.ts}
-        return "", forms.Modal(PIN_FORM, "Add to a timeline", "Add", forms.inputs(_which(runs)), kept)
+        return "", forms.Modal(PIN_FORM, "Add to a timeline", "Add", forms.inputs(which(runs)), kept)
 
     async def _store(self, said: Said, incident: str, user: str) -> bool:
         link = await ask(self._client.chat_getPermalink(channel=said.channel, message_ts=said.ts))
@@ -173,6 +173,6 @@ class Pins:
             log.warning("slack.tell_failed", user=user, reason=refused.reason)
 
 
-def _which(runs: Sequence[Run]) -> Form:
+def which(runs: Sequence[Run]) -> Form:
     options = {run.incident_id: f"{run.incident_id} {run.title}" for run in runs}
     return {INCIDENT: FormField(label="Which incident?", kind="choice", options=options)}

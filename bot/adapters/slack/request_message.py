@@ -130,7 +130,7 @@ def _come_to(run: Run, request: Request) -> int | None:
 def _mark(place: int, come_to: int | None) -> str:
     if come_to is None:
         return f"{place + 1}."
-    return "✅" if place < come_to else "▶️" if place == come_to else "▫️"
+    return "✅" if place < come_to else "▶️" if place == come_to else "⚪"
 
 
 def _difference(each: Difference) -> str:
@@ -145,7 +145,7 @@ def _difference(each: Difference) -> str:
 def _weigh(run: Run, request: Request) -> list[Block]:
     """Who decides until when, and what they should know of that; nothing of it once it is decided."""
     own = "" if request.policy.own_work_counts else ", and somebody else has to approve"
-    edited = f"✏️ Its values were written by {mention(request.edited_by)}{own}." if request.edited_by else ""
+    edited = f"📝 Its values were written by {mention(request.edited_by)}{own}." if request.edited_by else ""
     if request.status != "open":
         return section([edited])
     again = _asked_before(run, request.asked_before) if request.asked_before else ""
@@ -285,7 +285,7 @@ def _decision(request: Request) -> str:
             return f"⌛ *Expired*: nobody decided in time; it is never applied later{because}"
         case "superseded" if request.decided_by:
             return (
-                f"✏️ *Edited* by {mention(request.decided_by)}{because}. The new plan follows as a request of its own."
+                f"📝 *Edited* by {mention(request.decided_by)}{because}. The new plan follows as a request of its own."
             )
         case "superseded":
             return f"🔁 *Superseded*{because}. A newer request follows."

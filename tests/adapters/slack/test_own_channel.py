@@ -87,7 +87,7 @@ async def test_the_card_stays_and_leads_to_the_channel_where_everything_else_is(
     assert await slots(bench, CHANNEL) == ["INC-7/card"]
     assert await slots(bench, own["id"]) == THREAD
     [card] = await bench.slack.messages()
-    assert f"<#{own['id']}> is its own channel" in str(card["blocks"])
+    assert f"Everything else is in <#{own['id']}>" in str(card["blocks"])
     assert own["topic"]["value"] == topic_of(waiting())
 
 
