@@ -47,6 +47,10 @@ WINDOWS = {
     "startup_budget": "90s",
     "ttft_target": "2s",
     "tpot_target": "1s",
+    "short_window": "8s",
+    "long_window": "12s",
+    "slow_short": "10s",
+    "slow_long": "15s",
 }
 """The playbook's durations, shortened so that a run fits a coffee break; the demo says so."""
 
@@ -128,10 +132,6 @@ SLO_BREACH = Scenario(
     answers={"Replicas were added": "Yes: scale back"},  # too early: it gets worse, and that is taken back
     windows={
         "verify_within": "25s",
-        "short_window": "8s",
-        "long_window": "12s",
-        "slow_short": "10s",
-        "slow_long": "15s",
         "ttft_target": "100ms",
     },
 )
