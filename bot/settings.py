@@ -219,6 +219,10 @@ class Slack(_Part):
     """Edits a workspace, Slack's Tier 3."""
     cards_per_minute: float = Field(10.0, ge=1, le=10_000)
     """Cards of new incidents; of more at once, those that need nobody yet share one message until their cards come."""
+    incident_channels: bool = False
+    """A channel of its own for each incident, beside its card; needs the scope channels:manage."""
+    archive_channels: bool = False
+    """Archive that channel when the incident is closed and its timeline is in it."""
     status_every: Duration = Field(timedelta(minutes=30), examples=["30m"])
     """How long an incident that pages may be without a word about how it stands, before its thread is reminded."""
 
@@ -511,6 +515,13 @@ class Settings(_Part):
     @property
     def approval_rules(self) -> ApprovalRules:
         return self.approvals.rules
+
+    @property
+    def on_call(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Users and user groups that steer: whom an incident's own channel begins with."""
+        everybody = (self.steering, *self.steering.or_of)
+        groups = [each.user_group for each in everybody if each.user_group]
+        return tuple(dict.fromkeys(user for each in everybody for user in each.users)), tuple(dict.fromkeys(groups))
 
     @property
     def steering(self) -> Demand:

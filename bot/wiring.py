@@ -56,6 +56,7 @@ from bot.adapters.slack.digest import Digest, Folded, Kept
 from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.own_channel import ChannelRules
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
 from bot.adapters.slack.socket_mode import listening
@@ -213,7 +214,9 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     client = web_client(settings.slack.bot_token.get_secret_value(), session, base_url=settings.slack.base_url)
     clock = SystemClock()
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
-    place = Place(channel=settings.slack.channel, deployment=settings.redis_tag)
+    users, user_groups = settings.on_call
+    own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
+    place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, own=own)
     pace = RedisPace(storage.connection, slack_pace(settings))
     waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
     digest = Digest(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)

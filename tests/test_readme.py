@@ -54,6 +54,8 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_CLUSTER": "here",
         "INCIDENT_BOT_PLAYBOOKS": "packaged",
         "INCIDENT_BOT_SLACK_CARDS_PER_MINUTE": "5",
+        "INCIDENT_BOT_SLACK_ARCHIVE_CHANNELS": "true",
+        "INCIDENT_BOT_SLACK_INCIDENT_CHANNELS": "true",
     }
     enough = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))
     load_settings(enough | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": "config", name: examples[name]})

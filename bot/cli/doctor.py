@@ -66,7 +66,11 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
         token = settings.slack.bot_token.get_secret_value()
         client = web_client(token, session, base_url=settings.slack.base_url)
         return await installation(
-            client, channel=settings.slack.channel, user_groups=groups - {""}, channels=channels - {""}
+            client,
+            channel=settings.slack.channel,
+            user_groups=groups - {""},
+            channels=channels - {""},
+            own_channels=settings.slack.incident_channels,
         )
 
 

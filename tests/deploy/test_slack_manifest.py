@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack import app
 from bot.adapters.slack.app import COMMAND, HOME_OPENED, REACTION_ADDED
-from bot.adapters.slack.doctor import CHANNEL_SCOPES, SCOPES
+from bot.adapters.slack.doctor import CHANNEL_SCOPES, SCOPES, SCOPES_OF_OWN_CHANNELS
 from bot.adapters.slack.pins import SHORTCUT
 from tests.deploy.files import ROOT, document
 
@@ -25,10 +26,15 @@ SCOPES_OF: dict[str, set[str]] = {
     "chat_postEphemeral": {"chat:write"},
     "chat_postMessage": {"chat:write"},
     "chat_update": {"chat:write"},
+    "conversations_archive": set(),
+    "conversations_create": set(),
     "conversations_history": HISTORY,
     "conversations_info": READING_CHANNELS,
+    "conversations_invite": set(),
+    "conversations_list": READING_CHANNELS,
     "conversations_members": READING_CHANNELS,
     "conversations_replies": HISTORY,
+    "conversations_setTopic": set(),
     "files_completeUploadExternal": {"files:write"},
     "files_getUploadURLExternal": {"files:write"},
     "files_info": {"files:read"},
@@ -39,6 +45,13 @@ SCOPES_OF: dict[str, set[str]] = {
     "views_publish": set(),
 }
 """Web API methods as the SDK names them, and the bot scopes that Slack's documentation asks for."""
+OPTIONAL_SCOPES_OF = {
+    "conversations_archive": {"channels:manage"},
+    "conversations_create": {"channels:manage"},
+    "conversations_invite": {"channels:manage"},
+    "conversations_setTopic": {"channels:manage"},
+}
+"""Of the methods that are called only where each incident has a channel of its own."""
 
 
 SCOPES_OF_EVENTS = {REACTION_ADDED: {"reactions:read"}, HOME_OPENED: set[str]()}
@@ -73,6 +86,16 @@ def test_every_method_that_is_called_has_its_scopes_written_here() -> None:
 def test_the_manifest_asks_for_these_scopes_and_no_other() -> None:
     used = [*(SCOPES_OF[method] for method in methods_called()), *SCOPES_OF_EVENTS.values()]
     assert manifest_scopes() == {"commands"}.union(*used)
+
+
+def test_the_scopes_of_an_option_stand_in_the_manifest_as_comments() -> None:
+    text = (ROOT / "deploy" / "slack-manifest.yaml").read_text()
+    offered = set(re.findall(r"^ +# - ([a-z:.]+) ", text, re.MULTILINE))
+    assert offered == set[str]().union(*OPTIONAL_SCOPES_OF.values())
+    assert not offered & manifest_scopes()
+    own = [path for path in (ROOT / "bot" / "adapters" / "slack").glob("*.py") if path.name != "own_channel.py"]
+    assert not OPTIONAL_SCOPES_OF.keys() & {name for path in own for name in _calls(path.read_text())}
+    assert offered <= SCOPES_OF_OWN_CHANNELS
 
 
 def test_the_manifest_asks_for_the_events_that_are_listened_to_and_no_other() -> None:

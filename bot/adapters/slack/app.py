@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.adapters.slack import forms
+from bot.adapters.slack.card_buttons import CardButtons
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
@@ -49,6 +50,8 @@ from bot.adapters.slack.press_value import (
     FILL,
     MORE_TIME,
     REFUSE,
+    SAY,
+    SEE,
     ButtonValue,
 )
 from bot.adapters.slack.silencing import SILENCE_FORM, Silencing
@@ -103,6 +106,9 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
     app.action(BREAK_GLASS)(presses.open_glass)
     app.action(EDIT)(presses.open_edit)
     app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
+    commands = Commands(desk)
+    app.action(re.compile(re.escape(SAY) + r"[a-z]+"))(CardButtons(desk, commands).pressed)
+    app.action(SEE)(_acknowledge)
     app.action(ANYTHING)(presses.old)
     app.view(REFUSE_FORM.callback_id)(presses.refuse)
     app.view(AGAIN_FORM.callback_id)(presses.approve_again)

@@ -58,6 +58,10 @@ def button(text: str, action_id: str, value: str, *, style: str = "", confirm: B
     return made
 
 
+def link_button(text: str, action_id: str, url: str) -> Block:
+    return {"type": "button", "text": plain_text(text, limits.BUTTON_TEXT), "action_id": action_id, "url": url}
+
+
 def confirm(title: str, text: str, *, yes: str, no: str) -> Block:
     return {
         "title": plain_text(title, limits.CONFIRM_TITLE),

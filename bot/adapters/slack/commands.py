@@ -15,6 +15,7 @@ from bot.adapters.slack.escape import code, line, mention, whisper
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message, card, now_line, sign_of
 from bot.adapters.slack.opening import Opening
+from bot.adapters.slack.own_channel import of_channel
 from bot.adapters.slack.playbook_words import PlaybookWords
 from bot.adapters.slack.silencing import Silencing
 from bot.adapters.slack.steering_words import SteeringWords
@@ -243,8 +244,9 @@ class Commands:
                 raise TeachError(_no_such(first.upper(), await self._inbound.open_runs()))
             return run, rest.strip()
         runs = await self._inbound.open_runs()
-        if len(runs) == 1:
-            return runs[0], command.rest
+        here = of_channel(runs, command.channel)
+        if here is not None or len(runs) == 1:
+            return here or runs[0], command.rest
         if not runs:
             raise TeachError(f"No incident is open; name one: `{_usage(command.word)}`")
         ids = ", ".join(code(run.incident_id, 40) for run in runs[:20])

@@ -16,12 +16,19 @@ SCOPES = frozenset(
 )
 CHANNEL_SCOPES = {False: ("channels:history", "channels:read"), True: ("groups:history", "groups:read")}
 """By whether the channel is private."""
+SCOPES_OF_OWN_CHANNELS = frozenset({"channels:manage", "channels:read"})
+"""Where each incident has a channel of its own."""
 
 
 async def installation(
-    client: AsyncWebClient, *, channel: str, user_groups: Iterable[str], channels: Iterable[str] = ()
+    client: AsyncWebClient,
+    *,
+    channel: str,
+    user_groups: Iterable[str],
+    channels: Iterable[str] = (),
+    own_channels: bool = False,
 ) -> tuple[Finding, ...]:
-    """`channels`: those whose members may decide."""
+    """`channels`: those whose members may decide; `own_channels`: whether incidents have one each."""
     scopes: frozenset[str] = frozenset()
 
     async def who_am_i() -> Any:
@@ -39,13 +46,14 @@ async def installation(
     placed, is_private = await _channel(client, channel)
     groups = [await _group(client, group) for group in sorted(set(user_groups))]
     members = [await _members(client, each) for each in sorted(set(channels))]
-    return (known, _scoped(scopes, is_private), placed, *groups, *members)
+    return (known, _scoped(scopes, is_private, own_channels), placed, *groups, *members)
 
 
-def _scoped(scopes: frozenset[str], is_private: bool) -> Finding:
+def _scoped(scopes: frozenset[str], is_private: bool, own_channels: bool) -> Finding:
     if not scopes:
         return weak(ABOUT, "did not say which scopes the token has", "Compare them with the app's manifest.")
-    missing = sorted({*SCOPES, *CHANNEL_SCOPES[is_private]} - scopes)
+    optional = SCOPES_OF_OWN_CHANNELS if own_channels else frozenset()
+    missing = sorted({*SCOPES, *CHANNEL_SCOPES[is_private], *optional} - scopes)
     if missing:
         return broken(ABOUT, f"the token lacks {', '.join(missing)}", "Add the scopes and install the app again.")
     return fine(ABOUT, "has every scope it needs")

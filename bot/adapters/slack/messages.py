@@ -10,22 +10,23 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import actions, button, context, divider, fields, header, section
-from bot.adapters.slack.escape import code, code_block, group_mention, line, mention, plain, prose
+from bot.adapters.slack.blocks import actions, button, confirm, context, divider, fields, header, link_button, section
+from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.press_value import CHOOSE, FILL, ButtonValue
+from bot.adapters.slack.numbers import numbers, read_now
+from bot.adapters.slack.press_value import CHOOSE, FILL, SAY, SEE, ButtonValue
 from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
-from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, reasons_of, rows_of, span, table, value
+from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, span
 from bot.domain.playbook import text_sizes
 from bot.domain.run import Post, Question, Run
 from bot.domain.signal import Reading
 
 CARD = "card"
-NUMBERS_ON_CARD = 6
-WAY_ON_CARD = 8
-ROWS_OF_DIAGNOSTICS = 40
+OWN_CHANNEL = "channel"
+WAY_ON_CARD = 4
 CHOICES = 50
 PATCH_CHARACTERS = 2_900
 
@@ -53,15 +54,18 @@ class Message:
 
 
 def card(run: Run, *, links: Mapping[str, str]) -> Message:
-    """The one message of the incident in the channel; `links` maps a slot of the thread to its address."""
+    """The one message of the incident in the channel; `links` maps a slot of the thread to its address.
+
+    The incident's own channel, where it has one, is there by its id.
+    """
     title = f"{sign_of(run)} {run.incident_id} · {run.title}"
     now = now_line(run, links)
-    body: list[Block] = [header(title), *_facts(run), *section([f"*Now:* {now}"])]
+    body: list[Block] = [header(title), *section([now]), *fields(numbers(run.baseline, run.latest))]
     body += _banners(run)
-    body += context([f"*{line(run.playbook, 80)}*: {_way(run)}"])
-    body += fields(_numbers(run))
     body += section(_held(run))
-    foot = context([f"`/incident show {line(run.incident_id, 40)}` · details in the thread"])
+    own = links.get(OWN_CHANNEL, "")
+    body += section([*_facts(run), f"Everything else is in {channel_mention(own)}" if own else ""])
+    foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}"]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
@@ -80,41 +84,68 @@ def sign_of(run: Run) -> str:
     return "✅" if run.ending in GOOD_ENDINGS else "⚪"
 
 
-def _facts(run: Run) -> list[Block]:
+def _facts(run: Run) -> list[str]:
+    """Where, since when, how bad, who leads, and what fires: a line for each two, since phones are narrow."""
     where = code(run.target, 200) + (f" in {line(run.target.cluster, 80)}" if run.target.cluster else "")
     if not run.target.resolved:
         where += " (by the alert's labels alone)"
+    lead = f"{mention(run.lead)} leads" if run.lead else "nobody leads yet" if run.is_open else "nobody led"
+    return [f"{where} · since {day(run.starts_at)}", f"severity *{run.severity}* · {lead}", _alerts(run)]
+
+
+def _alerts(run: Run) -> str:
+    if not run.alerts:
+        return ""
     firing = sum(1 for alert in run.alerts.values() if alert.status == "firing")
-    names = ", ".join(sorted({line(alert.name, 60) for alert in run.alerts.values()})[:3])
-    return fields(
-        [
-            f"*Where*\n{where}",
-            f"*Since*\n{day(run.starts_at)}",
-            f"*Severity*\n{run.severity}",
-            f"*Lead*\n{mention(run.lead) if run.lead else 'nobody yet'}",
-            f"*Alerts*\n{firing} firing, {len(run.alerts) - firing} resolved: {names}" if run.alerts else "",
-        ]
-    )
+    names = sorted({line(alert.name, 60) for alert in run.alerts.values()})
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    counts = (f"{firing} firing" * bool(firing), f"{len(run.alerts) - firing} resolved" * (firing < len(run.alerts)))
+    return f"{'🔔' if firing else '🔕'} {', '.join(filter(None, counts))}: {', '.join(names[:3])}{more}"
 
 
 def now_line(run: Run, links: Mapping[str, str]) -> str:
     """What the incident waits for, and until when, in one line."""
     if run.closed_at is not None:
-        return f"closed as *{_words(run.ending)}* at {day(run.closed_at)}, after {span(run.closed_at - run.opened_at)}"
+        lasted = span(run.closed_at - run.opened_at)
+        return f"Closed as *{_words(run.ending)}* · {day(run.closed_at)} · after {lasted}"
     if (question := run.open_question) is not None:
         ask = linked(line(question.text, 200), links.get(f"question:{question.question_id}"))
-        return f"❓ waits for an answer{_until(question.expires_at)}: {ask}"
+        return f"❓ Waits for an answer{_until(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
         what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
         by = f" by {teams}" if (teams := missing_teams(request)) else ""
-        return f"⏳ waits for approval of {what}{by}{_until(request.expires_at)}"
+        return f"⏳ Waits for approval of {what}{by}{_until(request.expires_at)}"
     if run.change is not None:
         progress = f": {line(run.change.progress, 300)}" if run.change.progress else ""
-        return f"🔧 {'applies' if run.change.begun else 'plans'} {code(run.change.verb)}{progress}"
+        return f"🔧 {'Applies' if run.change.begun else 'Plans'} {code(run.change.verb)}{progress}"
     if run.watch is not None:
         progress = f": {line(run.watch.progress, 300)}" if run.watch.progress else ""
-        return f"👀 watches {code(run.state)}, at most until {moment(run.watch.until)}{progress}"
-    return f"🔎 reads for {code(run.state)}" if run.state else "🔎 looks"
+        return f"👀 Watches {code(run.state)}, at most until {moment(run.watch.until)}{progress}"
+    return f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+
+
+def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
+    """The buttons of a card: to what waits, to lead, and to stop; each does what its `/incident` word does."""
+    if not run.is_open:
+        return []
+    buttons = []
+    question, request = run.open_question, run.open_request
+    waiting = question.question_id if question is not None else request.request_id if request is not None else ""
+    url = links.get(f"question:{waiting}") or links.get(f"request:{waiting}")
+    if waiting and is_link(url):
+        buttons.append(link_button(f"See {waiting}", SEE, url))
+    if not run.lead:
+        buttons.append(button("I lead", f"{SAY}lead", _about(run, "lead")))
+    if run.halted_by:
+        buttons.append(button("Resume", f"{SAY}resume", _about(run, "resume")))
+    else:
+        ask = confirm("Halt this incident?", "No call is sent until somebody resumes it.", yes="Halt", no="Go on")
+        buttons.append(button("Halt", f"{SAY}halt", _about(run, "halt"), style="danger", confirm=ask))
+    return actions(buttons)
+
+
+def _about(run: Run, word: str) -> str:
+    return ButtonValue(run.incident_id, word).packed() or ""
 
 
 def _until(at: float | None) -> str:
@@ -122,8 +153,12 @@ def _until(at: float | None) -> str:
 
 
 def linked(text: str, url: str | None) -> str:
-    safe = url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
-    return f"<{url}|{text.replace('|', '¦')}>" if safe else f"*{text}*"
+    return f"<{url}|{text.replace('|', '¦')}>" if is_link(url) else f"*{text}*"
+
+
+def is_link(url: str | None) -> TypeGuard[str]:
+    """Whether it can stand in Slack as an address, and as nothing else."""
+    return url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
 
 
 def _banners(run: Run) -> list[Block]:
@@ -143,29 +178,8 @@ def _way(run: Run) -> str:
     """The states entered so far as a progress line, the present one marked."""
     shown = run.way[-WAY_ON_CARD:]
     earlier = f"{len(run.way) - len(shown)} earlier › " if len(run.way) > len(shown) else ""
-    done = [f"{line(name, 40)} ✔" for name in shown[:-1]]
-    last = [f"*{line(shown[-1], 40)}* ✔" if not run.is_open else f"▸ *{line(shown[-1], 40)}*"] if shown else ["begins"]
-    return earlier + " › ".join(done + last)
-
-
-def _numbers(run: Run) -> list[str]:
-    """Baseline → now of the few signals that are plain numbers."""
-    names = [name for name in {**run.baseline, **run.latest} if _is_number(run.latest.get(name))]
-    return [f"{code(name, 60)}\n{_before(run, name)}*{_now_of(run.latest[name])}*" for name in names[:NUMBERS_ON_CARD]]
-
-
-def _is_number(reading: Reading | None) -> bool:
-    is_plain = reading is not None and isinstance(reading.value, float | int) and not isinstance(reading.value, bool)
-    return is_plain or (reading is not None and not reading.is_known and bool(reading.unit))
-
-
-def _before(run: Run, name: str) -> str:
-    before = run.baseline.get(name)
-    return f"{_now_of(before)} → " if before is not None else ""
-
-
-def _now_of(reading: Reading) -> str:
-    return line(value(reading.value, reading.unit), 60) if reading.is_known else "?"
+    last = [f"{'▸' if run.is_open else '✔'} *{line(shown[-1], 40)}*"] if shown else ["begins"]
+    return earlier + " › ".join([*(f"✔ {line(name, 40)}" for name in shown[:-1]), *last])
 
 
 def _held(run: Run) -> list[str]:
@@ -183,20 +197,25 @@ def _words(name: str) -> str:
 
 
 def _diagnostics(run: Run, post: Post) -> Message:
-    readings = [Reading.model_validate(dump) for dump in post.data.get("readings", {}).values()]
-    rows = [row for reading in readings for row in rows_of(reading)]
-    baseline = {name: shown for reading in run.baseline.values() for name, shown in rows_of(reading)}
-    if baseline:
-        lines = table(("signal", "baseline", "now"), [(name, baseline.get(name, ""), shown) for name, shown in rows])
-    else:
-        lines = table(("signal", "now"), list(rows))
-    reasons = [reason for reading in readings for reason in reasons_of(reading)]
+    readings = _readings_of(post)
+    before = {name: each for earlier in _above(run, post) for name, each in _readings_of(earlier).items()}
+    ways = post.data.get("ways", ())
     body = section([f"🔎 *What was read* at {moment(post.at)}"])
-    body += section([code_block(lines[: ROWS_OF_DIAGNOSTICS + 1], limits.SECTION)]) if rows else []
-    body += section([f"? {code(name, 80)} is unknown: {line(why, 300)}" for name, why in reasons[:15]])
-    body += context([f"*{line(state, 60)}:* {line(why, 500)}" for state, why in post.data.get("ways", ())])
-    said = "; ".join(f"{state}: {why}" for state, why in post.data.get("ways", ()))
-    return Message(f"What was read: {line(said, 500) or 'nothing yet'}", limits.fitted(body))
+    body += read_now(list(readings.values()), run.baseline, before)
+    body += context([f"*{line(state, 60)}:* {line(why, 200)}" for state, why in ways])
+    said = line("; ".join(f"{state}: {why}" for state, why in ways), 500)
+    return Message(f"What was read: {said or 'nothing yet'}", limits.fitted(body))
+
+
+def _readings_of(post: Post) -> dict[str, Reading]:
+    return {name: Reading.model_validate(dump) for name, dump in post.data.get("readings", {}).items()}
+
+
+def _above(run: Run, post: Post) -> list[Post]:
+    """The diagnostics that stand above this message, oldest first."""
+    slots = [each.slot for each in run.posts]
+    above = run.posts[: slots.index(post.slot)]
+    return [each for each in above if each.kind == "diagnostics"]
 
 
 def _request(run: Run, post: Post) -> Message:
@@ -217,11 +236,15 @@ def _question(run: Run, post: Post) -> Message:
         f"• *{line(question.choices.get(key, key), 80)}*: {line(note, text_sizes.NOTE)}"
         for key, note in question.notes.items()
     ]
-    body += section(notes)
-    body += context([f"• {line(each, 300)}" for each in question.evidence[:20]])
     is_open = question.status == "open"
+    if is_open:  # what to weigh, while there is something to decide
+        body += section(notes)
+        body += context([f"• {line(each, 300)}" for each in question.evidence[:20]])
     foot = _ways_to_answer(run, question) if is_open else context([_answer(question)])
-    return Message(f"Question {line(question.question_id, 20)}: {asked}", limits.fitted(body, foot))
+    text = f"Question {line(question.question_id, 20)}: {asked}"
+    if is_open:
+        text += f"\nChoices: {line(', '.join(question.choices.values()), 500)}"
+    return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
 
 def _choices(run: Run, question: Question) -> list[Block]:
@@ -271,10 +294,13 @@ def _verdict(run: Run, post: Post) -> Message:
     verdict, parts = str(post.data.get("verdict", "")), post.data.get("parts", {})
     title = line(post.data.get("title") or post.ref, 200)
     sign = {"held": "✅", "not_held": "❌", "broke": "❌"}.get(verdict, "❓")
+    text = post.data.get("text", "")
+    parts = {name: said for name, said in parts.items() if str(said).strip() not in {verdict, text}}
     lines = [f"{PARTS.get(_verdict_of(said), '?')} {code(name, 60)} {line(said, 300)}" for name, said in parts.items()]
-    detail = prose(post.data.get("text", ""), 1_500, people=people_of(run))
-    body = section([f"{sign} *{title}:* {_words(verdict)}", *lines[:30], detail])
-    return Message(f"{title}: {_words(verdict)}", limits.fitted(body))
+    short = line(text, 300) if str(text).startswith(_words(verdict)) else ""
+    detail = "" if short else prose(text, 1_500, people=people_of(run))
+    body = section([f"{sign} *{title}* {short or _words(verdict)}", *lines[:30], detail])
+    return Message(f"{title}: {short or _words(verdict)}", limits.fitted(body))
 
 
 def _verdict_of(said: object) -> str:
@@ -322,10 +348,13 @@ def _closed(run: Run, post: Post) -> Message:
             f"*Changes applied*\n{len(run.ledger)}",
         ]
     )
+    moved = numbers(run.baseline, run.latest)
+    body += [*section(["*Baseline → now*"]), *fields(moved)] if moved else []
     body += section(_held(run) or ["Nothing that the bot changed is left in place."])
     head = str(post.data.get("head", ""))
     foot = context([f"timeline {code(head[:16], 20)}"]) if head else []
-    return Message(f"{run.incident_id} closed as {_words(ending)}", limits.fitted(body, foot))
+    went = f": {', '.join(moved)}" if moved else ""
+    return Message(f"{line(run.incident_id, 40)} closed as {_words(ending)}{went}", limits.fitted(body, foot))
 
 
 def _missing(post: Post) -> Message:

@@ -6,7 +6,7 @@ A post is sent again only after two look-ups have not found it: Slack has no ide
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -18,6 +18,7 @@ from bot.adapters.slack.digest import Digest
 from bot.adapters.slack.escape import plain, whisper
 from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key
 from bot.adapters.slack.messages import CARD, Message, card, thread
+from bot.adapters.slack.own_channel import CHANNEL, ChannelRules, OwnChannels, is_out_of_reach, thread_of
 from bot.adapters.slack.shown import Pace, Shown, ShownStore
 from bot.domain.errors import MessengerError
 from bot.domain.event import Event, Posted
@@ -39,6 +40,8 @@ class Place:
 
     channel: str
     deployment: str
+    own: ChannelRules = field(default_factory=ChannelRules)
+    """Whether each incident has a channel of its own besides."""
 
 
 class SlackMessenger:
@@ -56,13 +59,18 @@ class SlackMessenger:
         """Without a digest every card comes as soon as Slack takes it."""
         self._client, self._store, self._pace, self._clock, self._place = client, store, pace, clock, place
         self._digest = digest
+        self._own = OwnChannels(client, store, place.deployment, place.own)
 
     async def show(self, run: Run) -> Sequence[Event]:
         shown = _Slots(run, await self._store.load(run.incident_id))
         await self._hold_back(run, shown)
-        posted = [event for slot in shown.missing() if (event := await self._post(run, shown, slot))]
+        posted: list[Event] = []
+        if CARD in shown.missing() and (event := await self._post(run, shown, CARD)):
+            posted.append(event)
+        no_channel = await self._own.stand(run, shown.shown)
+        posted += [event for slot in shown.missing() if (event := await self._post(run, shown, slot))]
         events = [*posted, *shown.unheard(posted)]
-        refused: list[MessengerError] = []
+        refused: list[MessengerError] = [no_channel] if no_channel else []
         for slot, message in shown.out_of_date():
             try:
                 await self._update(run, shown, slot, message, may_give_up=not events)
@@ -72,10 +80,12 @@ class SlackMessenger:
                 refused.append(error)
         # Events that are returned bring the run back here, where what was refused for good is tried and told then.
         if refused and not events:
+            await self._own.told(run, shown.shown)
             raise refused[0]
         rest = await self._digest.has_card(run) if self._digest is not None else 0.0
         if rest and not events:
             raise MessengerError("the digest is not up to date", lasting=False, retry_after_seconds=rest)
+        await self._own.close(run, shown.shown)
         return events
 
     async def want_card(self, incident_id: str) -> None:
@@ -103,9 +113,9 @@ class SlackMessenger:
             raise result.as_error("announcing")
 
     async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
-        slots = await self._store.load(run.incident_id)
-        root = slots.get(CARD, Shown())
-        if not root.ts:
+        slots = dict(await self._store.load(run.incident_id))
+        root = thread_of(slots)
+        if not slots.get(CARD, Shown()).ts:
             await self.want_card(run.incident_id)
             raise MessengerError(f"the card of {run.incident_id} is not in Slack yet", lasting=False)
         slot = f"file:{key}"
@@ -116,15 +126,17 @@ class SlackMessenger:
             rest = entry.attempt_at + SETTLE_SECONDS - self._clock.now()
             if rest > 0:
                 raise MessengerError(f"the answer about {name} was lost", lasting=False, retry_after_seconds=rest)
-            if await self._is_shared(entry.ts, root.channel):
+            if await self._is_shared(entry.ts, entry.channel):
                 await self._store.save(run.incident_id, slot, replace(entry, hash=SHARED))
                 return
         if not entry.ts:
             entry = Shown(ts=await self._upload_bytes(name, content), channel=root.channel)
-        entry = replace(entry, attempt_at=self._clock.now())
+        entry = replace(entry, attempt_at=self._clock.now(), channel=root.channel)
         await self._store.save(run.incident_id, slot, entry)
         await self._share(entry.ts, root, name=name, comment=comment)
-        await self._store.save(run.incident_id, slot, replace(entry, hash=SHARED))
+        slots[slot] = replace(entry, hash=SHARED)
+        await self._store.save(run.incident_id, slot, slots[slot])
+        await self._own.close(run, slots)
 
     async def _hold_back(self, run: Run, slots: _Slots) -> None:
         """A card that was never tried may have to wait in the digest, and its thread with it."""
@@ -138,7 +150,7 @@ class SlackMessenger:
     async def _post(self, run: Run, slots: _Slots, slot: str) -> Event | None:
         """Make `slot` appear once; None when it already has."""
         entry = slots.shown.get(slot, Shown())
-        root = slots.shown.get(CARD, Shown())
+        root = slots.root_of(slot)
         if entry.attempt_at:
             found = await self._settle_attempt(run, slots, slot, root)
             if found is not None:
@@ -220,7 +232,7 @@ class SlackMessenger:
         """Keep the first of the found messages and delete the others; its content is brought up to date afterwards."""
         if not found:
             return None
-        channel = slots.shown.get(CARD, Shown()).channel or self._place.channel
+        channel = slots.root_of(slot).channel or self._place.channel
         for duplicate in found[1:]:
             log.warning("slack.duplicate_deleted", incident=run.incident_id, slot=slot, ts=duplicate)
             result = await ask(self._client.chat_delete(channel=channel, ts=duplicate))
@@ -303,7 +315,7 @@ class SlackMessenger:
             self._client.files_completeUploadExternal(
                 files=[{"id": file_id, "title": plain(name, 200)}],
                 channel_id=root.channel,
-                thread_ts=root.ts,
+                thread_ts=root.ts or None,
                 initial_comment=whisper(comment, 2_000),
             )
         )
@@ -333,16 +345,22 @@ class _Slots:
         """Slots that are not known to be in Slack, in their order."""
         return [slot for slot in (CARD, *self._thread) if not self.shown.get(slot, Shown()).ts]
 
+    def root_of(self, slot: str) -> Shown:
+        """Under which message a slot goes, or with no `ts` in which channel."""
+        return self.shown.get(CARD, Shown()) if slot == CARD else thread_of(self.shown)
+
     def rendered(self, slot: str) -> Message:
         if slot != CARD:
             return self._thread[slot]
         links = {slot: entry.link for slot, entry in self.shown.items() if entry.link}
+        links |= {CHANNEL: self.shown[CHANNEL].channel} if CHANNEL in self.shown else {}
         return card(self._run, links=links)
 
     def out_of_date(self) -> list[tuple[str, Message]]:
         """Decisions before the card: a button that no longer counts goes first."""
         every = [(slot, self.rendered(slot)) for slot in (*self._thread, CARD)]
-        return [(slot, message) for slot, message in every if self.shown[slot].hash != message.hash]
+        stale = [(slot, message) for slot, message in every if self.shown[slot].hash != message.hash]
+        return [(slot, message) for slot, message in stale if not is_out_of_reach(self.shown, self.shown[slot])]
 
     def unheard(self, posted: Sequence[Event]) -> list[Event]:
         """What stands in Slack and the run does not know: the event about it was lost."""

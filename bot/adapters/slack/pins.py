@@ -21,6 +21,7 @@ from bot.adapters.slack.escape import plain
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.lookup import METADATA_TYPE
 from bot.adapters.slack.messages import CARD
+from bot.adapters.slack.own_channel import of_channel
 from bot.domain.errors import MessengerError, StorageUnavailableError
 from bot.domain.event import Commanded
 from bot.domain.form import Form, FormField, problems
@@ -74,7 +75,7 @@ class Pins:
         kept, given = forms.kept_in(view), forms.given(view)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                wrong = problems(_which(await self._inbound.open_runs()), given)
+                wrong = problems(which(await self._inbound.open_runs()), given)
                 said = None if wrong else await self._message(kept["channel"], kept["ts"])
                 if said is not None:
                     await self._store(said, str(given[INCIDENT]), body["user"]["id"])
@@ -113,7 +114,7 @@ class Pins:
         if not runs:
             return "No incident is open, so there is no timeline to add it to.", None
         kept = {"channel": said.channel, "ts": said.ts}
-        return "", forms.Modal(PIN_FORM, "Add to a timeline", "Add", forms.inputs(_which(runs)), kept)
+        return "", forms.Modal(PIN_FORM, "Add to a timeline", "Add", forms.inputs(which(runs)), kept)
 
     async def _store(self, said: Said, incident: str, user: str) -> bool:
         link = await ask(self._client.chat_getPermalink(channel=said.channel, message_ts=said.ts))
@@ -139,7 +140,13 @@ class Pins:
         root_ts = str(message.get("thread_ts") or ts)
         root = message if root_ts == ts else await self._first(channel, root_ts)
         text = plain(message.get("text", ""), MOST_CHARACTERS)
-        return Said(channel, ts, str(message.get("user", "")), text, self._incident_of(root or {}))
+        incident = self._incident_of(root or {}) or await self._whose(channel)
+        return Said(channel, ts, str(message.get("user", "")), text, incident)
+
+    async def _whose(self, channel: str) -> str:
+        """The open incident whose own channel this is."""
+        found = of_channel(await self._inbound.open_runs(), channel)
+        return found.incident_id if found is not None else ""
 
     async def _first(self, channel: str, ts: str) -> Json | None:
         """The message at `ts`: of a thread its parent comes first, and a reply's own ts finds that reply alone."""
@@ -166,6 +173,6 @@ class Pins:
             log.warning("slack.tell_failed", user=user, reason=refused.reason)
 
 
-def _which(runs: Sequence[Run]) -> Form:
+def which(runs: Sequence[Run]) -> Form:
     options = {run.incident_id: f"{run.incident_id} {run.title}" for run in runs}
     return {INCIDENT: FormField(label="Which incident?", kind="choice", options=options)}

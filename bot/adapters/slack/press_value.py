@@ -18,6 +18,10 @@ CHOOSE = "choose:"
 """Followed by the place of the choice, since ids must differ within a message; the choice itself is in the value."""
 FILL = "fill:"
 """The same for a choice with a form: pressing it opens the form."""
+SAY = "say:"
+"""Followed by a word of `/incident`: the button says it about its incident."""
+SEE = "see"
+"""A link; Slack tells of its press all the same."""
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,24 @@ Buttons are there only while it is open; they carry the whole digest, so that a 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, confirm, context, header, section
 from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.press_value import APPROVE, APPROVE_AGAIN, BREAK_GLASS, EDIT, MORE_TIME, REFUSE, ButtonValue
-from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, moment, span, value
+from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, ago, moment, span, value
 from bot.domain.approval import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
 from bot.domain.approval_edits import editable_values
 from bot.domain.change.plan import Call, Difference
 from bot.domain.playbook import text_sizes
 from bot.domain.run import Run
 
+WORST_FIRST = ("warning", "note", "fine")
+TEXT = 2_000
+IN_WORDS = 10
+"""Differences that the notification spells out."""
 SIDE = 80
 """How much of either side of a difference is shown."""
 
@@ -32,8 +38,22 @@ def people_of(run: Run) -> frozenset[str]:
 
 
 def request_text(request: Request) -> str:
-    asked = f"Request {request.request_id} ({request.plan.risk} risk): {line(request.plan.title, 500)}"
-    return asked if request.status == "open" else f"{asked}: {request.status}"
+    """The whole of it in words, for a notification, a screen reader, and where Slack refuses the blocks."""
+    plan = request.plan
+    asked = f"Request {request.request_id} ({plan.risk} risk): {plan.title}"
+    if request.status != "open":
+        return line(f"{asked}: {request.status}", TEXT)
+    edits = [_difference(each) for call in plan.calls for each in call.differences]
+    weighed = [each.text for each in plan.circumstances if each.grade != "fine"]
+    parts = [
+        asked,
+        "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
+        f"To weigh: {'; '.join(weighed)}" if weighed else "",
+        f"Expected: {plan.expected}" if plan.expected else "",
+        f"Undo: {_undo_text(request)}",
+        f"Waits until {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
+    ]
+    return line(". ".join(filter(None, parts)), TEXT)
 
 
 def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block, ...]:
@@ -44,19 +64,31 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
         [prose(request.why, text_sizes.TEXT, people=people_of(run)), f"*Target* {targets}" if targets else ""]
     )
     body += section(_steps(run, request))
-    body += section([f"{GRADES[each.grade]} {line(each.text, 400)}" for each in plan.circumstances[:20]])
+    body += _circumstances(request)
     body += section(
         [
             f"*Expected* {line(plan.expected, text_sizes.EXPECTED)}" if plan.expected else "",
             f"*Undo* {line(_undo_text(request), 600)}",
-            f"*Still needed?* {code(request.still, 300)} is read again right before the first call."
-            * bool(request.still),
         ]
     )
-    body += context([f"• {line(each, 300)}" for each in request.evidence[:20]])
+    if request.status == "open":
+        body += context(_grounds(request))
     foot = [*_weigh(run, request), *_decide_or_decided(run, request)]
     marks = [f"plan {code(request.digest[:12])}"] + ([f"timeline {code(head[:16])}"] if head else [])
     return limits.fitted(body, [*foot, *context([" · ".join(marks)])])
+
+
+def _circumstances(request: Request) -> list[Block]:
+    """What there is to weigh first and large; what is fine in small."""
+    every = sorted(request.plan.circumstances, key=lambda each: WORST_FIRST.index(each.grade))[:20]
+    lines = [(each.grade == "fine", f"{GRADES[each.grade]} {line(each.text, 400)}") for each in every]
+    return [*section([said for is_fine, said in lines if not is_fine]), *context([said for ok, said in lines if ok])]
+
+
+def _grounds(request: Request) -> list[str]:
+    """What it rests on, and the condition that is looked at once more."""
+    still = f"Read again right before the first call: {code(request.still, 300)}" if request.still else ""
+    return [*(f"• {line(each, 300)}" for each in request.evidence[:20]), still]
 
 
 def _undo_text(request: Request) -> str:
@@ -70,19 +102,18 @@ def _undo_text(request: Request) -> str:
 
 
 def _steps(run: Run, request: Request) -> list[str]:
-    """Every step with its differences, marked with how far it has come once it is granted."""
+    """Every step, its differences below it, marked with how far it has come once it is granted."""
     come_to = _come_to(run, request)
-    lines: list[str] = []
+    texts: list[str] = []
     for place, step in enumerate(request.plan.steps):
         mark = _mark(place, come_to)
         if isinstance(step, Call):
-            lines.append(f"{mark} {step.title}")
-            lines += [f"     {_difference(each)}" for each in step.differences]
+            texts.append(f"{mark} {line(step.title, 400)}")
+            texts += [code_block(map(_difference, step.differences), limits.SECTION)] if step.differences else []
         else:
-            lines.append(f"{mark} wait: {step.title} (at most {span(step.within_seconds)})")
-    texts = [code_block(lines, limits.SECTION)] if lines else []
+            texts.append(f"{mark} Wait: {line(step.title, 400)} _(at most {span(step.within_seconds)})_")
     if run.change is not None and run.change.request_id == request.request_id and run.change.progress:
-        texts.append(f"▸ {line(run.change.progress, 400)}")
+        texts.append(f"🔧 *Now:* {line(run.change.progress, 400)}")
     return texts
 
 
@@ -99,7 +130,7 @@ def _come_to(run: Run, request: Request) -> int | None:
 def _mark(place: int, come_to: int | None) -> str:
     if come_to is None:
         return f"{place + 1}."
-    return "✔ " if place < come_to else "▸ " if place == come_to else "○ "
+    return "✅" if place < come_to else "▶️" if place == come_to else "⚪"
 
 
 def _difference(each: Difference) -> str:
@@ -112,14 +143,14 @@ def _difference(each: Difference) -> str:
 
 
 def _weigh(run: Run, request: Request) -> list[Block]:
-    lines = [f"*Risk* {RISKS[request.plan.risk]} · {approvers(request.policy)}"]
-    if request.edited_by:
-        own = "" if request.policy.own_work_counts else ", and somebody else has to approve"
-        lines.append(f"✏️ Its values were written by {mention(request.edited_by)}{own}.")
-    if request.asked_before and request.status == "open":
-        lines.append(_asked_before(run, request.asked_before))
-    if request.status == "open":
-        lines.append(_time_left(request))
+    """Who decides until when, and what they should know of that; nothing of it once it is decided."""
+    own = "" if request.policy.own_work_counts else ", and somebody else has to approve"
+    edited = f"📝 Its values were written by {mention(request.edited_by)}{own}." if request.edited_by else ""
+    if request.status != "open":
+        return section([edited])
+    again = _asked_before(run, request.asked_before) if request.asked_before else ""
+    needs = f"*Risk* {RISKS[request.plan.risk]} · *Needs* {approvers(request.policy)}"
+    lines = [needs, edited, again, _time_left(request)]
     if request.policy.single_operator:
         lines.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
     if request.alerts_resolved_at is not None:
@@ -131,9 +162,7 @@ def _weigh(run: Run, request: Request) -> list[Block]:
         names = " and ".join(f"*{team}*" for team in teams)
         them = "it" if len(teams) == 1 else "them"
         lines.append(f"⚠️ Nobody is named for {names}: the approvers stand in for {them}.")
-    if request.status == "open":
-        lines += _so_far(request)
-    return section(lines)
+    return section([*lines, *_so_far(request)])
 
 
 def _asked_before(run: Run, name: str) -> str:
@@ -210,7 +239,7 @@ def _time_left(request: Request) -> str:
     if request.expires_at is None:
         return f"⌛ Expires {span(request.policy.expires_seconds)} after it is posted; nothing is applied later."
     longer = f" {mention(request.extended_by)} asked for more time." if request.extended_by else ""
-    return f"⌛ Expires at {moment(request.expires_at)}; nothing is applied later.{longer}"
+    return f"⌛ Expires at {moment(request.expires_at)} ({ago(request.expires_at)}); nothing is applied later.{longer}"
 
 
 def _decide_or_decided(run: Run, request: Request) -> list[Block]:
@@ -244,18 +273,19 @@ def _decision(request: Request) -> str:
         case "granted":
             users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
             result = request.outcome
-            ended = f"\n{OUTCOMES.get(result, '•')} {line(result.replace('_', ' '), 60)}" if result else ""
+            ended = f" {OUTCOMES.get(result, '•')} {line(result.replace('_', ' '), 60)}" if result else ""
             if any(judged.press.action == "break_glass" for judged in request.presses):
                 return f"🔨 *The glass was broken* by {mention(request.decided_by)}{at}{because}.{ended}"
             why = because if request.asked_before else ""
-            return f"✅ *Approved* by {users or mention(request.decided_by)}{at}{why}.{ended}"
+            who = users or mention(request.decided_by)
+            return f"✅ *Approved* by {who}{at}{why} · {RISKS[request.plan.risk]} risk.{ended}"
         case "refused":
             return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
         case "expired":
             return f"⌛ *Expired*: nobody decided in time; it is never applied later{because}"
         case "superseded" if request.decided_by:
             return (
-                f"✏️ *Edited* by {mention(request.decided_by)}{because}. The new plan follows as a request of its own."
+                f"📝 *Edited* by {mention(request.decided_by)}{because}. The new plan follows as a request of its own."
             )
         case "superseded":
             return f"🔁 *Superseded*{because}. A newer request follows."

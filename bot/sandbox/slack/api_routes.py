@@ -17,12 +17,14 @@ from starlette.routing import Route
 
 from bot.sandbox.slack.acts import use_response_url
 from bot.sandbox.slack.arguments import Arguments
+from bot.sandbox.slack.channel_api import CHANNEL_METHODS
 from bot.sandbox.slack.connections import Connections
 from bot.sandbox.slack.errors import ApiError, Json
 from bot.sandbox.slack.faults import Fault
 from bot.sandbox.slack.team import Team
 from bot.sandbox.slack.web_api import METHODS, OF_THE_APP, SCOPES
 
+EVERY_METHOD = METHODS | CHANNEL_METHODS
 Work = Callable[[], Response]
 SHOWN_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain")
 
@@ -75,10 +77,10 @@ class ApiRoutes:
         settings = self._team.settings
         if token != (settings.app_token if method in OF_THE_APP else settings.token):
             return {"ok": False, "error": "invalid_auth"}
-        if method not in METHODS:
+        if method not in EVERY_METHOD:
             return {"ok": False, "error": "unknown_method", "req_method": method}
         try:
-            return METHODS[method](self._team, Arguments(values))
+            return EVERY_METHOD[method](self._team, Arguments(values))
         except ApiError as refused:
             return refused.answer()
 

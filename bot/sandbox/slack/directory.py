@@ -1,6 +1,6 @@
 """Who and what is in the workspace: people, channels, one user group; and Slack's way of describing them.
 
-People and channels never change; membership of the user group may, since the bot must read it fresh.
+People never change; membership of the user group may, since the bot must read it fresh, and channels may be made.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ class Channel:
     name: str
     topic: str
     members: tuple[str, ...]
+    creator: str = "U0LEA"
+    created: int = CREATED
+    is_archived: bool = False
 
     def described(self) -> Json:
         return {
@@ -77,13 +80,13 @@ class Channel:
             "is_im": False,
             "is_mpim": False,
             "is_private": False,
-            "is_archived": False,
+            "is_archived": self.is_archived,
             "is_general": self.name == "general",
             "is_member": BOT_USER in self.members,
-            "created": CREATED,
-            "creator": "U0LEA",
+            "created": self.created,
+            "creator": self.creator,
             "num_members": len(self.members),
-            "topic": {"value": self.topic, "creator": "U0LEA", "last_set": CREATED},
+            "topic": {"value": self.topic, "creator": self.creator if self.topic else "", "last_set": self.created},
             "purpose": {"value": "", "creator": "", "last_set": 0},
         }
 
@@ -112,12 +115,13 @@ class Directory:
 
     def __init__(self) -> None:
         self.people = {person.id: person for person in PEOPLE}
-        self.channels = {channel.id: channel for channel in CHANNELS}
+        self.channels: dict[str, Channel] = {}
         self.group_members: dict[str, tuple[str, ...]] = {}
         self.reset()
 
     def reset(self) -> None:
         self.group_members = {ON_CALL_GROUP: ON_CALL_MEMBERS}
+        self.channels = {channel.id: channel for channel in CHANNELS}
 
     def person(self, user_id: str) -> Person:
         if user_id not in self.people:
@@ -130,6 +134,9 @@ class Directory:
             if wanted in (channel.id, channel.name):
                 return channel
         raise ApiError("channel_not_found")
+
+    def keep(self, channel: Channel) -> None:
+        self.channels[channel.id] = channel
 
     def members_of(self, group_id: str) -> tuple[str, ...]:
         if group_id not in self.group_members:

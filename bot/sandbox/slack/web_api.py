@@ -22,6 +22,7 @@ LARGEST_PAGE = 999
 #: What the bot's token may do, told in a header of every answer; a setup check reads it there.
 SCOPES = (
     "channels:history",
+    "channels:manage",
     "channels:read",
     "chat:write",
     "commands",
@@ -94,9 +95,17 @@ def joined_channel(team: Team, args: Arguments) -> str:
     return channel.id
 
 
+def open_channel(team: Team, args: Arguments) -> str:
+    """One in which something may still be said."""
+    channel = joined_channel(team, args)
+    if team.directory.channel(channel).is_archived:
+        raise ApiError("is_archived")
+    return channel
+
+
 @method("chat.postMessage")
 def post_message(team: Team, args: Arguments) -> Json:
-    channel = joined_channel(team, args)
+    channel = open_channel(team, args)
     content = {name: value for name, value in content_of(team, args).items() if value is not None}
     if args.text("thread_ts"):
         content["thread_ts"] = args.text("thread_ts")
@@ -107,7 +116,7 @@ def post_message(team: Team, args: Arguments) -> Json:
 @method("chat.update")
 def update_message(team: Team, args: Arguments) -> Json:
     """Blocks and metadata that are not sent stay as they were."""
-    channel = team.directory.channel(args.required("channel")).id
+    channel = open_channel(team, args)
     ts = args.required("ts")
     old = team.messages.get(channel, ts)
     if old["user"] != BOT_USER:
@@ -124,7 +133,7 @@ def update_message(team: Team, args: Arguments) -> Json:
 
 @method("chat.delete")
 def delete_message(team: Team, args: Arguments) -> Json:
-    channel = team.directory.channel(args.required("channel")).id
+    channel = open_channel(team, args)
     ts = args.required("ts")
     if team.messages.get(channel, ts)["user"] != BOT_USER:
         raise ApiError("cant_delete_message")
@@ -134,7 +143,7 @@ def delete_message(team: Team, args: Arguments) -> Json:
 
 @method("chat.postEphemeral")
 def post_ephemeral(team: Team, args: Arguments) -> Json:
-    channel = joined_channel(team, args)
+    channel = open_channel(team, args)
     user = args.required("user")
     if user not in team.directory.channel(channel).members:
         raise ApiError("user_not_in_channel")
@@ -233,9 +242,18 @@ def members(team: Team, args: Arguments) -> Json:
 
 @method("conversations.list")
 def conversation_list(team: Team, args: Arguments) -> Json:
-    del args
-    channels = [channel.described() for channel in team.directory.channels.values()]
-    return {"ok": True, "channels": channels, "response_metadata": {"next_cursor": ""}}
+    limit = args.number("limit", 100)
+    if not 1 <= limit <= LARGEST_PAGE + 1:
+        raise ApiError("invalid_limit")
+    found = [
+        each for each in team.directory.channels.values() if not (each.is_archived and args.flag("exclude_archived"))
+    ]
+    cursor = args.text("cursor")
+    start = next((n for n, each in enumerate(found) if each.id == position_of(cursor)), len(found)) if cursor else 0
+    has_more = start + limit < len(found)
+    after = cursor_of(found[start + limit].id) if has_more else ""
+    channels = [channel.described() for channel in found[start : start + limit]]
+    return {"ok": True, "channels": channels, "response_metadata": {"next_cursor": after}}
 
 
 # -- people -----------------------------------------------------------------------
@@ -322,7 +340,7 @@ def complete_upload(team: Team, args: Arguments) -> Json:
     entries = args.structure("files")
     if not isinstance(entries, list) or not all(isinstance(e, dict) and e.get("id") for e in entries):
         raise ApiError("invalid_arguments", "[ERROR] missing required field: files")
-    channel = joined_channel(team, Arguments({"channel": args.text("channel_id")})) if args.text("channel_id") else ""
+    channel = open_channel(team, Arguments({"channel": args.text("channel_id")})) if args.text("channel_id") else ""
     stored = [team.files.complete(entry["id"], entry.get("title")) for entry in entries]
     if channel:
         content: Json = {
@@ -350,7 +368,7 @@ def file_info(team: Team, args: Arguments) -> Json:
 
 @method("reactions.add")
 def add_reaction(team: Team, args: Arguments) -> Json:
-    channel = joined_channel(team, args)
+    channel = open_channel(team, args)
     team.messages.react(channel, args.required("timestamp"), args.required("name").strip(":"), BOT_USER)
     return {"ok": True}
 

@@ -204,7 +204,7 @@ async def test_the_list_is_one_line_an_incident_and_what_it_waits_for(counter: C
     many(counter)
     said = await counter.say("list")
     assert "2 open" in said
-    assert "waits for approval" in said
+    assert "Waits for approval" in said
     counter.inbound.runs.clear()
     assert await counter.say("list") == "No incident is open."
 

@@ -274,3 +274,17 @@ def hash_of(shown: Run) -> str:
 def buttons(message: Message) -> list[dict[str, str]]:
     rows = [block for block in message.blocks if block["type"] == "actions"]
     return json.loads(json.dumps([element for row in rows for element in row["elements"]]))  # type: ignore[no-any-return] # JSON is of any type
+
+
+def test_the_notification_of_a_request_says_what_its_blocks_say() -> None:
+    said = last(waiting()).text
+    for words in ("high risk", "--max-num-seqs 64 → 6", "0 GPUs are free", "thrash falls below", "Undo", "11:25 UTC"):
+        assert words in said
+
+
+def test_the_notification_of_a_question_names_its_choices() -> None:
+    assert "Choices: Cap concurrency, Scale out, Hand over to me" in last(questioned()).text
+
+
+def test_what_was_read_is_escaped_once() -> None:
+    assert "thrash &gt; settings" in thread(waiting())[0][1].text

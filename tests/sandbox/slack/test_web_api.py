@@ -41,6 +41,16 @@ async def test_the_bot_learns_who_it_is(slack: StandIn) -> None:
         ("files.info", {"file": "F0NONE"}, "file_not_found"),
         ("views.open", {"trigger_id": "1.2.3", "view": '{"type": "modal"}'}, "invalid_arguments"),
         ("chat.scheduleMessage", {}, "unknown_method"),
+        ("conversations.create", {"name": ""}, "invalid_name_required"),
+        ("conversations.create", {"name": "x" * 81}, "invalid_name_maxlength"),
+        ("conversations.create", {"name": "INC 7"}, "invalid_name_specials"),
+        ("conversations.create", {"name": "--"}, "invalid_name_punctuation"),
+        ("conversations.create", {"name": "general"}, "name_taken"),
+        ("conversations.setTopic", {"channel": "C0INC", "topic": "x" * 251}, "too_long"),
+        ("conversations.invite", {"channel": "C0INC", "users": "U0ANA"}, "already_in_channel"),
+        ("conversations.invite", {"channel": "C0INC", "users": "U0OLD,U0ANA"}, "user_not_found"),
+        ("conversations.archive", {"channel": "C0GEN"}, "cant_archive_general"),
+        ("conversations.list", {"limit": 5000}, "invalid_limit"),
     ],
 )
 async def test_a_mistake_is_answered_with_slacks_word_for_it(
@@ -190,3 +200,33 @@ async def test_a_reset_leaves_an_empty_workspace(slack: StandIn) -> None:
 async def test_another_web_site_cannot_act_here(slack: StandIn) -> None:
     answer = await slack.http.post("/__sandbox__/reset", headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 403
+
+
+async def test_a_channel_is_made_named_filled_and_closed(slack: StandIn) -> None:
+    made = (await slack.client.conversations_create(name="inc-7"))["channel"]
+    assert (made["creator"], made["is_member"], made["num_members"]) == ("U0INCIDENT", True, 1)
+    await slack.client.conversations_setTopic(channel=made["id"], topic="serving/llm")
+    answer = await slack.call("conversations.invite", channel=made["id"], users="U0ANA,U0OLD,U0BEN", force="true")
+    assert answer["errors"] == [{"user": "U0OLD", "ok": False, "error": "user_not_found"}]
+    assert set((await slack.client.conversations_members(channel=made["id"]))["members"]) == {
+        "U0INCIDENT",
+        "U0ANA",
+        "U0BEN",
+    }
+    await slack.client.conversations_archive(channel=made["id"])
+    assert (await slack.call("chat.postMessage", channel=made["id"], text="x"))["error"] == "is_archived"
+    assert (await slack.call("conversations.archive", channel=made["id"]))["error"] == "already_archived"
+    assert (await slack.call("conversations.create", name="inc-7"))["error"] == "name_taken"
+
+
+async def test_channels_are_listed_page_by_page_and_archived_ones_on_request(slack: StandIn) -> None:
+    for number in range(3):
+        await slack.client.conversations_create(name=f"inc-{number}")
+    await slack.client.conversations_archive(channel="C0MADE2")
+    first = await slack.client.conversations_list(limit=3, exclude_archived=True)
+    rest = await slack.client.conversations_list(
+        limit=3, exclude_archived=True, cursor=first["response_metadata"]["next_cursor"]
+    )
+    names = [channel["name"] for channel in (*first["channels"], *rest["channels"])]
+    assert names == ["inference-incidents", "general", "inc-1", "inc-2"]
+    assert len((await slack.client.conversations_list())["channels"]) == 5

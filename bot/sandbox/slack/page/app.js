@@ -202,7 +202,7 @@ function drawSidebar() {
       ),
     );
   $("channels").replaceChildren(
-    ...[...workspace.channels.values()].map((channel) =>
+    ...[...workspace.channels.values()].filter((channel) => !channel.is_archived).map((channel) =>
       entry(channel.id, channel.name, h("span", { class: "hash" }, "#")),
     ),
   );

@@ -65,6 +65,7 @@ export class Workspace {
     else if (change.kind === "ephemeral") this.ephemerals.set(change.message.ts, change.message);
     else if (change.kind === "ephemeral_deleted") this.ephemerals.delete(change.ts);
     else if (change.kind === "views") this.views[change.user] = change.stack;
+    else if (change.kind === "channel") this.channels.set(change.channel.id, change.channel);
     else if (change.kind === "home") this.homes[change.user] = change.view;
     else if (change.kind === "reset") {
       this.messages.clear();

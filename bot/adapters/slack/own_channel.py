@@ -1,0 +1,227 @@
+"""A channel of its own for each incident, where the settings want one: made once, named, filled with people, archived.
+
+Slack has no idempotency key for channels. A name that follows from the incident stands in for it: whoever finds it
+taken by this bot has found the channel whose making was cut off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack.client import Refusal, ask
+from bot.adapters.slack.escape import plain
+from bot.adapters.slack.messages import CARD, OWN_CHANNEL
+from bot.adapters.slack.request_message import people_of
+from bot.adapters.slack.shown import Shown, ShownStore
+from bot.domain.errors import MessengerError
+from bot.domain.run import Run
+
+log = structlog.get_logger(__name__)
+
+CHANNEL = OWN_CHANNEL
+"""The slot whose `channel` is the incident's own; what was last done about it stands in slots beside it."""
+TOPIC, PEOPLE, GROUPS, ARCHIVED = "channel:topic", "channel:people", "channel:groups", "channel:archived"
+REFUSED = "refused: "
+LONGEST_NAME = 80
+LONGEST_TOPIC = 250
+NAMES = 5
+"""How many names are tried when others have taken them."""
+PAGE = 1_000
+ALREADY = frozenset({"already_in_channel", "cant_invite_self", "no_user"})
+
+Slots = Mapping[str, Shown]
+
+
+@dataclass(frozen=True)
+class ChannelRules:
+    """Whether incidents have channels, whom to invite besides those who take part, and whether to archive."""
+
+    wanted: bool = False
+    users: tuple[str, ...] = ()
+    user_groups: tuple[str, ...] = ()
+    archive: bool = False
+
+
+def thread_of(slots: Slots) -> Shown:
+    """Where an incident's messages go: its own channel, which has no `ts`, else the thread of its card."""
+    own = slots.get(CHANNEL, Shown()).channel
+    return Shown(channel=own) if own and ARCHIVED not in slots else slots.get(CARD, Shown())
+
+
+def is_out_of_reach(slots: Slots, entry: Shown) -> bool:
+    """Whether it stands in a channel that was archived, where nothing can be edited."""
+    return ARCHIVED in slots and entry.channel == slots[CHANNEL].channel
+
+
+def of_channel(runs: Iterable[Run], channel: str) -> Run | None:
+    """The incident whose own channel it is: its card stands elsewhere."""
+    for run in runs:
+        home, _ = run.places.get(CARD, ("", ""))
+        if channel != home and channel in {place for place, _ in run.places.values()}:
+            return run
+    return None
+
+
+def names_of(run: Run, deployment: str) -> list[str]:
+    """As Slack takes them; a wiped storage counts incidents anew, so the time of opening is in it."""
+    mark = hashlib.sha256(f"{deployment}/{run.incident_id}/{run.opened_at}".encode()).hexdigest()[:6]
+    words = re.sub("[^a-z0-9]+", "-", f"{run.incident_id}-{run.target.name}".lower()).strip("-")
+    ends = ["", *(f"-{number}" for number in range(2, NAMES + 1))]
+    return [f"{words[: LONGEST_NAME - len(mark) - 3].strip('-')}-{mark}{end}" for end in ends]
+
+
+def topic_of(run: Run) -> str:
+    stands = f"severity {run.severity}" if run.is_open else f"closed as {run.ending.replace('_', ' ')}"
+    return plain(f"{run.target} · {stands} · {run.title}", LONGEST_TOPIC)
+
+
+class OwnChannels:
+    def __init__(self, client: AsyncWebClient, store: ShownStore, deployment: str, rules: ChannelRules) -> None:
+        self._client, self._store, self._deployment, self.rules = client, store, deployment, rules
+
+    async def stand(self, run: Run, slots: dict[str, Shown]) -> MessengerError | None:
+        """Bring the channel to where it should be; the refusal where there can be none, until it was told.
+
+        Raise `MessengerError` when Slack did not answer.
+        """
+        entry = slots.get(CHANNEL, Shown())
+        if entry.hash.startswith(REFUSED):
+            return None if entry.lookups else self._refusal(entry.hash.removeprefix(REFUSED))
+        if not entry.channel:
+            if not self.rules.wanted or not run.is_open or _has_thread(slots):
+                return None
+            made = await self._made(run)
+            if isinstance(made, Refusal):
+                log.error("channel.refused", incident=run.incident_id, error=made.error)
+                await self._save(run, slots, CHANNEL, Shown(hash=f"{REFUSED}{made.error}"))
+                return self._refusal(made.error)
+            await self._save(run, slots, CHANNEL, Shown(channel=made))
+            log.info("channel.made", incident=run.incident_id, channel=made)
+        if ARCHIVED not in slots:
+            await self._name_it(run, slots)
+            await self._fill(run, slots)
+        return None
+
+    async def told(self, run: Run, slots: dict[str, Shown]) -> None:
+        """The refusal is on the timeline from here on; the thread of the card serves."""
+        entry = slots.get(CHANNEL, Shown())
+        if entry.hash.startswith(REFUSED) and not entry.lookups:
+            await self._save(run, slots, CHANNEL, replace(entry, lookups=1))
+
+    async def close(self, run: Run, slots: dict[str, Shown]) -> None:
+        """Archive, where that is wanted, once everything is said and the timeline's file is there."""
+        channel = slots.get(CHANNEL, Shown()).channel
+        is_exported = any(slot.startswith("file:export/") and entry.hash for slot, entry in slots.items())
+        if not self.rules.archive or run.is_open or not channel or ARCHIVED in slots or not is_exported:
+            return
+        result = await ask(self._client.conversations_archive(channel=channel))
+        if isinstance(result, Refusal) and not result.lasting:
+            raise result.as_error("archiving the incident's channel")
+        if isinstance(result, Refusal) and result.error != "already_archived":
+            log.warning("channel.not_archived", incident=run.incident_id, error=result.error)
+            return
+        await self._save(run, slots, ARCHIVED, Shown(hash="archived"))
+        log.info("channel.archived", incident=run.incident_id, channel=channel)
+
+    # --- making it ---------------------------------------------------------------------------------------------------
+
+    async def _made(self, run: Run) -> str | Refusal:
+        """The channel's id; the refusal where Slack will never make one."""
+        taken = Refusal("name_taken", lasting=True, happened="no")
+        for name in names_of(run, self._deployment):
+            result = await ask(self._client.conversations_create(name=name))
+            if not isinstance(result, Refusal):
+                return str(result["channel"]["id"])
+            if not result.lasting:
+                raise result.as_error("making the incident's channel")
+            if result.error != "name_taken":
+                return result
+            if ours := await self._ours(name):
+                return ours
+        return taken
+
+    async def _ours(self, name: str) -> str:
+        """The id of the channel of that name if this bot made it: an answer was lost, or the bot died after it."""
+        me = await self._sure(self._client.auth_test(), "asking who the bot is")
+        cursor = ""
+        while True:
+            page: dict[str, Any] = {"exclude_archived": True, "limit": PAGE} | ({"cursor": cursor} if cursor else {})
+            found = await self._sure(self._client.conversations_list(**page), "looking for the incident's channel")
+            for each in found.get("channels", ()):
+                if each.get("name") == name:
+                    return str(each["id"]) if each.get("creator") == me.get("user_id") else ""
+            cursor = str((found.get("response_metadata") or {}).get("next_cursor", ""))
+            if not cursor:
+                return ""
+
+    async def _sure(self, call: Any, doing: str) -> dict[str, Any]:
+        result = await ask(call)
+        if isinstance(result, Refusal):
+            raise result.as_error(doing)
+        return result
+
+    def _refusal(self, error: str) -> MessengerError:
+        said = f"no channel of its own: Slack answered {error}; the thread of the card serves"
+        return MessengerError(said, lasting=True)
+
+    # --- what stands over it, and who is in it -----------------------------------------------------------------------
+
+    async def _name_it(self, run: Run, slots: dict[str, Shown]) -> None:
+        topic = topic_of(run)
+        if slots.get(TOPIC, Shown()).hash == topic:
+            return
+        result = await ask(self._client.conversations_setTopic(channel=slots[CHANNEL].channel, topic=topic))
+        if isinstance(result, Refusal):
+            self._only_worth_a_word(run, result, "setting the channel's topic")
+        await self._save(run, slots, TOPIC, Shown(hash=topic))
+
+    async def _fill(self, run: Run, slots: dict[str, Shown]) -> None:
+        """The on-call people once, and whoever takes part since: who presses, notes, leads."""
+        if GROUPS not in slots:
+            await self._invite(run, slots, [*self.rules.users, *await self._on_call(run)])
+            await self._save(run, slots, GROUPS, Shown(hash="invited"))
+        known = slots.get(PEOPLE, Shown()).hash.split()
+        if missing := sorted(people_of(run) - set(known)):
+            await self._invite(run, slots, missing)
+            await self._save(run, slots, PEOPLE, Shown(hash=" ".join([*known, *missing])))
+
+    async def _on_call(self, run: Run) -> list[str]:
+        users: list[str] = []
+        for group in self.rules.user_groups:
+            result = await ask(self._client.usergroups_users_list(usergroup=group))
+            if isinstance(result, Refusal):
+                self._only_worth_a_word(run, result, f"reading who is in {group}")
+            else:
+                users += map(str, result.get("users", ()))
+        return users
+
+    async def _invite(self, run: Run, slots: Slots, users: Sequence[str]) -> None:
+        """One person who cannot be invited keeps nobody else out."""
+        if not users:
+            return
+        wanted = ",".join(dict.fromkeys(users))
+        result = await ask(self._client.conversations_invite(channel=slots[CHANNEL].channel, users=wanted, force=True))
+        if isinstance(result, Refusal) and result.error not in ALREADY:
+            self._only_worth_a_word(run, result, "inviting people")
+
+    def _only_worth_a_word(self, run: Run, refusal: Refusal, doing: str) -> None:
+        """The channel serves without it; but what may be cured is tried again."""
+        if not refusal.lasting:
+            raise refusal.as_error(doing)
+        log.warning("channel.incomplete", incident=run.incident_id, doing=doing, error=refusal.error)
+
+    async def _save(self, run: Run, slots: dict[str, Shown], slot: str, entry: Shown) -> None:
+        await self._store.save(run.incident_id, slot, entry)
+        slots[slot] = entry
+
+
+def _has_thread(slots: Slots) -> bool:
+    """An incident that began in the thread of its card stays there."""
+    return any(entry.ts and slot != CARD for slot, entry in slots.items())

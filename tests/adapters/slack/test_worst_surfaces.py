@@ -1,0 +1,136 @@
+"""Home, forms and what only one person reads: within Slack's limits whatever stands in them, and harmless."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack import forms, limits
+from bot.adapters.slack.command import Command
+from bot.adapters.slack.commands import USAGES, Commands
+from bot.adapters.slack.decision_forms import GLASS_FORM, reason_form
+from bot.adapters.slack.forms import Modal
+from bot.adapters.slack.home import Seen, Waiting, home
+from bot.adapters.slack.inbound import Desk
+from bot.adapters.slack.messages import Message
+from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.pins import which
+from bot.adapters.slack.press_value import ButtonValue
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.errors import Fault
+from bot.domain.form import Answer, FormField
+from bot.domain.playbook.library import Library
+from bot.domain.run import Run
+from bot.domain.timeline import GENESIS, Entry, chain
+from bot.sandbox.slack.block_kit import problems_of_view
+from tests.adapters.slack.runs import BEGAN, alert
+from tests.adapters.slack.test_worst_inputs import INJECTION, OUR_TOKENS, assert_accepted, filled, visible
+from tests.builders import policy
+from tests.domain.machine.steps import TEXT
+from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
+from tests.fakes.shown import MemoryPace, MemoryShownStore, MovableClock
+
+HOSTILE = INJECTION + " \u200b\u2066\u200f *bold* @everyone"
+LONG = "&" * 3_000
+TEXTS = pytest.mark.parametrize(
+    "text", ["x", HOSTILE, LONG, "word " * 900], ids=["short", "hostile", "escaped", "long"]
+)
+
+
+def runs(text: str, many: int = 100) -> dict[str, Run]:
+    worst = filled(text, many=3)
+    ids = [f"INC-{number}" for number in range(1, many + 1)]
+    return {each: worst.with_(incident_id=each, closed_at=None, playbook="small") for each in ids}
+
+
+def desk(text: str, many: int = 100) -> Desk:
+    inbound, shelf = MemoryInbound(*runs(text, many).values()), MemoryShelf()
+    inbound.alerts = [(alert(text), text) for _ in range(200)]
+    entries = [Entry(at=BEGAN + n, kind="note", text=text, who=text) for n in range(300)]
+    inbound.entries = chain(entries, head=GENESIS, length=0)
+    by_hand = TEXT.replace("opens_on: ['alertname=~\".+\"']\n", "opens: by_hand\n")
+    faults = {f"/etc/{text}{n}.yaml": (Fault("broken.yaml:3:1", text),) for n in range(100)}
+    shelf.library = Library({"small": load_text(by_hand)}, faults)
+    clock, store = MovableClock(time.time()), MemoryShownStore()
+    messenger = SlackMessenger(AsyncWebClient(), store, MemoryPace(), clock, Place(channel="C0INC", deployment="t"))
+    people = KnownPeople("U0ANA")
+    links, want_card = messenger.links, messenger.want_card
+    silencers = policy(users=("U0ANA",), own_work_counts=True)
+    return Desk(inbound, people, messenger, clock, shelf, links, want_card, deployment="t", silencers=silencers)
+
+
+def command(text: str, user: str = "U0ANA") -> Command:
+    return Command.read(
+        text, user=user, user_name=user, trigger_id="1.2", channel="C0INC", response_url="https://r.test"
+    )
+
+
+def assert_harmless(texts: object) -> None:
+    """Nothing in it pings, links or hides but what the bot itself put there."""
+    left = OUR_TOKENS.sub("", json.dumps(texts, ensure_ascii=False)).replace("<!channel>|", "")
+    assert "<" not in left
+    assert not set("\u200b\u200f\u202e\u2066") & set(left)
+    assert "@here" not in left
+    assert "@everyone" not in left
+
+
+def assert_answer(answer: Message | Modal) -> None:
+    if isinstance(answer, Message):
+        assert_accepted(answer)
+        return
+    assert problems_of_view(answer.view) == []
+    assert len(answer.view["private_metadata"]) <= limits.PRIVATE_METADATA
+
+
+@TEXTS
+@pytest.mark.parametrize("many", [0, 1, 100])
+def test_home_holds_a_hundred_incidents(text: str, many: int) -> None:
+    every = list(runs(text, many).values())
+    waiting = [Waiting(each.incident_id, text, BEGAN, "https://ok.test/?a=1") for each in every]
+    blocks = list(home(Seen(every, every, halted_by=text), waiting, now=BEGAN + 900))
+    assert problems_of_view({"type": "home", "blocks": blocks}) == []
+    assert_harmless(visible(Message("x", tuple(blocks))))
+
+
+@TEXTS
+@pytest.mark.parametrize("word", sorted(USAGES))
+async def test_every_command_answers_within_the_limits_and_harmlessly(word: str, text: str) -> None:
+    """With a hundred incidents open, whatever they hold and whatever is typed."""
+    commands = Commands(desk(text))
+    for rest in ("", "INC-1", text, f"INC-1 {text}", f"INC-1 30m {text}"):
+        answer = await commands.answer(command(f"{word} {rest}"))
+        assert_answer(answer)
+        if isinstance(answer, Message):
+            assert_harmless([answer.text, visible(answer)])
+
+
+@TEXTS
+async def test_who_may_not_and_who_misspells_are_told_so_within_the_limits(text: str) -> None:
+    for words, user in ((f"halt {text}", "U0MO"), (text, "U0ANA"), (f"graph {text}", "U0ANA")):
+        answer = await Commands(desk(text, many=1)).answer(command(words, user))
+        assert_answer(answer)
+        assert isinstance(answer, Message)
+        assert_harmless([answer.text, visible(answer)])
+
+
+@TEXTS
+def test_every_form_is_one_that_slack_accepts(text: str) -> None:
+    choices = {f"{n}": text for n in range(150)}
+    fields = {
+        "text": FormField(label=text[:300], why=text[:300], max_length=3_000),
+        "number": FormField(label=text[:300], kind="number", min=-1e300, max=1e300, unit=text[:60]),
+        "choice": FormField(label=text[:300], kind="choice", options=choices),
+    }
+    kept = {"channel": "C0INC", "response_url": "https://hooks.slack.test/" + "a" * 300}
+    value = ButtonValue("INC-1234567", "R123456", digest="d" * 64)
+    filled_in: dict[str, Answer] = {"text": text, "number": 1e300, "choice": "149"}
+    views = [
+        Modal("x", text, text, forms.inputs(fields, filled=filled_in), kept),
+        Modal("pin", "Add to a timeline", "Add", forms.inputs(which(list(runs(text).values()))), kept),
+        reason_form(GLASS_FORM, value, kept),
+    ]
+    for each in views:
+        assert_answer(each)
