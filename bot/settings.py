@@ -37,6 +37,7 @@ from bot.domain.approval_table import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_K
 from bot.domain.change.plan import RISKS, Risk
 from bot.domain.errors import SettingsError
 from bot.domain.playbook.durations import seconds
+from bot.domain.playbook.packaged import PACKAGED, packaged_playbooks
 from bot.domain.playbook.settings import Tuning
 from bot.domain.playbook.vocabulary import VERBS
 
@@ -113,6 +114,15 @@ def _redis_address(raw: SecretStr) -> SecretStr:
     if not raw.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("is not a Redis address")
     return raw
+
+
+def _folders(raw: object) -> object:
+    listed = _listed(raw)
+    if not isinstance(listed, list | tuple):
+        return listed
+    if not listed:
+        raise ValueError("names no folder")
+    return tuple(packaged_playbooks() if each == PACKAGED else each for each in listed)
 
 
 def _folder(raw: Path) -> Path:
@@ -450,12 +460,6 @@ class Log(_Part):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-def packaged_playbooks() -> Path:
-    """The playbooks that came with the bot: inside the wheel, or beside the package in a checkout."""
-    inside = Path(__file__).parent / "_playbooks"
-    return inside if inside.is_dir() else Path(__file__).parent.parent / "playbooks"
-
-
 def _texts(value: Any) -> Any:
     """Numbers and switches as they are written: a playbook says what it takes."""
     if not isinstance(value, dict):
@@ -480,9 +484,10 @@ class Settings(_Part):
     prometheus: Prometheus
     sampling: Sampling
     gpu: Gpu
-    playbooks: Annotated[Path, AfterValidator(_folder)] = Field(
-        default_factory=packaged_playbooks, validate_default=True
+    playbooks: Annotated[tuple[Annotated[Path, AfterValidator(_folder)], ...], BeforeValidator(_folders)] = Field(
+        PACKAGED, examples=["packaged,/etc/incident-bot/playbooks"], validate_default=True
     )
+    """Folders; `packaged` are those that came with the bot. Of files with one name the last folder's counts."""
     overrides: Pairs = Field({}, alias="set", examples=["window=15s,calm_for=20s"])
     """Playbook settings by name; each playbook takes those that it declares."""
     playbook_settings: dict[str, Texts] = Field({}, examples=["{kv-cache-oom: {kv_ceiling: 0.85}}"])

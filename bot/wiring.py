@@ -62,10 +62,11 @@ from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
-from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folder
+from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
 from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.picture import Picture
+from bot.domain.report.chart import Chart
 from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
@@ -73,6 +74,7 @@ from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.draw_chart import DrawChartForRun, ReadSeriesForRun
 from bot.flow.draw_way import DrawWayForRun
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
@@ -146,6 +148,7 @@ class Sight:
     """Everything that reads the fleet."""
 
     signals: ReadSignals
+    history: History
     scraped: SampledHistory
     """What runs on each replica now is always asked of the replicas themselves, whoever keeps the history."""
     scraper: VllmScraper
@@ -266,7 +269,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     generations = VllmGenerations()
     stack.push_async_callback(generations.close)
     signals = ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now)
-    return Sight(signals, scraped, scraper, generations)
+    return Sight(signals, history, scraped, scraper, generations)
 
 
 def credentials(settings: Settings) -> Credentials | None:
@@ -362,7 +365,7 @@ def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlay
             raise
 
     return LivePlaybooks(
-        lambda: load_folder(settings.playbooks, settings.overrides, settings.tuning),
+        lambda: load_folders(settings.playbooks, settings.overrides, settings.tuning),
         lambda: hashes_of(settings.playbooks),
         tell_once,
     )
@@ -396,8 +399,10 @@ def effect_handlers(
         "judge_press": JudgeForRun(talk.people),
         "show_in_slack": ShowRun(talk.messenger),
         "tell": TellPerson(talk.messenger),
-        "export_timeline": ExportForRun(talk.messenger, storage.store),
+        "export_timeline": ExportForRun(talk.messenger, storage.store, chart_svg),
         "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),
+        "read_series": ReadSeriesForRun(sight.history, advance.playbook_of),
+        "draw_chart": DrawChartForRun(talk.messenger, storage.store, chart_png),
         "release_leases": ReleaseForRun(storage.claims),
     }
 
@@ -421,6 +426,18 @@ def draw_png(drawing: Picture) -> bytes:
     from bot.adapters.drawn_graph import drawn  # matplotlib takes half a second to import, and few ask for a picture
 
     return drawn(drawing, "png")
+
+
+def chart_png(chart: Chart) -> bytes:
+    from bot.adapters.charts import drawn  # as above
+
+    return drawn(chart, "png")
+
+
+def chart_svg(chart: Chart) -> bytes:
+    from bot.adapters.charts import drawn  # as above
+
+    return drawn(chart, "svg")
 
 
 def signing_secret(settings: Settings) -> str:

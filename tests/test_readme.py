@@ -52,6 +52,7 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_APPROVALS_WHO": "scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform",
         "INCIDENT_BOT_APPROVALS_EXPIRES": "scale=20m",
         "INCIDENT_BOT_CLUSTER": "here",
+        "INCIDENT_BOT_PLAYBOOKS": "packaged",
     }
     enough = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))
     load_settings(enough | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": "config", name: examples[name]})

@@ -7,6 +7,7 @@ import pytest
 
 from bot.domain.approval import Demand
 from bot.domain.errors import SettingsError
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
 from bot.wiring import slack_pace
 
@@ -44,7 +45,7 @@ def test_seven_variables_are_enough() -> None:
     assert (read.http.host, read.http.port, read.http.body_limit_bytes) == ("127.0.0.1", 8080, 2 * 1024 * 1024)
     assert (read.redis_tag, read.redis_replicas, read.retention_days) == ("bot", 0, 90)
     assert read.reopen_within == timedelta(minutes=15)
-    assert read.playbooks.joinpath("kv-cache-oom.yaml").is_file()
+    assert [folder.joinpath("kv-cache-oom.yaml").is_file() for folder in read.playbooks] == [True]
 
 
 def test_the_default_approvals_are_those_of_the_operations_manual() -> None:
@@ -345,3 +346,8 @@ def test_slack_is_listened_to_over_http_or_in_socket_mode() -> None:
     assert settings.slack.signing_secret is None
     with pytest.raises(SettingsError, match="SLACK_SIGNING_SECRET"):
         load_settings(without)
+
+
+def test_folders_of_playbooks_are_listed_and_the_packaged_one_has_a_name(tmp_path: Path) -> None:
+    read = load_settings(ENOUGH | {"INCIDENT_BOT_PLAYBOOKS": f"packaged,{tmp_path}"})
+    assert read.playbooks == (packaged_playbooks(), tmp_path)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
@@ -27,10 +28,12 @@ from bot.domain.playbook.include import expand
 from bot.domain.playbook.library import Library
 from bot.domain.playbook.link import Known, link_faults
 from bot.domain.playbook.mistakes import Path
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
 from bot.domain.playbook.settings import Tuning
 from bot.domain.playbook.source import Position, Source
 from bot.domain.playbook.tuning import tuned_settings, tuning_faults
+from bot.domain.playbook.yaml_words import in_plain_words, is_told_late
 from bot.domain.rehearsed import Origin
 from bot.domain.signal import Value
 
@@ -53,7 +56,7 @@ def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) ->
 
 def origins_in(path: FilePath) -> Mapping[str, Origin]:
     """States of a sound playbook that were written in a piece, by the piece's own names."""
-    pieces = read_pieces(path.parent / PIECES)
+    pieces = pieces_beside(path)
     text = _text_of(path)
     expanded = expand(_read_source(text, str(path)), pieces) if isinstance(text, str) else None
     if expanded is None or expanded.source is None:
@@ -116,17 +119,36 @@ def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
 
 
 def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None, tuning: Tuning = NO_TUNING) -> Library:
-    """Every `*.yaml` of the folder but `*.test.yaml`; an override counts for each playbook that has such a setting."""
+    return load_folders((folder,), overrides, tuning)
+
+
+def with_packaged(folder: FilePath) -> tuple[FilePath, ...]:
+    """A folder of somebody's own as it is served: over the packaged one."""
+    packaged = packaged_playbooks()
+    return (folder,) if folder.resolve() == packaged.resolve() else (packaged, folder)
+
+
+def load_folders(
+    folders: Sequence[FilePath], overrides: Mapping[str, str] | None = None, tuning: Tuning = NO_TUNING
+) -> Library:
+    """Every `*.yaml` of the folders but `*.test.yaml`; of files with one name the last folder's counts.
+
+    An override counts for each playbook that has such a setting.
+    """
     overrides = overrides or {}
-    pieces = read_pieces(folder / PIECES)
+    pieces = {folder: read_pieces(folder / PIECES) for folder in folders}
     playbooks: dict[str, CompiledPlaybook] = {}
-    faults = {str(folder / PIECES / f"{name}.yaml"): read.faults for name, read in pieces.items() if read.faults}
+    faults = {
+        str(folder / PIECES / f"{name}.yaml"): read.faults
+        for folder, own in pieces.items()
+        for name, read in own.items()
+        if read.faults
+    }
     warnings: dict[str, tuple[Fault, ...]] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        if path.name.endswith(".test.yaml"):
-            continue
+    for path in {path.stem: path for folder in folders for path in _playbooks_in(folder)}.values():
         own = {**overrides, **tuning.playbooks.get(path.stem, {})}
-        checked = check_file(path, own, pieces=pieces, only_known_overrides=True)
+        known = {**packaged_pieces(), **pieces[path.parent]}
+        checked = check_file(path, own, pieces=known, only_known_overrides=True)
         found = checked.compiled
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
@@ -137,15 +159,20 @@ def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None, tu
         if checked.warnings:
             warnings[str(path)] = checked.warnings
     _unlink(playbooks, faults, warnings)
-    known = {name for playbook in playbooks.values() for name in playbook.settings}
+    known_settings = {name for playbook in playbooks.values() for name in playbook.settings}
+    where = ", ".join(map(str, folders))
     if unknown := [
-        Fault(str(folder), f"no playbook has a setting '{name}'") for name in overrides if name not in known
+        Fault(where, f"no playbook has a setting '{name}'") for name in overrides if name not in known_settings
     ]:
-        faults[str(folder)] = tuple(unknown)
+        faults[where] = tuple(unknown)
     targets, wrong = _tuned(playbooks, faults, tuning)
     if wrong:
         faults[SETTINGS] = tuple(wrong)
     return Library(playbooks, faults, warnings, targets)
+
+
+def _playbooks_in(folder: FilePath) -> list[FilePath]:
+    return [path for path in sorted(folder.glob("*.yaml")) if not path.name.endswith(".test.yaml")]
 
 
 def _unlink(
@@ -203,9 +230,9 @@ def load_table(path: FilePath) -> Source:
     return Source(file, text, data, reader.values, reader.keys)
 
 
-def hashes_of(folder: FilePath) -> dict[str, str]:
-    """A hash of each file of the folder that `load_folder` reads; a file that cannot be read has none."""
-    files = [*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml")]
+def hashes_of(folders: Sequence[FilePath]) -> dict[str, str]:
+    """A hash of each file of the folders that `load_folders` reads."""
+    files = [path for folder in folders for path in (*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml"))]
     texts = {str(path): _text_of(path) for path in sorted(files)}
     return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
 
@@ -213,6 +240,17 @@ def hashes_of(folder: FilePath) -> dict[str, str]:
 def read_pieces(folder: FilePath) -> Pieces:
     """Every piece of a folder, by the name of its file; those of a playbook stand in `pieces/` beside it."""
     return {path.stem: _read_piece(path.stem, _text_of(path), str(path)) for path in sorted(folder.glob("*.yaml"))}
+
+
+@cache
+def packaged_pieces() -> Pieces:
+    """Those that came with the bot: every playbook may include them; one of the same name beside it wins."""
+    return read_pieces(packaged_playbooks() / PIECES)
+
+
+def pieces_beside(path: FilePath) -> Pieces:
+    """What a playbook may include."""
+    return {**packaged_pieces(), **read_pieces(path.parent / PIECES)}
 
 
 def pieces_of(texts: Mapping[str, str]) -> Pieces:
@@ -240,11 +278,12 @@ def check_file(
     text = _text_of(path)
     if isinstance(text, Fault):
         return Checked(None, (text,))
-    beside = read_pieces(path.parent / PIECES) if pieces is None else pieces
+    beside = pieces_beside(path) if pieces is None else pieces
     checked = check_text(text, overrides, file=str(path), pieces=beside, only_known_overrides=only_known_overrides)
     if checked.compiled is None or pieces is not None:
         return checked
-    others = (other for other in path.parent.glob("*.yaml") if not other.name.endswith(".test.yaml"))
+    # Where it is written is seldom where it is served: beside the packaged ones.
+    others = (*_playbooks_in(packaged_playbooks()), *_playbooks_in(path.parent))
     neighbours = {other.stem: None for other in others}
     unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
     return Checked(None, unlinked) if unlinked else checked
@@ -303,9 +342,11 @@ def _composed(text: str, file: str) -> Node | None:
             raise PlaybookError(tuple(faults))
         root: Node | None = _yaml().compose(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        problem = _one_line(error.problem or error.context or "is not YAML")
+        mark = (error.context_mark if is_told_late(problem) else None) or error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise PlaybookError((Fault(where, _one_line(error.problem or error.context or "is not YAML")),)) from error
+        what, hint = in_plain_words(problem)
+        raise PlaybookError((Fault(where, what, hint),)) from error
     except YAMLError as error:
         raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
     return root

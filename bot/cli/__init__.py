@@ -41,6 +41,7 @@ Overrides = Annotated[
 class ReportFormat(StrEnum):
     md = "md"
     json = "json"
+    html = "html"
 
 
 def _version(wanted: bool) -> None:
@@ -78,14 +79,14 @@ def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
 @app.command()
 def export(
     incident: Annotated[str, typer.Argument(metavar="INC-1", help="The incident.")],
-    format: Annotated[ReportFormat, typer.Option(help="Markdown for people, JSON for machines.")] = ReportFormat.md,  # noqa: A002 - the option's name
+    format: Annotated[ReportFormat, typer.Option(help="A page with charts, Markdown, or JSON.")] = ReportFormat.md,  # noqa: A002 - the option's name
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there instead of standard output.")] = None,
     settings: SettingsFile = None,
 ) -> None:
     """Print the report of an incident, made from its timeline."""
     wanted = _settings(settings)
     from bot import wiring
-    from bot.domain.report import as_json, markdown
+    from bot.domain.report import as_json, html, markdown
 
     timeline = asyncio.run(wiring.load_timeline(wanted.redis_url.get_secret_value(), incident, tag=wanted.redis_tag))
     if not timeline:
@@ -93,7 +94,13 @@ def export(
             f"{incident}: not in this Redis (tag '{wanted.redis_tag}'); closed incidents are kept "
             f"{wanted.retention_days} days. Example: incident-bot export INC-1"
         )
-    content = as_json(timeline) if format is ReportFormat.json else markdown(timeline)
+    match format:
+        case ReportFormat.json:
+            content = as_json(timeline)
+        case ReportFormat.html:
+            content = html(timeline, wiring.chart_svg)
+        case ReportFormat.md:
+            content = markdown(timeline)
     if out is None:
         typer.echo(content, nl=False)
         return

@@ -16,7 +16,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.durability import durability
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
-from bot.adapters.yaml_playbooks import load_folder
+from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import teams_asked, who_approves
 from bot.domain.finding import Finding, Grade, broken, fine, weak
 from bot.domain.playbook.language import ChangeState
@@ -28,7 +28,7 @@ MARKS: dict[Grade, str] = {"fine": "✔", "weak": "!", "broken": "✖"}
 
 
 async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
-    library = load_folder(settings.playbooks, settings.overrides, settings.tuning)
+    library = load_folders(settings.playbooks, settings.overrides, settings.tuning)
     looks = [
         _within("redis", _redis(settings)),
         _within("slack", _slack(settings)),

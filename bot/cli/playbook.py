@@ -39,7 +39,7 @@ def check(
     overrides: Overrides = None,
 ) -> None:
     """Name every fault with file, line and column; exit 1 if there is one."""
-    from bot.settings import packaged_playbooks
+    from bot.domain.playbook.packaged import packaged_playbooks
 
     sound, faults, warnings = 0, 0, 0
     for path in paths or [packaged_playbooks()]:
@@ -70,7 +70,7 @@ def play(
     """Play every case of the test tables through the real machine; exit 1 when one deviates."""
     from bot.cli.playbook_test import play_file, tables_in, told
     from bot.domain.errors import PlaybookError
-    from bot.settings import packaged_playbooks
+    from bot.domain.playbook.packaged import packaged_playbooks
 
     good = True
     for path in tables_in(paths or [packaged_playbooks()]):
@@ -120,7 +120,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
     Slack page.
     """
     from bot.cli import playbook_rehearse as over_recording
-    from bot.settings import packaged_playbooks
+    from bot.domain.playbook.packaged import packaged_playbooks
 
     settings = pairs(overrides)
     found = load_named(name, folder or packaged_playbooks(), settings)
@@ -182,7 +182,7 @@ def coverage(
 ) -> None:
     """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none."""
     from bot.cli.playbook_coverage import covered, told
-    from bot.settings import packaged_playbooks
+    from bot.domain.playbook.packaged import packaged_playbooks
 
     found = covered(folder or packaged_playbooks())
     for line in told(found):
@@ -207,7 +207,7 @@ def graph(
 ) -> None:
     """Draw the written states of a playbook: as mermaid text, or as a picture."""
     from bot.cli.playbook_graph import graph_of
-    from bot.settings import packaged_playbooks
+    from bot.domain.playbook.packaged import packaged_playbooks
 
     as_file = Path(name)
     folder = folder or packaged_playbooks()
@@ -244,32 +244,39 @@ Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ..
 
 
 def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
-    from bot.adapters.yaml_playbooks import check_file, load_folder
+    from bot.adapters.yaml_playbooks import check_file, load_folders, with_packaged
     from bot.domain.errors import Fault
+    from bot.domain.playbook.packaged import packaged_playbooks
 
     if not path.is_dir():
         checked = check_file(path, overrides)
         yield checked.compiled, checked.faults, checked.warnings
         return
-    library = load_folder(path, overrides)
-    if not library.playbooks and not library.faults:
+    library = load_folders(with_packaged(path), overrides)
+    if not any(path.glob("*.yaml")):
         yield None, (Fault(str(path), "holds no playbook (*.yaml)"),), ()
+    packaged = {str(file) for file in packaged_playbooks().rglob("*.yaml")} - {
+        str(file) for file in path.rglob("*.yaml")
+    }
     for compiled in library.playbooks.values():
-        yield compiled, (), ()
-    for faults in library.faults.values():
-        yield None, faults, ()
-    for warnings in library.warnings.values():
-        yield None, (), warnings
+        if compiled.file not in packaged:
+            yield compiled, (), ()
+    for file, faults in library.faults.items():
+        if file not in packaged:
+            yield None, faults, ()
+    for file, warnings in library.warnings.items():
+        if file not in packaged:
+            yield None, (), warnings
 
 
 def _named(name: str, folder: Path | None) -> CompiledPlaybook:
     from difflib import get_close_matches
 
-    from bot.adapters.yaml_playbooks import load_folder
-    from bot.settings import packaged_playbooks
+    from bot.adapters.yaml_playbooks import load_folders, with_packaged
+    from bot.domain.playbook.packaged import packaged_playbooks
 
     where = folder or packaged_playbooks()
-    library = load_folder(where)
+    library = load_folders(with_packaged(where))
     if name in library.playbooks:
         return library.playbooks[name]
     broken = [str(fault) for file, faults in library.faults.items() if Path(file).stem == name for fault in faults]

@@ -1,4 +1,4 @@
-"""`incident-bot playbook new`: a commented playbook and its test table, which pass as they are."""
+"""`incident-bot playbook new`: a commented playbook and its test table, which pass as they are, and their schema."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from bot.cli.failures import CommandError
+from bot.domain.playbook.packaged import packaged_playbooks
 
 STARTERS = ("starter.yaml", "starter.test.yaml")
+SCHEMA = "playbook.schema.json"
+"""What the starter's first line points its editor to."""
 
 
 def write_starter(name: str, folder: Path) -> list[Path]:
@@ -25,4 +28,8 @@ def write_starter(name: str, folder: Path) -> list[Path]:
     for starter, path in zip(STARTERS, targets, strict=True):
         text = (files("bot.domain.playbook") / starter).read_text(encoding="utf-8")
         path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
-    return targets
+    schema = folder / SCHEMA
+    if schema.exists():
+        return targets
+    schema.write_bytes((packaged_playbooks() / SCHEMA).read_bytes())
+    return [*targets, schema]

@@ -11,7 +11,7 @@ import typer
 
 from bot.adapters.vllm.probes import KvBudget
 from bot.adapters.vllm.recording import RecordedHistory, Recording, read_recording
-from bot.adapters.yaml_playbooks import load_folder, load_table
+from bot.adapters.yaml_playbooks import load_folders, load_table, with_packaged
 from bot.cli.failures import CommandError
 from bot.domain.errors import PlaybookError
 from bot.domain.playbook.bundle import Bundle
@@ -43,7 +43,7 @@ class Wanted:
 
 def bundle_of(wanted: Wanted) -> Bundle:
     """With the playbooks that it may divert to: those are rehearsed too."""
-    library = load_folder(wanted.folder, {})
+    library = load_folders(with_packaged(wanted.folder))
     return Bundle.of(wanted.playbook, library.playbooks)
 
 

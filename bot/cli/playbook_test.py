@@ -11,9 +11,9 @@ from bot.cli.failures import CommandError
 from bot.domain.errors import PlaybookError
 from bot.domain.playbook.cases import Table, check_table, table_of
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.rehearsed import missing_edges
 from bot.flow.rehearse_case import TableResult, play_table
-from bot.settings import packaged_playbooks
 
 ENDING = ".test.yaml"
 

@@ -13,7 +13,7 @@ import httpx
 import typer
 
 from bot import wiring
-from bot.adapters.yaml_playbooks import load_folder
+from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.cli.failures import CommandError
 from bot.cli.playbook_rehearse import SHOWN, shown
 from bot.domain.errors import BotError
@@ -51,7 +51,7 @@ class Wanted:
 def wanted_alert(playbook: CompiledPlaybook, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     """The labels of an alert that opens this playbook. Raise `CommandError` when it opens none, or another one."""
     labels = {**LABELS, **given}
-    matching = load_folder(folder).match(labels)
+    matching = load_folders(with_packaged(folder)).match(labels)
     if matching and matching[0].name == playbook.name:
         return labels
     instead = f"'{matching[0].name}' would" if matching else "no playbook would"
@@ -66,7 +66,9 @@ def rehearse(wanted: Wanted) -> int:
     """Return the exit code: 0 when the incident was closed in time."""
     typer.echo("Starting Valkey, Kubernetes, the vLLM fleet, Slack and the bot …")
     with demo.world(start_bot=False, with_alerting=False) as world:
-        world.bot_environment["INCIDENT_BOT_PLAYBOOKS"] = str(Path(wanted.playbook.file).parent.absolute())
+        world.bot_environment["INCIDENT_BOT_PLAYBOOKS"] = ",".join(
+            map(str, with_packaged(Path(wanted.playbook.file).parent.absolute()))
+        )
         known = {name: value for name, value in demo.WINDOWS.items() if name in wanted.playbook.settings}
         windows = {**known, **wanted.settings}
         world.bot_environment["INCIDENT_BOT_SET"] = ",".join(f"{name}={value}" for name, value in windows.items())

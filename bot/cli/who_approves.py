@@ -77,7 +77,15 @@ def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules:
     seconds = policy.expires_seconds
     if state.expires:
         seconds = min(seconds, playbook.seconds(state.expires))
-    return f"{explained(policy, risk)}; {seconds / 60:g} min"
+    said = f"{explained(policy, risk)}; {seconds / 60:g} min"
+    if state.change == "scale" and not _is_fewer(state.with_.get("by")):
+        last = rules.policy(risk, (*TEAMS["last_accelerator"], *state.approvers), kind=kind)
+        said += f"; where no accelerator stays free: {' and '.join(map(_demand, last.demands))}"
+    return said
+
+
+def _is_fewer(by: Any) -> bool:
+    return isinstance(by, int | float) and by < 0
 
 
 def explained(policy: Policy, risk: Risk) -> str:

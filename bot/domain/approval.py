@@ -151,6 +151,10 @@ class Request(BaseModel):
     decision_reason: str = ""
     outcome: str = ""
     """How its change ended (`done`, `failed`, `unclear`, …); empty while it has not."""
+    ended_at: float | None = None
+    """When its change ended."""
+    asked_before: str = ""
+    """The request that asked for exactly this a moment ago: an approval needs a new reason in words."""
     alerts_resolved_at: float | None = None
     """All alerts resolved while it waited: presses before this moment no longer count."""
 
@@ -263,6 +267,10 @@ def must_count(request: Request, judged: JudgedPress) -> None:
         raise ApprovalError(f"this request expired at {_clock(request.expires_at)} UTC; ask again")
     if request.alerts_resolved_at is not None and judged.at < request.alerts_resolved_at:
         raise ApprovalError("all alerts resolved after this press; if it is still wanted, press again")
+    if request.asked_before and not judged.press.reason.strip():
+        raise ApprovalError(
+            f"{request.asked_before} asked for exactly this within the last half hour; approving it needs a new reason"
+        )
     if judged.press.action == "break_glass":
         _may_break_glass(request, judged)
     elif not is_asked(request.policy, judged.authority):

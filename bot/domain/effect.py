@@ -66,9 +66,12 @@ class ReleaseLeases(_Effect):
     kind: Literal["release_leases"] = "release_leases"
 
 
+ExportFormat = Literal["md", "json", "html"]
+
+
 class ExportTimeline(_Effect):
     kind: Literal["export_timeline"] = "export_timeline"
-    format: Literal["md", "json"]
+    format: ExportFormat
     wanted_by: str = ""
 
 
@@ -76,6 +79,18 @@ class DrawWay(_Effect):
     """The playbook as a picture, with the way that the run took, into its thread."""
 
     kind: Literal["draw_way"] = "draw_way"
+
+
+class ReadSeries(_Effect):
+    """The run's few telling signals as lines over its whole time, for its timeline."""
+
+    kind: Literal["read_series"] = "read_series"
+
+
+class DrawChart(_Effect):
+    """The lines of the timeline as one picture, with the decisions marked, into the thread."""
+
+    kind: Literal["draw_chart"] = "draw_chart"
 
 
 class SilenceAlerts(_Effect):
@@ -103,6 +118,8 @@ Effect = Annotated[
     | ReleaseLeases
     | ExportTimeline
     | DrawWay
+    | ReadSeries
+    | DrawChart
     | SilenceAlerts
     | EndSilences,
     Field(discriminator="kind"),

@@ -19,7 +19,9 @@ class Fault:
     hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}" + (f" {self.hint}" if self.hint else "")
+        if not self.hint:
+            return f"{self.where}: {self.what}"
+        return f"{self.where}: {self.what}{'.' if self.hint[0].isupper() else ''} {self.hint}"
 
 
 class PlaybookError(BotError):

@@ -8,8 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Authority, Press
+from bot.domain.burden import Burden
 from bot.domain.change.plan import PlanResult, Result
 from bot.domain.run import Offer
+from bot.domain.series import Series
 from bot.domain.signal import Reading
 
 
@@ -74,11 +76,13 @@ class StepSettled(_Event):
     request_id: str
     step: int
     call_id: str = ""
-    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered", "withheld"]
+    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered", "withheld", "burdened"]
     detail: str = ""
     replanned: PlanResult | None = None
     readings: dict[str, Reading] = {}
     """What was read right before the call."""
+    burden: Burden | None = None
+    """With the first step: at the grant. With `burdened`: now."""
     evidence: dict[str, Any] = {}
 
 
@@ -146,6 +150,14 @@ class SilencesEnded(_Event):
     ids: tuple[str, ...]
 
 
+class SeriesRead(_Event):
+    """What the run was judged on, as lines over its whole time."""
+
+    kind: Literal["series_read"] = "series_read"
+    effect_id: str
+    lines: tuple[Series, ...]
+
+
 class Posted(_Event):
     """A message of this run is in Slack now; a request's expiry counts from here."""
 
@@ -178,6 +190,7 @@ Event = Annotated[
     | Commanded
     | Silenced
     | SilencesEnded
+    | SeriesRead
     | Posted
     | EffectFailed,
     Field(discriminator="kind"),

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Policy, Request
+from bot.domain.burden import Burden
 from bot.domain.change.plan import LedgerEntry
 from bot.domain.form import Form, moment_in
 from bot.domain.signal import Reading, Value
@@ -80,6 +81,10 @@ class ActiveChange(_Frozen):
     values: dict[str, int | float] = {}
     """What a person wrote in place of the playbook's numbers; planned, shown and approved like these."""
     edited_by: str = ""
+    burden: Burden | None = None
+    """What users bore at the grant, or when a person last said to go on."""
+    stopped: bool = False
+    """It waits before its next step for a person to say whether to go on."""
 
 
 class ActiveWatch(_Frozen):

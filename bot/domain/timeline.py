@@ -16,7 +16,7 @@ EntryKind = Literal[
     "opened", "alert", "entered", "read", "baseline", "asked", "answered", "planned", "request", "press", "decided",
     "applying", "call", "wait", "outcome", "watch", "verdict", "question", "note", "halt", "resume", "undo", "slack",
     "ignored", "failed", "closed", "reopened", "export", "lease", "severity",
-    "diverted",
+    "diverted", "chart",
 ]  # fmt: skip
 
 GENESIS = "0" * 64

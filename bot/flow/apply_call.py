@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from bot.domain.approval import Approved, Request, grant
+from bot.domain.burden import Burden, takes_capacity, too_much
 from bot.domain.change.interference import interference
 from bot.domain.change.node_disruption import NODE_VERBS, NodeDisruption, node_disruption
 from bot.domain.change.plan import Call, Plan, Step, Wait
@@ -74,13 +75,49 @@ class ApplyCall:
         if not request.plan.steps:
             return self._settled(effect, "done", "nothing to do")
         step = request.plan.steps[effect.step]
+        if (stopped := await self._stopped(job, effect, request)) is not None:
+            return stopped
         if isinstance(step, Wait):
             return await self._wait(job, effect, step)
         try:
             approved = grant(request, request.presses)
         except ApprovalError as error:
             return self._settled(effect, "withheld", f"not granted: {error}")
-        return await self._call(job, effect, request, approved, step)
+        outcome = await self._call(job, effect, request, approved, step)
+        return await self._with_burden(job, effect, request, outcome)
+
+    # --- those who stay ---------------------------------------------------------------------------------------------
+
+    async def _stopped(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:
+        """Before each step but the first: whether users of the other replicas pay too dearly for it to go on."""
+        change = job.run.change
+        if effect.step == 0 or change is None or change.burden is None or not takes_capacity(request.plan):
+            return None
+        call_id = f"{job.incident_id}/{request.request_id}/{effect.step}"
+        # A call that may have gone out already has an outcome, which must be known first.
+        if await self._claims.was_claimed(job.incident_id, call_id):
+            return None
+        now = await self._burden(job, at=job.now)
+        risen = too_much(change.burden, now)
+        if not risen:
+            return None
+        log.warning("change.burdens", incident=job.incident_id, request=request.request_id, risen=risen)
+        return self._settled(effect, "burdened", risen, burden=now)
+
+    async def _burden(self, job: Job, *, at: float) -> Burden:
+        playbook = await self._playbook_of(job.run)
+        return await self._see.burden(context_of(job.run, playbook.settings), at=at)
+
+    async def _with_burden(self, job: Job, effect: ApplyStep, request: Request, outcome: Done | Later) -> Done | Later:
+        """The first step also tells what users bore at the grant: from the samples, so the same after a crash."""
+        if effect.step > 0 or not isinstance(outcome, Done) or not takes_capacity(request.plan):
+            return outcome
+        burden = await self._burden(job, at=request.decided_at if request.decided_at is not None else job.now)
+        events = [
+            event.model_copy(update={"burden": burden}) if isinstance(event, StepSettled) else event
+            for event in outcome.events
+        ]
+        return Done(tuple(events))
 
     # --- calls ------------------------------------------------------------------------------------------------------
 

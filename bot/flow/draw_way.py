@@ -29,7 +29,9 @@ class DrawWayForRun:
         content = await asyncio.to_thread(self._draw, drawing)
         where = f"now in {run.state}" if run.is_open else f"closed as {run.ending}"
         comment = f"The way of {run.incident_id} through {run.playbook}, {where}"
-        await self._messenger.upload(run, name=f"{run.incident_id}-way.png", content=content, comment=comment)
+        await self._messenger.upload(
+            run, key=effect.effect_id, name=f"{run.incident_id}-way.png", content=content, comment=comment
+        )
         return Done()
 
 

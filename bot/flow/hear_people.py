@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Press
+from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded, Pressed
 from bot.domain.run import Run
 from bot.domain.timeline import Chained
@@ -83,7 +83,7 @@ class HearPeople:
                 event = Commanded(event_id=deed, command="resume", user=by)
             await self._store(incident_id, event)
 
-    async def export(self, incident_id: str, format: Literal["md", "json"], user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
+    async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
         at = await self._runs.now()
         event = Commanded(event_id=f"export/{user}/{at}", command="export", user=user, text=format)
         return await self._store(incident_id, event)

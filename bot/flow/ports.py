@@ -536,8 +536,8 @@ class Messenger(Protocol):
         """Say something in the channel that is about no incident. Raise `MessengerError` when Slack refused."""
         ...
 
-    async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
-        """Put a file into the incident's thread, once by `name` and content."""
+    async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
+        """Put a file into the incident's thread, once by `key`: made again after a crash, its content may differ."""
         ...
 
 

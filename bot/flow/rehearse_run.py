@@ -231,7 +231,9 @@ class Rehearsal:
             if outcome == "expired":
                 return "silence"
             action = "refuse" if outcome == "refused" else "approve"
-            return self._made(action, request.request_id, digest=request.digest, number=len(request.presses))
+            why = "a rehearsal" if request.asked_before else ""
+            number = len(request.presses)
+            return self._made(action, request.request_id, digest=request.digest, reason=why, number=number)
         return "silence"
 
     def _made(self, action: str, about: str, *, number: int = 0, **more: Any) -> Press:

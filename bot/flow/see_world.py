@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import structlog
+
+from bot.domain.burden import BURDEN_METRICS, BURDEN_SECONDS, Burden, burden_in
 from bot.domain.change.context import QUIET_SECONDS
 from bot.domain.change.world import World
 from bot.domain.errors import BotError
@@ -15,6 +18,8 @@ from bot.domain.sampling import loads_in
 from bot.domain.signal import Value
 from bot.domain.window import Window
 from bot.flow.ports import Cluster, History, ReadContext
+
+log = structlog.get_logger()
 
 CLOCKS_DIFFER_SECONDS = 10.0
 """Samples carry this process's time and runs the storage's: a small difference must not hide the newest sample."""
@@ -50,3 +55,13 @@ class SeeWorld:
         except BotError as error:
             return replace(world, unreadable=world.unreadable | {"load": str(error)})
         return replace(world, load=loads_in(scrapes, window))
+
+    async def burden(self, context: ReadContext, *, at: float) -> Burden:
+        """What users bore in the minute before `at`, from what was sampled; unknown where that cannot be had."""
+        window = Window(at - BURDEN_SECONDS, at + CLOCKS_DIFFER_SECONDS)
+        try:
+            scrapes = await self._scraped.between(context, BURDEN_METRICS, window.start, window.end)
+        except BotError as error:
+            log.warning("burden.unreadable", incident=context.incident_id, reason=str(error))
+            return Burden()
+        return burden_in(scrapes, window)

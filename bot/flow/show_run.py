@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from bot.domain.effect import ExportTimeline, ReleaseLeases, ShowInSlack, Tell
-from bot.domain.report import as_json, markdown
+import asyncio
+from collections.abc import Callable, Sequence
+
+from bot.domain.effect import ExportFormat, ExportTimeline, ReleaseLeases, ShowInSlack, Tell
+from bot.domain.report import as_json, html, markdown
+from bot.domain.report.chart import Chart
+from bot.domain.timeline import Chained
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import CallClaims, Messenger, RunStore
 
@@ -26,16 +31,28 @@ class TellPerson:
 
 
 class ExportForRun:
-    def __init__(self, messenger: Messenger, runs: RunStore) -> None:
-        self._messenger, self._runs = messenger, runs
+    def __init__(self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes]) -> None:
+        self._messenger, self._runs, self._draw = messenger, runs, draw
 
     async def __call__(self, job: Job, effect: ExportTimeline) -> Done:
         entries = await self._runs.timeline(job.incident_id)
-        content = markdown(entries) if effect.format == "md" else as_json(entries)
+        content = await self._written(entries, effect.format)
         name = f"{job.incident_id}-timeline.{effect.format}"
         comment = f"Timeline of {job.incident_id}"
-        await self._messenger.upload(job.run, name=name, content=content.encode(), comment=comment)
+        await self._messenger.upload(
+            job.run, key=effect.effect_id, name=name, content=content.encode(), comment=comment
+        )
         return Done()
+
+    async def _written(self, entries: Sequence[Chained], wanted: ExportFormat) -> str:
+        match wanted:
+            case "json":
+                return as_json(entries)
+            case "html":
+                # Its chart takes most of a second to draw, in which nobody else's press may wait.
+                return await asyncio.to_thread(html, entries, self._draw)
+            case "md":
+                return markdown(entries)
 
 
 class ReleaseForRun:

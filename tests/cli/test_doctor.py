@@ -123,7 +123,9 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
     assert [finding.what for finding in who_approves([load_text(CHANGES)], rules)] == [
         "at half time whoever is missing and U0LEA is asked again; "
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
-        "small: grow: scale: medium risk: 1 of S0SERVING; 20 min",
+        "small: grow: scale: medium risk: 1 of S0SERVING; 20 min; "
+        "where no accelerator stays free: 1 of serving (C0SERVING) and "
+        "1 of platform (S0SERVING: the approvers stand in)",
         "small: shorten: client_contract: high risk: 1 of serving (C0SERVING) and "
         "1 of model (S0SERVING: the approvers stand in), never its author alone; glass; 5 min",
         "small: cap: set_flags: high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA), never its author alone; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,10 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     result = incident_bot("playbook", "new", name, "--in", tmp_path)
     assert result.exit_code == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_editor_finds_the_schema_that_the_starter_names(tmp_path: Path) -> None:
+    incident_bot("playbook", "new", "slow-first-token", "--in", tmp_path)
+    (line,) = [line for line in (tmp_path / "slow-first-token.yaml").read_text().splitlines() if "$schema=" in line]
+    schema = json.loads((tmp_path / line.partition("$schema=")[2]).read_text())
+    assert schema["title"] == "A playbook of the incident bot"

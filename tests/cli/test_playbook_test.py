@@ -202,7 +202,7 @@ def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "fault"),
     [
-        ("expect: {path: [look, claim]}", "4:25: unknown state 'claim' Did you mean 'calm'?"),
+        ("expect: {path: [look, claim]}", "4:25: unknown state 'claim'. Did you mean 'calm'?"),
         ("expect: {pth: [look]}", "4:12: unknown key 'pth'"),
         ("at: {lok: {waiting: 1}}\n  expect: {ends: fixed}", "4:8: unknown state 'lok'"),
         ("at: {look: {waitin: 1}}\n  expect: {ends: fixed}", "4:15: unknown signal 'waitin'"),

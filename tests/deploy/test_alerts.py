@@ -11,8 +11,8 @@ import pytest
 
 from bot.adapters.alertmanager import NAMING_LABELS
 from bot.adapters.yaml_playbooks import load_folder
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.sandbox.alerting.rule import THRASH_RATIO
-from bot.settings import packaged_playbooks
 from tests.deploy.files import DEPLOY, document
 
 ALERTS = DEPLOY / "alerts"

@@ -46,6 +46,7 @@ class MemoryCluster:
         """One workload `llm` of that many replicas, with these engine arguments."""
         self._now = now
         self._busy_until = 0.0
+        self.settle_seconds = SETTLE_SECONDS
         self._made = 0
         self.objects: dict[Key, Obj] = {}
         self.applied: Counter[str] = Counter()
@@ -150,7 +151,7 @@ class MemoryCluster:
             assert present is not None
             self.objects[key] = self._patched(call, present, call_id)
         self.applied[call_id] += 1
-        self._busy_until = self._now() + SETTLE_SECONDS
+        self._busy_until = self._now() + self.settle_seconds
         return Sent("done")
 
     @staticmethod

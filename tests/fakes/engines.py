@@ -29,6 +29,8 @@ class MemoryEngines:
         self.lasts_for_ever = False
         self.company = 0.0
         """Requests of others, on every replica."""
+        self.queue: Callable[[], float] = lambda: 0.0
+        """Requests that wait on every replica."""
         self.begun = asyncio.Event()
         self._generates_on = ""
         self._looks = 0
@@ -60,4 +62,5 @@ class MemoryEngines:
         values = dict.fromkeys(("num_requests_running", "num_requests_waiting", "request_success"), 0.0)
         values |= {"num_gpu_blocks": POOL, "block_size": BLOCK, "kv_cache_usage_perc": self.usage if is_busy else 0.0}
         values["num_requests_running"] = float(is_busy) + self.company
+        values["num_requests_waiting"] = self.queue()
         return Scrape(replica=replica.name, uid=replica.uid, at=self._now(), role=replica.role, ranks={"0": values})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Authority, Policy, Press
+from bot.domain.effect import ExportFormat
 from bot.domain.errors import OpeningError, StorageUnavailableError
 from bot.domain.event import Commanded
 from bot.domain.form import problems
@@ -88,7 +88,7 @@ class MemoryInbound:
         await self._reach()
         self.halted_by = ""
 
-    async def export(self, incident_id: str, format: Literal["md", "json"], user: str) -> bool:  # noqa: A002 - the port's name
+    async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - the port's name
         await self._reach()
         self.exports.append((incident_id, format, user))
         return incident_id in self.runs

@@ -229,6 +229,7 @@ class History:
         self.heard.add(event.event_id)
         decision = self.machine(self.run, event.model_copy(update={"at": self.at}), BUNDLE, self.rules)
         self.run = decision.run.with_(version=self.run.version + 1)
+        self.memory.saw_ends(self.run.requests, self.at)
         self.owed |= {effect.effect_id: effect for effect in decision.effects if effect.kind in PERFORMED}
         self.owed = {name: e for name, e in self.owed.items() if e.visit is None or e.visit == self.run.visit}
 

@@ -33,8 +33,22 @@ class Memory:
     """Request to the digest and the calls that people saw."""
     posted_at: dict[str, float] = field(default_factory=dict)
     resolved_at: list[float] = field(default_factory=list)
+    ended_at: dict[str, float] = field(default_factory=dict)
+    """When a request was refused, left to expire, or carried out."""
     judged: list[str] = field(default_factory=list)
     """Presses by their ids, in the order in which somebody looked up who made them."""
+
+    def saw_ends(self, requests: Mapping[str, Request], at: float) -> None:
+        for name, request in requests.items():
+            if request.status == "refused" or request.outcome == "done":
+                self.ended_at.setdefault(name, at)
+            elif request.status == "expired" and not request.decided_by:
+                self.ended_at.setdefault(name, min(at, request.expires_at or at))
+
+    def was_just_asked(self, request: Request, digest: str) -> bool:
+        """Whether exactly this was refused, left to expire or carried out in the half hour before it was asked for."""
+        same = [name for name, (shown, _) in self.shown.items() if shown == digest and name != request.request_id]
+        return any(0 <= request.asked_at - self.ended_at[name] < 1800 for name in same if name in self.ended_at)
 
 
 def as_seen(call: Call) -> str:
@@ -64,7 +78,8 @@ def _is_valid(done: Done, request: Request, digest: str, memory: Memory) -> bool
     is_in_time = done.at < _expires_at(request, memory)
     decided_at = request.decided_at or float("inf")
     is_after_the_calm = not any(done.at < at <= decided_at and at > request.asked_at for at in memory.resolved_at)
-    return is_about_it and is_in_time and is_after_the_calm
+    has_its_reason = bool(done.press.reason.strip()) or not memory.was_just_asked(request, digest)
+    return is_about_it and is_in_time and is_after_the_calm and has_its_reason
 
 
 def _expires_at(request: Request, memory: Memory) -> float:

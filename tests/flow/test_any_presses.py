@@ -74,8 +74,9 @@ def test_the_histories_reach_every_way_that_a_request_ends() -> None:
             reached[request.status] += 1
             reached["edited"] += bool(request.edited_by)
             reached["extended"] += bool(request.extended_by)
+            reached["asked again"] += bool(request.asked_before) and request.status == "granted"
             reached["glass"] += any(judged.press.action == "break_glass" for judged in request.presses)
-    wanted = {"applied", "granted", "refused", "expired", "superseded", "edited", "extended", "glass"}
+    wanted = {"applied", "granted", "refused", "expired", "superseded", "edited", "extended", "glass", "asked again"}
     assert {name for name, count in reached.items() if count} >= wanted, reached
 
 
@@ -104,6 +105,11 @@ def any_reason(run: Run, event: Judged) -> Judged:
     return pressed(event, reason=event.press.reason or "none")
 
 
+def any_repeat(run: Run, event: Judged) -> Judged:
+    """As if nothing had ever been asked for before."""
+    return pressed(event, reason=event.press.reason or "again") if event.press.action == "approve" else event
+
+
 def any_time(run: Run, event: Judged) -> Judged:
     return event.model_copy(update={"pressed_at": run.requests[event.press.about].asked_at})
 
@@ -130,7 +136,7 @@ def pressed(event: Judged, **fields: str) -> Judged:
 
 
 @pytest.mark.parametrize(
-    "bug", [any_digest, any_copy, any_reason, any_time, any_person, any_request, half_time_at_once]
+    "bug", [any_digest, any_copy, any_reason, any_repeat, any_time, any_person, any_request, half_time_at_once]
 )
 def test_a_grant_that_does_not_look_is_found(bug: Callable[[Run, Judged], Judged]) -> None:
     assert next(faults_of(range(MUTANT_HISTORIES), machine=altered(bug)), "")
@@ -179,7 +185,7 @@ async def test_on_real_redis_with_two_bots_nothing_is_applied_without_peoples_wo
             run = await scene.run()
             if run is None or not run.is_open:
                 continue
-            remember(run, memory)
+            remember(run, memory, scene.time.now())
             for press in drawn(run, scene, dice, memory):
                 await dice.choice(crew).hear.press(press, run.incident_id)
             await scene.time.advance(dice.choice([1, 1, 5, 5, 200]))
@@ -189,7 +195,8 @@ async def test_on_real_redis_with_two_bots_nothing_is_applied_without_peoples_wo
     assert [wrong for call_id in scene.cluster.applied if (wrong := judged(run, call_id, memory))] == []
 
 
-def remember(run: Run, memory: Memory) -> None:
+def remember(run: Run, memory: Memory, at: float) -> None:
+    memory.saw_ends(run.requests, at)
     for name, request in run.requests.items():
         memory.shown.setdefault(name, (request.digest, tuple(as_seen(call) for call in request.plan.calls)))
         if request.posted_at is not None:
@@ -203,7 +210,9 @@ def drawn(run: Run, scene: Scene, dice: random.Random, memory: Memory) -> list[P
         user = dice.choice([*APPROVERS, LEAD, "U0EVE"])
         digest = dice.choice([memory.shown[name][0]] * 5 + ["0ld"])
         action = dice.choice(["approve"] * 6 + ["more_time", "edit"])
-        press = builders.press(channel=CHANNEL, action=action, about=name, digest=digest, user=user)
+        press = builders.press(
+            channel=CHANNEL, action=action, about=name, digest=digest, user=user, reason=dice.choice(["", "again"])
+        )
         teams = frozenset({"approvers"}) if user != "U0EVE" else frozenset[str]()
         memory.presses.append(Done(press, scene.time.now(), teams))
         presses += [press] * dice.choice([1, 1, 2])

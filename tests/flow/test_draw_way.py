@@ -40,7 +40,7 @@ class Uploads:
     def __init__(self) -> None:
         self.files: list[tuple[str, bytes, str]] = []
 
-    async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
+    async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
         self.files.append((name, content, comment))
 
     async def show(self, run: Run) -> tuple[()]:

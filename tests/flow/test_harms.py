@@ -32,11 +32,13 @@ from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.language import AskState, ChangeState
 from bot.domain.playbook.other_playbook import with_stand_ins
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.rehearsed import Rehearsed
+from bot.domain.run import Run
 from bot.domain.scrape import Scrape
 from bot.flow.rehearse_case import play_case
 from bot.flow.route_alerts import opened
-from bot.settings import packaged_playbooks
+from bot.flow.see_world import context_of
 from tests import builders
 from tests.adapters.vllm.captures import ARCHIVE
 from tests.domain.change import worlds
@@ -189,9 +191,25 @@ async def test_2_somebody_who_undoes_the_bots_change_is_asked_about_and_not_undo
 
 @pytest.mark.parametrize("name", ["kv-cache-oom", "vllm-oom-triage", "inference-slo-breach"])
 def test_2_every_playbook_that_changes_a_workload_asks_first_who_else_is_at_work(name: str) -> None:
-    assert shipped(name).start == "join_look"
+    assert changes_before("join_look", shipped(name)) == set()
     asks = shipped(name).state("join_beside")
     assert {edge.outcome for edge in edges_of(asks) if edge.by_person} >= {"choice:go_on", "choice:wait"}
+
+
+def changes_before(gate: str, playbook: CompiledPlaybook) -> set[str]:
+    """The changes that a run comes to without `gate`, and without a person who sends it there."""
+    found: set[str] = set()
+    seen, ahead = {gate}, [playbook.start]
+    while ahead:
+        name = ahead.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        state = playbook.state(name)
+        if isinstance(state, ChangeState):
+            found.add(name)
+        ahead += [edge.to for edge in edges_of(state) if not edge.by_person]
+    return found
 
 
 # --- 3: a rolling restart of a saturated fleet ------------------------------------------------------------------------
@@ -238,6 +256,38 @@ async def test_3_a_spare_that_does_not_help_is_removed_and_the_fleet_stays_as_it
         answers={"choose": ["cap", "hand_over"]},
     )
     assert [proposed.verb for proposed in found.proposed] == ["canary", "remove_canary"]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(("answer", "flags"), [("go_on", "--max-num-seqs=6"), ("undo", "--max-num-seqs=64")])
+async def test_3_a_rollout_that_the_other_replicas_pay_for_stops_and_a_person_says_how_it_goes_on(
+    scene: Scene, bot: Bot, answer: str, flags: str
+) -> None:
+    """Two requests wait on each replica at the grant, and nine while the first ones restart."""
+    scene.engines.queue = lambda: 9.0 if scene.cluster.applied else 2.0
+    scene.cluster.settle_seconds = 5 * MINUTE
+    run = await asked(scene, bot)
+    await sampled(scene, bot, run, MINUTE)
+    scene.people_are_there = True
+    scene.answers = {"lever": "cap"}
+    run = await until(scene, bot, lambda run: run.open_question is not None, "stopped")
+    assert run.open_question is not None
+    assert "requests waiting a replica 2.0 → " in run.open_question.text
+    assert list(scene.cluster.applied) == ["INC-1/R2/0"]
+    scene.answers = {"lever": "cap", "cap": answer}
+    await until(scene, bot, lambda run: run.open_question is None, "went on")
+    scene.answers = {"lever": "cap", "cap": "close"}
+    await until(scene, bot, lambda run: not run.is_open, "came to its end")
+    assert flags in scene.cluster.flags()
+
+
+async def sampled(scene: Scene, bot: Bot, run: Run, seconds: float) -> None:
+    """Time passes, and the replicas are scraped as they always are."""
+    until_then = scene.time.now() + seconds
+    while scene.time.now() < until_then:
+        await bot.scraped.sample(context_of(run, {}))
+        await scene.time.advance(5.0)
+    await bot.scraped.sample(context_of(run, {}))
 
 
 # --- 4: a SIGTERM without a drain -------------------------------------------------------------------------------------
@@ -471,6 +521,56 @@ async def test_7_the_bots_own_rollout_is_not_called_the_deploy_that_caused_it(na
     own = {"happened": True, "matters": True, "by_bot": True, "summary": "--max-num-seqs 64 → 6"}
     found = await shipped_case(name, given={"rollout": own})
     assert not {"rollback", "rollback_named", "offer_rollback", "name_revision"} & set(found.way)
+
+
+OLD_IMAGE = "vllm/vllm-openai:v0.11.0"
+
+
+def listing(number: int, *names: str) -> dict[str, Any]:
+    node = worlds.node(number)
+    node["status"]["images"] = [{"names": list(names), "sizeBytes": 9_000_000_000}]
+    return node
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("nodes", "unreadable", "graded", "said"),
+    [
+        pytest.param((listing(1, f"docker.io/{OLD_IMAGE}"),), {}, "fine", "pulled before on gpu-node-1", id="listed"),
+        pytest.param((listing(1, OLD_IMAGE + "-cu129"),), {}, "warning", "is not known until", id="another tag"),
+        pytest.param((worlds.node(1),), {}, "warning", "is not known until", id="nothing listed"),
+        pytest.param((), {"nodes": "403"}, "warning", "the nodes cannot be read (403)", id="unread"),
+    ],
+)
+def test_7_a_rollback_to_an_image_that_nobody_has_pulled_says_so(
+    nodes: tuple[dict[str, Any], ...], unreadable: dict[str, str], graded: str, said: str
+) -> None:
+    """The registry may have removed it since; a rollout would stand still at its first pod."""
+    sets = (older(OLD_IMAGE, *worlds.ARGS), world().replica_sets[1])
+    seen = world(replica_sets=sets, nodes=(*nodes, worlds.node(2), worlds.node(3)), unreadable=unreadable)
+    plan = planned("rollback", {"revision": 1}, seen)
+    assert grade(plan, "image") == graded
+    assert said in weighed(plan, "image")
+    assert OLD_IMAGE in weighed(plan, "image")
+
+
+@pytest.mark.fast
+def test_7_an_image_that_the_spare_runs_was_pulled() -> None:
+    image = "vllm/vllm-openai:v0.33.0"
+    spare = worlds.pod(9, revision=9)
+    spare["metadata"]["labels"]["incident-bot/canary"] = "INC-42"
+    spare["spec"]["containers"][0]["image"] = image
+    edit = {"edits": [*CAP["edits"], {"image": image}]}
+    assert grade(planned("set_flags", edit, world()), "image") == "warning"
+    beside = world(pods=(*world().pods, spare))
+    assert grade(planned("set_flags", edit, beside), "image") == "fine", weighed(
+        planned("set_flags", edit, beside), "image"
+    )
+
+
+@pytest.mark.fast
+def test_7_flags_alone_bring_no_image() -> None:
+    assert "image" not in {each.name for each in planned("set_flags", CAP, world()).circumstances}
 
 
 @pytest.mark.fast

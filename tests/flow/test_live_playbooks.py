@@ -21,7 +21,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder, self.told, self.is_away = folder, list[str](), False
         self.write(DRILL)
-        self.live = LivePlaybooks(lambda: load_folder(folder), lambda: hashes_of(folder), self._tell)
+        self.live = LivePlaybooks(lambda: load_folder(folder), lambda: hashes_of([folder]), self._tell)
 
     async def _tell(self, about: str, text: str) -> None:
         if self.is_away:

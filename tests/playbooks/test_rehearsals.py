@@ -24,6 +24,7 @@ from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.cases import Circumstances, Table, table_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ProbeSignal
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.rehearsed import Rehearsed
 from bot.domain.signal import Reading
 from bot.flow.ports import Probe, Question
@@ -31,7 +32,6 @@ from bot.flow.rehearse_case import TARGET, AsWritten, alert_at
 from bot.flow.rehearse_recording import OverRecording
 from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened
-from bot.settings import packaged_playbooks
 from tests.adapters.vllm.captures import ARCHIVE
 from tests.domain.change.worlds import deployment, load, planned, service, template, weighed, world
 

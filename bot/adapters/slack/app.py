@@ -25,6 +25,7 @@ from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
 from bot.adapters.slack.decision_forms import (
+    AGAIN_FORM,
     EDIT_FORM,
     GLASS_FORM,
     REASON,
@@ -39,7 +40,17 @@ from bot.adapters.slack.home import Home
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.pins import PIN_FORM, SHORTCUT, Pins
-from bot.adapters.slack.press_value import APPROVE, BREAK_GLASS, CHOOSE, EDIT, FILL, MORE_TIME, REFUSE, ButtonValue
+from bot.adapters.slack.press_value import (
+    APPROVE,
+    APPROVE_AGAIN,
+    BREAK_GLASS,
+    CHOOSE,
+    EDIT,
+    FILL,
+    MORE_TIME,
+    REFUSE,
+    ButtonValue,
+)
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
 from bot.domain.approval import Request as ChangeRequest
@@ -82,6 +93,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     )
     presses = Presses(client, desk)
     app.action(APPROVE)(presses.approve)
+    app.action(APPROVE_AGAIN)(presses.open_again)
     app.action(MORE_TIME)(presses.more_time)
     app.action(REFUSE)(presses.open_refusal)
     app.action(BREAK_GLASS)(presses.open_glass)
@@ -90,6 +102,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk) -> AsyncAp
     app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
     app.action(ANYTHING)(presses.old)
     app.view(REFUSE_FORM.callback_id)(presses.refuse)
+    app.view(AGAIN_FORM.callback_id)(presses.approve_again)
     app.view(GLASS_FORM.callback_id)(presses.break_glass)
     app.view(EDIT_FORM)(presses.edit)
     app.view(ANSWER_FORM)(presses.fill)
@@ -139,11 +152,17 @@ class Presses:
     async def open_refusal(self, ack: AsyncAck, body: Json, action: Json) -> None:
         await self._ask_reason(ack, body, action, REFUSE_FORM)
 
+    async def open_again(self, ack: AsyncAck, body: Json, action: Json) -> None:
+        await self._ask_reason(ack, body, action, AGAIN_FORM)
+
     async def open_glass(self, ack: AsyncAck, body: Json, action: Json) -> None:
         await self._ask_reason(ack, body, action, GLASS_FORM)
 
     async def refuse(self, ack: AsyncAck, body: Json, view: Json) -> None:
         await self._with_reason(ack, body, view, "refuse")
+
+    async def approve_again(self, ack: AsyncAck, body: Json, view: Json) -> None:
+        await self._with_reason(ack, body, view, "approve")
 
     async def break_glass(self, ack: AsyncAck, body: Json, view: Json) -> None:
         await self._with_reason(ack, body, view, "break_glass")
@@ -222,8 +241,8 @@ class Presses:
             await ack(response_action="errors", errors={REASON: OLD_BUTTON})
             return
         reason = view["state"]["values"][REASON][REASON].get("value") or ""
-        if kind == "break_glass" and not reason.strip():
-            await ack(response_action="errors", errors={REASON: "Breaking the glass needs a reason in words."})
+        if kind != "refuse" and not reason.strip():
+            await ack(response_action="errors", errors={REASON: "This needs a reason in words."})
             return
         press = _press_of(kind, value, kept | {"user": body["user"]}, reason=reason)
         await self._store_form(ack, press, value.incident_id, field=REASON)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, said
 from bot.adapters.slack.escape import code, line, mention, whisper
@@ -18,6 +18,7 @@ from bot.adapters.slack.opening import Opening
 from bot.adapters.slack.playbook_words import PlaybookWords
 from bot.adapters.slack.steering_words import SteeringWords
 from bot.adapters.slack.words import moment
+from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded
 from bot.domain.run import Run
 from bot.domain.timeline import Chained
@@ -37,7 +38,7 @@ USAGES = {
     "list": _Usage("", "the open incidents"),
     "show": _Usage("[INC]", "where an incident stands"),
     "timeline": _Usage("[INC]", f"its last {ENTRIES_SHOWN} entries"),
-    "export": _Usage("[INC] [md|json]", "its whole timeline as a file in its thread"),
+    "export": _Usage("[INC] [md|json|html]", "its whole timeline as a file in its thread"),
     "note": _Usage("[INC] TEXT", "put a note on the timeline"),
     "halt": _Usage("[INC|all]", "send no further call until it is resumed"),
     "resume": _Usage("[INC|all]", "lift a halt"),
@@ -141,9 +142,11 @@ class Commands:
     async def _export(self, command: Command) -> Message:
         run, rest = await self.pointed_at(command)
         wanted = rest.lower() or "md"
-        if wanted not in ("md", "json"):
-            raise TeachError(f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md` or `json`")
-        await self._inbound.export(run.incident_id, cast(Literal["md", "json"], wanted), command.user)
+        if wanted not in get_args(ExportFormat):
+            raise TeachError(
+                f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md`, `json` or `html`"
+            )
+        await self._inbound.export(run.incident_id, cast(ExportFormat, wanted), command.user)
         return said(f"The timeline of {line(run.incident_id, 40)} comes as a {wanted} file into its thread.")
 
     async def _unmatched(self, command: Command) -> Message:

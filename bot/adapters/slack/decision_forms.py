@@ -38,6 +38,14 @@ REFUSE_FORM = ReasonForm(
     hint="It goes on the timeline and is shown with the request.",
     is_optional=True,
 )
+AGAIN_FORM = ReasonForm(
+    callback_id="approve_again",
+    title="Approve",
+    submit="Approve",
+    label="What is new since it was asked for last?",
+    hint="It goes on the timeline and is shown with the request.",
+    is_optional=False,
+)
 GLASS_FORM = ReasonForm(
     callback_id="break_glass",
     title="Break the glass for",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from bot.domain.alert import Alert
 from bot.domain.approval import Press
+from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.library import Library
@@ -55,7 +56,7 @@ class Inbound(Protocol):
 
     async def resume_all(self, by: str) -> None: ...
 
-    async def export(self, incident_id: str, format: Literal["md", "json"], user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
+    async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
         """Owe the export, which arrives as a file in the thread; False when there is no such incident."""
         ...
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, context, divider, fields, header, section
-from bot.adapters.slack.escape import code, code_block, line, mention, plain, prose
+from bot.adapters.slack.escape import code, code_block, group_mention, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.press_value import CHOOSE, FILL, ButtonValue
 from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
@@ -27,6 +28,9 @@ WAY_ON_CARD = 8
 ROWS_OF_DIAGNOSTICS = 40
 CHOICES = 50
 PATCH_CHARACTERS = 2_900
+
+SLACK_ID = re.compile(r"[UWS](?=[A-Z]*[0-9])[A-Z0-9]{3,20}")
+"""A person or a user group; a word in capitals is none."""
 
 GOOD_ENDINGS = frozenset({"fixed", "self_cleared"})
 
@@ -285,8 +289,18 @@ def _note(run: Run, post: Post) -> Message:
     if post.data.get("ping") and request is not None:
         asked = pinged(request, everybody=post.data["ping"] == "all")
     said = prose(text, 2_000, people=people_of(run))
+    told = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])
     shown = f"📝 {mention(user)}: {said}" if user else f"⏰ {asked}: {said}" if asked else f"ℹ️ {said}"
+    shown = f"📣 {told}: {said}" if told else shown
     return Message(f"Note: {line(text, 1_000)}", limits.fitted(section([shown])))
+
+
+def _named(told: str) -> str:
+    """`owner=U0ANA`, as a label says it: a person or group of Slack's is called, anybody else is only named."""
+    word, _, value = told.partition("=")
+    if not SLACK_ID.fullmatch(value):
+        return code(told, 160)
+    return f"{line(word, 40)} {group_mention(value) if value.startswith('S') else mention(value)}"
 
 
 def _closed(run: Run, post: Post) -> Message:

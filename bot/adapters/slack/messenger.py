@@ -5,7 +5,6 @@ A post is sent again only after two look-ups have not found it: Slack has no ide
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +30,8 @@ SETTLE_SECONDS = 3.0
 LOOKUPS_BEFORE_REPOST = 2
 CLOCK_SLACK_SECONDS = 60.0
 """How far our clock and Slack's may be apart."""
+SHARED = "shared"
+"""In place of the hash of a message: a file is never edited."""
 LINKED = ("request:", "question:")
 """Slots to which the card links."""
 
@@ -85,13 +86,12 @@ class SlackMessenger:
         if isinstance(result, Refusal):
             raise result.as_error("announcing")
 
-    async def upload(self, run: Run, *, name: str, content: bytes, comment: str) -> None:
+    async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
         slots = await self._store.load(run.incident_id)
         root = slots.get(CARD, Shown())
         if not root.ts:
             raise MessengerError(f"the card of {run.incident_id} is not in Slack yet", lasting=False)
-        digest = hashlib.sha256(content).hexdigest()
-        slot = f"file:{name}:{digest}"
+        slot = f"file:{key}"
         entry = slots.get(slot, Shown())
         if entry.hash:
             return
@@ -100,14 +100,14 @@ class SlackMessenger:
             if rest > 0:
                 raise MessengerError(f"the answer about {name} was lost", lasting=False, retry_after_seconds=rest)
             if await self._is_shared(entry.ts, root.channel):
-                await self._store.save(run.incident_id, slot, replace(entry, hash=digest))
+                await self._store.save(run.incident_id, slot, replace(entry, hash=SHARED))
                 return
         if not entry.ts:
             entry = Shown(ts=await self._upload_bytes(name, content), channel=root.channel)
         entry = replace(entry, attempt_at=self._clock.now())
         await self._store.save(run.incident_id, slot, entry)
         await self._share(entry.ts, root, name=name, comment=comment)
-        await self._store.save(run.incident_id, slot, replace(entry, hash=digest))
+        await self._store.save(run.incident_id, slot, replace(entry, hash=SHARED))
 
     # --- posting -----------------------------------------------------------------------------------------------------
 

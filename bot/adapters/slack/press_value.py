@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from bot.adapters.slack import limits
 
 APPROVE = "approve"
+APPROVE_AGAIN = "approve_again"
+"""Opens a form: what was just asked for needs a new reason."""
 REFUSE = "refuse"
 EDIT = "edit"
 MORE_TIME = "more_time"

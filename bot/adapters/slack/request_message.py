@@ -9,7 +9,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, confirm, context, header, section
 from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.press_value import APPROVE, BREAK_GLASS, EDIT, MORE_TIME, REFUSE, ButtonValue
+from bot.adapters.slack.press_value import APPROVE, APPROVE_AGAIN, BREAK_GLASS, EDIT, MORE_TIME, REFUSE, ButtonValue
 from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, moment, span, value
 from bot.domain.approval import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
 from bot.domain.approval_edits import editable_values
@@ -54,7 +54,7 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
         ]
     )
     body += context([f"• {line(each, 300)}" for each in request.evidence[:20]])
-    foot = [*_weigh(request), *_decide_or_decided(run, request)]
+    foot = [*_weigh(run, request), *_decide_or_decided(run, request)]
     marks = [f"plan {code(request.digest[:12])}"] + ([f"timeline {code(head[:16])}"] if head else [])
     return limits.fitted(body, [*foot, *context([" · ".join(marks)])])
 
@@ -111,11 +111,13 @@ def _difference(each: Difference) -> str:
 # --- who decides -----------------------------------------------------------------------------------------------------
 
 
-def _weigh(request: Request) -> list[Block]:
+def _weigh(run: Run, request: Request) -> list[Block]:
     lines = [f"*Risk* {RISKS[request.plan.risk]} · {approvers(request.policy)}"]
     if request.edited_by:
         own = "" if request.policy.own_work_counts else ", and somebody else has to approve"
         lines.append(f"✏️ Its values were written by {mention(request.edited_by)}{own}.")
+    if request.asked_before and request.status == "open":
+        lines.append(_asked_before(run, request.asked_before))
     if request.status == "open":
         lines.append(_time_left(request))
     if request.policy.single_operator:
@@ -132,6 +134,13 @@ def _weigh(request: Request) -> list[Block]:
     if request.status == "open":
         lines += _so_far(request)
     return section(lines)
+
+
+def _asked_before(run: Run, name: str) -> str:
+    earlier = run.requests.get(name)
+    became = "" if earlier is None else f", and was {'applied' if earlier.outcome == 'done' else earlier.status}"
+    by = f" by {mention(earlier.decided_by)}" if earlier is not None and earlier.status == "refused" else ""
+    return f"🔁 {line(name, 20)} asked for exactly this a moment ago{became}{by}: approving it needs a new reason."
 
 
 def _so_far(request: Request) -> list[str]:
@@ -214,7 +223,10 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     ask = None
     if request.plan.risk == "high":
         ask = confirm("High risk: approve it?", request.plan.title, yes="Approve", no="Not yet")
-    buttons = [button("Approve", APPROVE, packed, style="primary", confirm=ask)]
+    approve = button("Approve", APPROVE, packed, style="primary", confirm=ask)
+    if request.asked_before:
+        approve = button("Approve…", APPROVE_AGAIN, packed, style="primary")
+    buttons = [approve]
     if editable_values(request.plan):
         buttons.append(button("Edit…", EDIT, packed))
     if request.expires_at is not None and not request.extended_by:
@@ -235,7 +247,8 @@ def _decision(request: Request) -> str:
             ended = f"\n{OUTCOMES.get(result, '•')} {line(result.replace('_', ' '), 60)}" if result else ""
             if any(judged.press.action == "break_glass" for judged in request.presses):
                 return f"🔨 *The glass was broken* by {mention(request.decided_by)}{at}{because}.{ended}"
-            return f"✅ *Approved* by {users or mention(request.decided_by)}{at}.{ended}"
+            why = because if request.asked_before else ""
+            return f"✅ *Approved* by {users or mention(request.decided_by)}{at}{why}.{ended}"
         case "refused":
             return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
         case "expired":

@@ -12,7 +12,7 @@ class Shown:
     """One slot as it was last shown.
 
     While `attempt_at` is not 0 and `ts` is empty, a post may have been sent whose answer is not known.
-    For a file slot (`file:<name>:<hash>`) `ts` is the file's id, and `hash` is set once it is in the thread.
+    For a file slot (`file:<key>`) `ts` is the file's id, and `hash` is set once it is in the thread.
     """
 
     ts: str = ""

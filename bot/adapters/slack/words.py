@@ -21,6 +21,7 @@ OUTCOMES = {
     "unknown": "❓",
     "superseded": "🔁",
     "halted": "⛔",
+    "stopped": "✋",
 }
 PARTS = {"held": "✔", "not_held": "✖", "broke": "✖", "unknown": "?"}
 SEVERITIES = {"page": "🔴", "ticket": "🟠", "info": "🔵"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bot.domain.change.capacity import Capacity, capacity_for, capacity_of
+from bot.domain.change.capacity import Capacity, accelerators_of, capacity_for, capacity_of
 from bot.domain.change.context import impossible
 from bot.domain.change.disruption import Budget
 from bot.domain.change.drain import DrainMode
@@ -18,6 +18,7 @@ from bot.domain.change.owner import owner_of, patch_text, unknown_manager
 from bot.domain.change.plan import Circumstance
 from bot.domain.change.rollout import Strategy
 from bot.domain.change.rotation import replicas_present, whole_replica
+from bot.domain.change.workload import pod_templates
 from bot.domain.change.world import Obj, World
 from bot.domain.redaction import redacted_data
 
@@ -50,6 +51,22 @@ def no_autoscaler(world: World) -> Circumstance:
 def room_for_replicas(world: World, more: int, what: str) -> Circumstance:
     """Room for whole replicas of the workload, each with all of its pods."""
     return _room(capacity_of(world), more, what, is_needed=True)
+
+
+def last_room(world: World, more: int) -> Circumstance | None:
+    """That no accelerator stays free for a surge or a spare; None where one does, or the workload asks for none."""
+    if not any(accelerators_of(each.template) for each in pod_templates(world.workload)):
+        return None
+    room = capacity_of(world)
+    if isinstance(room, str):
+        text = (
+            "whether it takes the last free accelerator, or a node has to be added, is not known: platform decides too"
+        )
+    elif room.replicas_that_fit > more:
+        return None
+    else:
+        text = "it takes the last room that there is: no surge or spare fits afterwards, so platform decides too"
+    return Circumstance(name="last_room", grade="warning", text=text)
 
 
 def room_for(world: World, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:

@@ -124,6 +124,8 @@ class Plan(BaseModel):
     risk: Risk
     approved_by: tuple[str, ...] = ()
     """Teams of which one person each must approve (`platform`); empty: whoever decides about the risk."""
+    told: tuple[str, ...] = ()
+    """Who is told once it is done and not asked before, as `owner=U0ANA`; nothing of it is hashed."""
     expected: str = ""
     undo_text: str = ""
 

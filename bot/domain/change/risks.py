@@ -29,6 +29,7 @@ FLOORS: dict[str, Risk] = {
 
 TEAMS: dict[str, tuple[str, ...]] = {
     "uncordon_node": ("platform",),  # serving may want the GPU back; platform knows whether it is sound
+    "last_accelerator": ("serving", "platform"),  # no surge, spare or replacement finds room afterwards
     "drain_others": ("platform", "serving"),  # other people's pods move
 }
 """Whose approval a verb asks for besides its risk; one person of each."""

@@ -20,6 +20,7 @@ from bot.domain.event import (
     Posted,
     Pressed,
     Progressed,
+    SeriesRead,
     SignalsRead,
     Silenced,
     SilencesEnded,
@@ -80,6 +81,7 @@ HANDLERS: Mapping[type, Handler] = {
     Commanded: by_hand.commanded,
     Silenced: by_hand.silenced,
     SilencesEnded: by_hand.silences_ended,
+    SeriesRead: reading.series_read,
     Posted: steering.posted,
     EffectFailed: by_hand.effect_failed,
 }
@@ -93,6 +95,10 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             steering.posted(draft, event)
         case Commanded(command="note" | "export" | "graph" | "reopen" | "pin"):
             by_hand.commanded(draft, event)
+        case SeriesRead():
+            reading.series_read(draft, event)
+        case EffectFailed():
+            by_hand.effect_failed(draft, event)
         case Silenced():
             by_hand.silenced(draft, event)
         case SilencesEnded():

@@ -16,6 +16,7 @@ from bot.domain.playbook.text_sizes import LABEL
 from bot.domain.run import Question
 from bot.domain.signal import in_words
 
+GO_ON = "go_on"
 KEEP = "keep"
 """The choice that only the question about leftovers has."""
 
@@ -92,6 +93,15 @@ def ask_about_leftovers(draft: Draft) -> None:
     choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}
     choices |= {KEEP: "Keep it: I own it from here"}
     _ask_built_in(draft, f"Before this incident ends: the bot still holds {', '.join(titles)}.", choices)
+
+
+def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:
+    """A change was stopped between two of its steps. It can still be gone on with, under the same grant."""
+    choices = {GO_ON: "Go on with it"}
+    if draft.run.held:
+        choices["undo"] = "Take it back"
+    choices |= {"hand_over": "Leave it as it is: hand over to me"}
+    _ask_built_in(draft, f"{why}.{' ' if meanwhile else ''}{meanwhile}", choices)
 
 
 def _ask_built_in(draft: Draft, text: str, choices: dict[str, str]) -> None:
@@ -221,7 +231,7 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
         draft.tell(press, f"Your approval counts; {not_yet}.")
         draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
         return
-    reason = press.reason if is_breaking else judged_press.authority.reason
+    reason = press.reason if is_breaking or request.asked_before else judged_press.authority.reason
     _decide(draft, request, status="granted", by=press.user, reason=reason)
     if is_breaking:
         _tell_whom_it_passed_over(draft, request, press)
@@ -335,10 +345,14 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
 
 
 def _follow_built_in(draft: Draft, press: Press) -> None:
-    from bot.domain.machine import steering  # the two ask each other: a question may be answered with an undo
+    from bot.domain.machine import changing, steering  # they ask, and are answered: with an undo, with going on
 
     answer = press.value
-    if answer == "undo" and KEEP in draft.run.questions[press.about].choices:
+    if answer != GO_ON:
+        changing.give_up(draft)
+    if answer == GO_ON:
+        changing.go_on(draft)
+    elif answer == "undo" and KEEP in draft.run.questions[press.about].choices:
         left = tuple(entry for entry in entering.leftovers(draft.run) if entry.undo)
         steering.take_back(draft, press.user, left)
     elif answer == "undo":

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.domain.approval import Policy, Request
+from bot.domain.approval_repeats import asked_before
 from bot.domain.approval_table import kind_of
+from bot.domain.burden import Burden
 from bot.domain.change.flag_history import release_of
 from bot.domain.change.flag_table import text_of
 from bot.domain.change.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait
@@ -21,6 +23,7 @@ from bot.domain.signal import RESULTS, result_in_words
 
 CRITICAL = "page"
 """The severity in which one lead may break the glass."""
+ROLLS_ON = "Kubernetes goes on with the rollout meanwhile, one replica after the other; taking it back turns it round."
 SOMEBODY_ELSE = "somebody else"
 """In place of a call id: who undid what a call did."""
 
@@ -97,6 +100,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         asked_at=draft.at,
         own_work_of=tuple(dict.fromkeys(filter(None, (draft.run.steered_by, change.edited_by)))),
         edited_by=change.edited_by,
+        asked_before=asked_before(plan, draft.run.requests.values(), at=draft.at),
     )
     draft.set(
         requests=draft.run.requests | {request.request_id: request},
@@ -162,7 +166,10 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
     match event.result:
         case "done":
             _record_step(draft, event, step)
+            change = change.model_copy(update={"burden": event.burden or change.burden})
             _next_step(draft, change, request)
+        case "burdened" if event.burden is not None:
+            _stop(draft, change, request, event.burden, event.detail)
         case "superseded" if event.replanned is not None:
             _supersede(draft, change, request, event)
         case "not_needed":
@@ -216,6 +223,41 @@ def _interfered(draft: Draft, change: ActiveChange, request: Request, event: Ste
     draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
     said = "Nothing was changed." if change.step == 0 else f"'{request.plan.title}' stopped after step {change.step}."
     asking.ask_what_next(draft, f"Somebody else changed what the bot had changed: {event.detail}. {said}")
+
+
+def _stop(draft: Draft, change: ActiveChange, request: Request, burden: Burden, risen: str) -> None:
+    """Those who stay pay for it: nothing more is sent until a person says so, who then accepts what it costs now."""
+    step = request.plan.steps[change.step]
+    said = f"'{request.plan.title}' stopped before '{step.title}': since it was granted, {risen}"
+    draft.record("outcome", f"{change.verb}: stopped — {risen}", data={"request": request.request_id})
+    draft.set(change=change.model_copy(update={"stopped": True, "burden": burden.or_else(change.burden)}))
+    rolls_on = isinstance(step, Wait) and step.condition == "rolled_out" and not _is_held(draft)
+    asking.ask_whether_to_go_on(draft, said, ROLLS_ON if rolls_on else "")
+
+
+def _is_held(draft: Draft) -> bool:
+    return bool(entering.still_rollouts(draft.run))
+
+
+def go_on(draft: Draft) -> None:
+    """The stopped step is owed again; its waiting begins anew."""
+    change = draft.run.change
+    if change is None or not change.stopped:
+        return asking.ask_what_next(draft, "There is nothing to go on with.")
+    again = {"stopped": False, "attempt": change.attempt + 1, "step_started_at": draft.at, "progress": ""}
+    draft.set(change=change.model_copy(update=again))
+    return want_step(draft)
+
+
+def give_up(draft: Draft) -> None:
+    """What was stopped stays as it is: its steps so far are in the ledger, and others may change the workload."""
+    change = draft.run.change
+    if change is None or not change.stopped:
+        return
+    ended = draft.run.requests[change.request_id].model_copy(update={"outcome": "stopped"})
+    draft.set(requests=draft.run.requests | {ended.request_id: ended})
+    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+    draft.want(ReleaseLeases(effect_id=f"release/{ended.request_id}"))
 
 
 def settled_late(draft: Draft, event: StepSettled) -> None:
@@ -302,9 +344,10 @@ def want_step(draft: Draft) -> None:
 
 def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
     request_id = change.request_id
-    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome})
+    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome, "ended_at": draft.at})
     draft.set(requests=draft.run.requests | {request_id: ended})
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
+    _tell_whose_it_was(draft, request_id, ended, outcome)
     came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
     if outcome != "done" or came_back is not None:
         # What went well is on the request itself; what did not, or what came back, deserves a message.
@@ -321,6 +364,17 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
             asking.ask_what_next(draft, "The undo is done.")
         return
     entering.go(draft, outcome, because=text)
+
+
+def _tell_whose_it_was(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
+    """Whose deploy was taken back reads it in the thread, however it ended, once a call of it has been applied."""
+    own = f"{draft.run.incident_id}/{request_id}/"
+    if not request.plan.told or not any(entry.call_id.startswith(own) for entry in draft.run.ledger):
+        return
+    text = f"{request.plan.title}: {outcome.replace('_', ' ')}. The reason is in this thread: {request.why}"
+    data = {"text": text, "user": "", "told": list(request.plan.told)}
+    draft.post("note", f"told:{request_id}", request_id, data)
+    draft.record("note", f"told {', '.join(request.plan.told)}: {text}")
 
 
 def _close_request(draft: Draft, request: Request, status: str, reason: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from bot.domain.event import SignalsRead, Watched
+from bot.domain.effect import DrawChart
+from bot.domain.event import SeriesRead, SignalsRead, Watched
 from bot.domain.machine import asking, entering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.expression import Unknown
 from bot.domain.playbook.language import AskState, ReadState
 from bot.domain.run import Post, scope_values
+from bot.domain.series import as_evidence, told
 from bot.domain.signal import Reading
 
 
@@ -81,6 +83,13 @@ def _show_diagnostics(draft: Draft, way: str) -> None:
     else:
         data = {"readings": readings, "ways": [[draft.run.state, way]]}
         draft.post("diagnostics", f"diagnostics:{draft.run.visit}", draft.run.state, data)
+
+
+def series_read(draft: Draft, event: SeriesRead) -> None:
+    """The picture is made from what the timeline keeps, like every report."""
+    draft.record("chart", f"over the whole time: {told(event.lines)}", data=as_evidence(event.lines))
+    if any(line.points for line in event.lines):
+        draft.want(DrawChart(effect_id=f"chart/{event.effect_id}"))
 
 
 def watched(draft: Draft, event: Watched) -> None:

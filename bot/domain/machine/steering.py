@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, cast, get_args
 
 from bot.domain.change.plan import LedgerEntry
-from bot.domain.effect import DrawWay, ExportTimeline
+from bot.domain.effect import DrawWay, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.event import AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.form import OPENING
 from bot.domain.machine import asking, changing, diverting, entering
@@ -129,6 +129,7 @@ def _record_anchor(draft: Draft, event: Posted) -> None:
     data = {"ts": event.ts, "channel": event.channel, "head": heads[event.slot]}
     draft.record("slack", f"{event.slot.replace(':', ' ')} posted, with the head of the timeline", data=data)
     if event.slot.startswith("closed"):
+        draft.want(ReadSeries(effect_id=f"series/{event.slot}"))
         draft.want(ExportTimeline(effect_id=f"export/{event.slot}", format="md"))
 
 
@@ -213,7 +214,7 @@ def commanded(draft: Draft, event: Commanded) -> None:
 
 def export(draft: Draft, event: Commanded) -> None:
     """Owe the file; it is made from the timeline as it is when the export is performed."""
-    wanted: Literal["md", "json"] = "json" if event.text == "json" else "md"
+    wanted = cast(ExportFormat, event.text) if event.text in get_args(ExportFormat) else "md"
     draft.record("export", f"export as {wanted} asked for", who=event.user)
     draft.want(ExportTimeline(effect_id=f"export/{event.event_id}", format=wanted, wanted_by=event.user))
 
@@ -229,7 +230,7 @@ def _resume(draft: Draft, event: Commanded) -> None:
 
 def is_applying(draft: Draft) -> bool:
     change = draft.run.change
-    return change is not None and change.begun
+    return change is not None and change.begun and not change.stopped
 
 
 def say(draft: Draft, event_user: str, text: str) -> None:
@@ -269,6 +270,7 @@ def withdraw_what_waits(draft: Draft, why: str) -> None:
     if question is not None:
         gone = question.model_copy(update={"status": "withdrawn"})
         draft.set(questions=draft.run.questions | {question.question_id: gone})
+    changing.give_up(draft)
     draft.clear_waits()
 
 

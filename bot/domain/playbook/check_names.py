@@ -39,11 +39,13 @@ from bot.domain.playbook.language import (
 from bot.domain.playbook.matchers import MatcherError, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path
 from bot.domain.playbook.scope import RESERVED, signals_of, written_expressions
+from bot.domain.playbook.settings import looks_like_duration
 from bot.domain.playbook.vocabulary import TAKES, VERBS
 from bot.domain.run import STARTS_AT
 from bot.domain.signal import PROBES
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_NAMES_SOMETHING = re.compile(r"(answers|baseline|forms|picked|results|settings|target)(\.\w+)+", re.ASCII)
 _PLAYBOOK_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 # Words that CEL keeps for itself: a signal of such a name could not be written in an expression.
 _CEL_WORDS = frozenset(
@@ -116,7 +118,12 @@ def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, 
     if text.startswith("settings."):
         name = text.removeprefix("settings.")
         yield from _known(path, name, playbook.settings, "setting")
-        if name in settings and (isinstance(settings[name], bool) or not isinstance(settings[name], float)):
+        told = name in playbook.settings and looks_like_duration(playbook.settings[name].default)
+        if (
+            name in settings
+            and not told
+            and (isinstance(settings[name], bool) or not isinstance(settings[name], float))
+        ):
             yield Mistake(path, f"the setting '{name}' is not a duration")
         return
     try:
@@ -382,6 +389,10 @@ def _verb(path: Path, state: ChangeState) -> Mistakes:
         yield Mistake((*path, "change"), f"{state.change} needs '{argument}' in 'with'")
     if verb.one_of and len(verb.one_of & given) != 1:
         yield Mistake((*path, "change"), f"{state.change} needs one of {', '.join(sorted(verb.one_of))} in 'with'")
+    for argument, value in state.with_.items():
+        if isinstance(value, str) and _NAMES_SOMETHING.fullmatch(value):
+            at = (*path, "with", argument)
+            yield Mistake(at, f"'{value}' would be taken as it stands", f"Write '${{{value}}}' for what it names.")
     if "edits" in given & verb.arguments:
         yield from _edits((*path, "with", "edits"), state.with_["edits"])
     yield from _levers(path, state)

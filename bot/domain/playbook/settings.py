@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from bot.domain.signal import Kind
 
 SettingValue = float | str | bool
 ByName = Mapping[str, str]
+_MEASURED = re.compile(r"\d+(\.\d+)?\s*(s|m|h|d|ms|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?)", re.ASCII | re.I)
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ def kind_of_setting(setting: Setting) -> Kind:
             return "number"
 
 
+def looks_like_duration(value: object) -> bool:
+    """It was meant for one: `2min` or `5 m`."""
+    return isinstance(value, str) and not is_duration(value) and bool(_MEASURED.fullmatch(value))
+
+
 def effective_settings(
     declared: Mapping[str, Setting], overrides: Mapping[str, str], report: Report
 ) -> dict[str, SettingValue]:
@@ -53,13 +60,17 @@ def effective_settings(
 
 
 def _check_limits(setting: Setting, path: Path, report: Report) -> None:
-    for key, limit in (("min", setting.min), ("max", setting.max)):
-        if limit is None:
-            continue
+    limits = {key: limit for key, limit in (("min", setting.min), ("max", setting.max)) if limit is not None}
+    if kind_of_setting(setting) != "number" and looks_like_duration(setting.default):
+        hint = "Write 90s, 5m or 1h30m."
+        report(Mistake((*path, "default"), f"'{setting.default}' is not a duration", hint))
+        return
+    for key, limit in limits.items():
         if kind_of_setting(setting) != "number":
             report(Mistake((*path, key), "only a number or a duration has limits"))
         elif _number(setting, limit) is None:
-            report(Mistake((*path, key), f"'{limit}' is not {_wanted(setting)}, as the default is"))
+            what = f"'{limit:g}'" if isinstance(limit, float) else f"'{limit}'"
+            report(Mistake((*path, key), f"{what} is not {_wanted(setting)}, as the default is", _example(setting)))
 
 
 def _value(setting: Setting, raw: float | str | bool, path: Path, report: Report) -> SettingValue:

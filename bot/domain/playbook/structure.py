@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from bot.domain.form import FormField
 from bot.domain.playbook.expression import did_you_mean
+from bot.domain.playbook.key_words import WORDS
 from bot.domain.playbook.language import (
     COMPARABLE,
     KINDS,
@@ -27,6 +28,8 @@ from bot.domain.playbook.language import (
 )
 from bot.domain.playbook.mistakes import Mistake, Path, Report
 
+TIMES = frozenset({"over", "past", "for", "within", "every", "expires"})
+"""Keys that hold a duration."""
 _SECTIONS: tuple[str, ...] = ("settings", "signals", "states")
 _PARTS: dict[str, type[BaseModel]] = {"go": Go, "choices": Choice, "broke": Broke}
 _SHAPES = {
@@ -162,7 +165,10 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
     """`model` is what has the path's last key."""
     kind, given = detail["type"], detail["input"]
     if kind == "missing":
-        return Mistake(path, f"'{detail['loc'][-1]}' is missing", at_key=True)
+        key = str(detail["loc"][-1])
+        meaning = WORDS.get(key, "")
+        hint = f"Write '{key}': {meaning[0].lower()}{meaning[1:]}" if meaning else ""
+        return Mistake(path, f"'{key}' is missing", hint, at_key=True)
     if kind == "extra_forbidden":
         hint = did_you_mean(str(path[-1]), _keys(model)) if model else ""
         if given is None and " " in str(path[-1]):  # {why: ten times, because …}: the comma ended the text
@@ -172,6 +178,12 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
         return Mistake(path, f"what is compared needs one of {', '.join(COMPARABLE)}", at_key=True)
     if given is None:
         return Mistake(path, f"'{path[-1]}' has no value" if path else "is empty", at_key=True)
+    if path == ("language",):
+        return Mistake(
+            path, f"language {given} is none that this bot speaks", "Write 'language: 1', or update the bot."
+        )
+    if path[-1:] and path[-1] in TIMES and kind == "string_type":
+        return Mistake(path, f"'{given}' has no unit", f"Write {given}s, {given}m or {given}h.")
     if kind == "literal_error":
         known = [word.strip("'") for word in re.split(r", | or ", str(detail.get("ctx", {}).get("expected", "")))]
         return Mistake(path, f"'{given}' is not possible here", did_you_mean(str(given), known))

@@ -83,5 +83,7 @@ def reading(found: Reading | None) -> str:
         return ""
     if not found.is_known:
         return f"unknown: {found.unknown}"
+    if found.unit == "ratio" and isinstance(found.value, float | int) and 0 <= found.value <= 2:
+        return f"{found.value * 100:.3g}%"  # as on the chart
     said = plain(found.fields) if found.fields else plain(found.value)
     return f"{said} {found.unit}".strip()

@@ -1,4 +1,4 @@
-"""The report as a Markdown page and as JSON. Times are UTC; every text from outside is escaped."""
+"""The report as a page, in whichever markup, and as JSON. Times are UTC; every text from outside is escaped."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.report.escaping import code, lasting, moment, reading, table, text
+from bot.domain.report.escaping import lasting, moment, one_line, reading
 from bot.domain.report.facts import Report, readings_of
+from bot.domain.report.markup import Markdown, Markup
 from bot.domain.timeline import Chained, Entry
 
 DIGEST_SHOWN = 12
@@ -29,118 +30,130 @@ def as_json(entries: Sequence[Chained]) -> str:
 
 def markdown(entries: Sequence[Chained]) -> str:
     """A post-mortem's facts; its interpretation is for people."""
+    return page(entries, Markdown())
+
+
+def page(entries: Sequence[Chained], m: Markup, picture: str = "") -> str:
+    """The same sections in every markup; `picture` stands behind the summary, as it is."""
     report = Report.of(entries)
     name = " ".join(filter(None, (report.incident, report.title))) or "Incident"
     parts = [
-        [f"# {text(name, 300)}"],
-        _summary(report),
-        _section("The way it went", _way(report)),
-        _section("What people decided", _decisions(report)),
-        _section("What was changed", _calls(report)),
-        _section("Readings, before and last", _readings(report)),
-        _section("What was checked", _verdicts(report)),
-        _section("Waiting for people", _waits(report)),
-        _section("Everything, in order", _timeline(report, entries)),
-        _section("Is this timeline whole?", _chain(report)),
+        [m.title(name)],
+        _summary(report, m),
+        [picture] if picture else [],
+        _section(m, "The way it went", _way(report, m)),
+        _section(m, "What people decided", _decisions(report, m)),
+        _section(m, "What was changed", _calls(report, m)),
+        _section(m, "Readings, before and last", _readings(report, m)),
+        _section(m, "What was checked", _verdicts(report, m)),
+        _section(m, "Waiting for people", _waits(report, m)),
+        _section(m, "Everything, in order", _timeline(report, entries, m)),
+        _section(m, "Is this timeline whole?", _chain(report, m)),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _section(heading: str, lines: list[str]) -> list[str]:
-    return [f"## {heading}", "", *lines] if lines else []
+def _section(m: Markup, heading: str, lines: list[str]) -> list[str]:
+    return [m.heading(heading), "", *lines] if lines else []
 
 
-def _summary(report: Report) -> list[str]:
+def _summary(report: Report, m: Markup) -> list[str]:
     closed = f"{moment(report.closed_at)} UTC" if report.closed_at is not None else "still open"
     facts = [
-        ("Target", code(report.target)),
-        ("Severity", text(report.severity)),
-        ("Alerts", text(", ".join(report.alerts))),
-        ("Playbook", code(report.playbook)),
+        ("Target", m.code(report.target)),
+        ("Severity", m.text(report.severity)),
+        ("Alerts", m.text(", ".join(report.alerts))),
+        ("Playbook", m.code(report.playbook)),
         ("Opened", f"{moment(report.opened_at)} UTC"),
         ("Closed", closed),
-        ("Ending", f"**{text(report.ending.replace('_', ' '))}**" if report.ending else "–"),
+        ("Ending", m.strong(report.ending.replace("_", " ")) if report.ending else "–"),
         ("Until a person acted (MTTA)", lasting(report.act_seconds)),
         ("Until it was closed (MTTR)", lasting(report.close_seconds)),
         ("Waited for people", f"{lasting(report.waited_seconds)} in {len(report.waits)} requests and questions"),
-        ("Still held by the bot", _held(report)),
+        ("Still held by the bot", _held(report, m)),
         ("Late or strange events, changed nothing", str(report.ignored)),
-        ("Timeline", f"{report.entries} entries, {_chain_word(report)}"),
+        ("Timeline", f"{report.entries} entries, {_chain_word(report, m)}"),
     ]
-    return table(("fact", "value"), facts)
+    return m.facts(facts)
 
 
-def _held(report: Report) -> str:
+def _held(report: Report, m: Markup) -> str:
     if report.closed_at is None:
         return "its card in Slack says so while it is open"
-    return text("; ".join(report.held)) if report.held else "nothing"
+    return m.text("; ".join(report.held)) if report.held else "nothing"
 
 
-def _chain_word(report: Report) -> str:
-    return "consistent" if report.broken_at is None else f"**broken at entry {report.broken_at}**"
+def _chain_word(report: Report, m: Markup) -> str:
+    return "consistent" if report.broken_at is None else m.strong(f"broken at entry {report.broken_at}")
 
 
-def _who(report: Report, user: str) -> str:
+def _who(report: Report, user: str, m: Markup) -> str:
     name = report.people.get(user, "")
-    return f"{text(name, 80)} ({code(user)})" if name else code(user)
+    return f"{m.text(one_line(name, 80))} ({m.code(user)})" if name else m.code(user)
 
 
-def _way(report: Report) -> list[str]:
+def _way(report: Report, m: Markup) -> list[str]:
     rows = [
-        (str(number), code(visit.state), text(visit.kind), moment(visit.entered_at), lasting(visit.took_seconds),
-         text(visit.because))
+        (str(number), m.code(visit.state), m.text(visit.kind), moment(visit.entered_at), lasting(visit.took_seconds),
+         m.text(visit.because))
         for number, visit in enumerate(report.way, start=1)
     ]  # fmt: skip
-    return table(("#", "state", "kind", "entered (UTC)", "took", "because"), rows) if rows else []
+    return m.table(("#", "state", "kind", "entered (UTC)", "took", "because"), rows) if rows else []
 
 
-def _decisions(report: Report) -> list[str]:
+def _decisions(report: Report, m: Markup) -> list[str]:
     rows = [
-        (moment(it.at), _who(report, it.who) if it.who else "nobody", text(it.what), text(it.reason),
-         code(it.digest[:DIGEST_SHOWN]))
+        (moment(it.at), _who(report, it.who, m) if it.who else "nobody", m.text(it.what), m.text(it.reason),
+         m.code(it.digest[:DIGEST_SHOWN]))
         for it in report.decisions
     ]  # fmt: skip
-    return table(("time (UTC)", "who", "what", "reason", "plan"), rows) if rows else []
+    return m.table(("time (UTC)", "who", "what", "reason", "plan"), rows) if rows else []
 
 
-def _calls(report: Report) -> list[str]:
+def _calls(report: Report, m: Markup) -> list[str]:
     rows = [
-        (moment(it.at), code(it.call_id), text(it.text), "<br>".join(map(text, it.differences)), text(it.detail))
+        (
+            moment(it.at),
+            m.code(it.call_id),
+            m.text(it.text),
+            m.lines([m.text(said) for said in it.differences]),
+            m.text(it.detail),
+        )
         for it in report.calls
     ]
-    return table(("time (UTC)", "call", "what", "before → after", "answer"), rows) if rows else []
+    return m.table(("time (UTC)", "call", "what", "before → after", "answer"), rows) if rows else []
 
 
-def _readings(report: Report) -> list[str]:
-    rows = [(code(it.name), text(reading(it.baseline)), text(reading(it.last))) for it in report.readings]
-    return table(("signal", "baseline", "last"), rows) if rows else []
+def _readings(report: Report, m: Markup) -> list[str]:
+    rows = [(m.code(it.name), m.text(reading(it.baseline)), m.text(reading(it.last))) for it in report.readings]
+    return m.table(("signal", "baseline", "last"), rows) if rows else []
 
 
-def _verdicts(report: Report) -> list[str]:
+def _verdicts(report: Report, m: Markup) -> list[str]:
     rows = [
-        (moment(it.at), code(it.state), text(it.verdict.replace("_", " ")),
-         "<br>".join(f"{text(part)}: {text(said)}" for part, said in it.parts.items()), text(it.text))
+        (moment(it.at), m.code(it.state), m.text(it.verdict.replace("_", " ")),
+         m.lines([f"{m.text(part)}: {m.text(said)}" for part, said in it.parts.items()]), m.text(it.text))
         for it in report.verdicts
     ]  # fmt: skip
-    return table(("time (UTC)", "state", "verdict", "parts", "detail"), rows) if rows else []
+    return m.table(("time (UTC)", "state", "verdict", "parts", "detail"), rows) if rows else []
 
 
-def _waits(report: Report) -> list[str]:
+def _waits(report: Report, m: Markup) -> list[str]:
     rows = [
-        (code(it.about), moment(it.asked_at), lasting(None if it.ended_at is None else it.ended_at - it.asked_at),
-         text(it.text))
+        (m.code(it.about), moment(it.asked_at), lasting(None if it.ended_at is None else it.ended_at - it.asked_at),
+         m.text(it.text))
         for it in report.waits
     ]  # fmt: skip
-    return table(("what", "asked (UTC)", "took", "text"), rows) if rows else []
+    return m.table(("what", "asked (UTC)", "took", "text"), rows) if rows else []
 
 
-def _timeline(report: Report, entries: Sequence[Chained]) -> list[str]:
+def _timeline(report: Report, entries: Sequence[Chained], m: Markup) -> list[str]:
     rows = [
-        (str(item.number), moment(item.entry.at), item.entry.kind, code(item.entry.state),
-         _who(report, item.entry.who) if item.entry.who else "bot", text(_told(item.entry)))
+        (str(item.number), moment(item.entry.at), item.entry.kind, m.code(item.entry.state),
+         _who(report, item.entry.who, m) if item.entry.who else "bot", m.text(_told(item.entry)))
         for item in entries
     ]  # fmt: skip
-    return table(("#", "time (UTC)", "kind", "state", "who", "what"), rows) if rows else []
+    return m.table(("#", "time (UTC)", "kind", "state", "who", "what"), rows) if rows else []
 
 
 def _told(entry: Entry) -> str:
@@ -150,23 +163,20 @@ def _told(entry: Entry) -> str:
     return "; ".join([entry.text, *(f"{name} {reading(it)}" for name, it in readings_of(entry).items())])
 
 
-def _chain(report: Report) -> list[str]:
+def _chain(report: Report, m: Markup) -> list[str]:
     if report.broken_at is None:
-        lines = ["Each entry carries the hash of the one before it, and they agree: the timeline is consistent."]
+        whole = "Each entry carries the hash of the one before it, and they agree: the timeline is consistent."
     else:
-        lines = [
-            f"**The chain is broken at entry {report.broken_at}.** That entry or one before it was altered or removed."
-        ]
+        broken = m.strong(f"The chain is broken at entry {report.broken_at}.")
+        whole = f"{broken} That entry or one before it was altered or removed."
     if not report.heads:
-        return [*lines, "No head of it was posted to Slack, so nothing outside can confirm that it is untouched."]
-    lines += [
-        "",
-        "These heads were posted to Slack. Compare them there: whoever can alter the storage cannot alter Slack.",
-        "",
-    ]
+        nobody = "No head of it was posted to Slack, so nothing outside can confirm that it is untouched."
+        return [m.paragraph(whole), m.paragraph(nobody)]
+    compare = "These heads were posted to Slack. Compare them there: whoever can alter the storage cannot alter Slack."
+    lines = [m.paragraph(whole), "", m.paragraph(compare), ""]
     rows = [
-        (str(head.entry), code(head.channel), code(head.message), code(head.head[:HEAD_SHOWN]),
-         "**matches no entry before it**" if head.matches is None else f"is the hash of entry {head.matches}")
+        (str(head.entry), m.code(head.channel), m.code(head.message), m.code(head.head[:HEAD_SHOWN]),
+         m.strong("matches no entry before it") if head.matches is None else f"is the hash of entry {head.matches}")
         for head in report.heads
     ]  # fmt: skip
-    return [*lines, *table(("entry", "channel", "message", "head", "check"), rows)]
+    return [*lines, *m.table(("entry", "channel", "message", "head", "check"), rows)]

@@ -9,7 +9,7 @@ from bot.domain.run import Run
 from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
 from tests.adapters.slack.runs import plan, request, waiting
 from tests.adapters.slack.test_app import pressed, presses
-from tests.adapters.slack.test_messages import GLASS
+from tests.adapters.slack.test_messages import GLASS, asked_before
 
 EDITABLE = plan(choices={"edits": {"--max-num-seqs": "6"}})
 
@@ -89,6 +89,16 @@ async def test_breaking_the_glass_asks_for_a_reason_and_stores_it(counter: Count
         "users are cut off",
         request().plan.digest,
     )
+
+
+async def test_approving_what_was_just_refused_asks_for_a_new_reason_and_stores_it(counter: Counter) -> None:
+    assert (await pressed(counter, "approve_again", shown=asked_before()))["ok"]
+    assert presses(counter) == []
+    assert "needs a reason" in (await submit(counter, {"reason": {"reason": " "}}))["errors"]["reason"]
+    assert (await submit(counter, {"reason": {"reason": "the queue has doubled"}}))["ok"]
+    [press] = presses(counter)
+    assert (press.action, press.about, press.reason) == ("approve", "R3", "the queue has doubled")
+    assert press.digest == request().digest
 
 
 async def _thread(counter: Counter) -> list[dict[str, Any]]:

@@ -58,6 +58,13 @@ def questioned(**changes: object) -> Run:
     )
 
 
+def asked_before() -> Run:
+    """A request for exactly what was refused a moment ago."""
+    refused = request(request_id="R2", status="refused", decided_by="U0BEN", decided_at=BEGAN + 150)
+    again = waiting(asked_before="R2")
+    return again.with_(requests={"R2": refused, **again.requests})
+
+
 def teams(**changes: Any) -> Run:
     """A request that asks for two teams, of which one has nobody named."""
     platform = Demand(team="platform", user_group="S0SERVING", stands_in=True)
@@ -114,6 +121,7 @@ THREADS = {
     "note-half-time-escalates": waiting(policy=GLASS, presses=(approval(teams=("serving",)),)).with_(
         posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
     ),
+    "request-asked-before": asked_before(),
     "request-refused": waiting(status="refused", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="not now"),
     "request-expired": waiting(status="expired"),
     "request-superseded": waiting(status="superseded", decision_reason="llm-a was replaced meanwhile"),
@@ -162,6 +170,19 @@ THREADS = {
     "note": run(
         notes=(Note(note_id="N8", at=BEGAN, user="U0MO", text=""),),
         posts=(post("note", "note:N8", "N8", text="the gateway was\nrestarted at 14:02", user="U0MO"),),
+    ),
+    "note-told": run(
+        lead="U0BEN",
+        posts=(
+            post(
+                "note",
+                "told:R3",
+                "R3",
+                text="Roll llm back to revision 6: done.",
+                user="",
+                told=["change-cause=helm upgrade <!channel> by ana", "team=S0SERVING", "owner=U0ANA", "author=WEB"],
+            ),
+        ),
     ),
     "note-half-time": waiting().with_(
         posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)

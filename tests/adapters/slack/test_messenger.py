@@ -271,20 +271,22 @@ async def test_a_person_who_is_not_in_the_channel_cannot_be_told(bench: Bench) -
     assert caught.value.lasting
 
 
-async def upload(bench: Bench, content: bytes = b"# INC-7") -> None:
-    await bench.messenger.upload(run(), name="INC-7.md", content=content, comment="the timeline")
+async def upload(bench: Bench, content: bytes = b"# INC-7", key: str = "export/1") -> None:
+    await bench.messenger.upload(run(), key=key, name="INC-7.md", content=content, comment="the timeline")
 
 
 async def files(bench: Bench) -> list[str]:
     return [file["name"] for m in await bench.slack.messages() for file in m.get("files", ())]
 
 
-async def test_a_file_comes_into_the_thread_once_by_name_and_content(bench: Bench) -> None:
+async def test_a_file_comes_into_the_thread_once_by_its_key_whatever_it_says_by_now(bench: Bench) -> None:
     await show(bench, run())
     await upload(bench)
     await upload(bench)
     assert await files(bench) == ["INC-7.md"]
     await upload(bench, b"# INC-7, later")
+    assert await files(bench) == ["INC-7.md"]
+    await upload(bench, b"# INC-7, later", key="export/2")
     assert await files(bench) == ["INC-7.md", "INC-7.md"]
     root = (await bench.slack.messages())[0]["ts"]
     assert {m["thread_ts"] for m in (await bench.slack.messages())[1:]} == {root}

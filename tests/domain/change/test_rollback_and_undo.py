@@ -244,3 +244,23 @@ def test_a_scale_and_its_undo_give_the_same_count(now: int, to: int) -> None:
     patched = applied(call.body, seen.workload or {})
     assert patched["spec"]["replicas"] == to
     assert applied(call.undo[0].body, patched) == seen.workload
+
+
+def test_whose_deploy_is_taken_back_is_named_as_its_annotations_and_labels_say() -> None:
+    mine = deployment()
+    mine["metadata"]["labels"] = {**mine["metadata"].get("labels", {}), "example.com/team": "S0SERVING"}
+    mine["metadata"]["annotations"] = {"kubernetes.io/change-cause": "the next deploy"}
+    newest = replica_set(2, mine["spec"]["template"])
+    newest["metadata"]["annotations"]["kubernetes.io/change-cause"] = "helm upgrade by ana"
+    older = template("--served-model-name=tiny-llama", "--max-num-seqs=128")
+    plan = planned("rollback", {}, world(workload=mine, replica_sets=(replica_set(1, older), newest)))
+    assert plan.told == ("change-cause=helm upgrade by ana", "team=S0SERVING")
+    assert "not asked" in weighed(plan, "deployed_by")
+    unnamed = world(replica_sets=(replica_set(1, older), replica_set(2, mine["spec"]["template"])))
+    assert (plan.approved_by, plan.digest) == ((), planned("rollback", {}, unnamed).digest)
+
+
+def test_where_nothing_names_who_deployed_the_request_says_so() -> None:
+    plan = planned("rollback", {}, world())
+    assert plan.told == ()
+    assert "who deployed revision 2 is not known" in weighed(plan, "deployed_by")

@@ -188,3 +188,38 @@ def with_annotations(obj: Obj) -> Obj:
     """The writer makes the map of annotations where there is none."""
     obj["metadata"].setdefault("annotations", {})
     return obj
+
+
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [pytest.param(7, (), id="one-stays-free"), pytest.param(8, ("serving", "platform"), id="none-stays-free")],
+)
+def test_who_answers_for_the_nodes_decides_too_about_the_last_free_accelerator(
+    more: int, asked: tuple[str, ...]
+) -> None:
+    plan = planned("scale", {"by": more}, world())
+    assert plan.approved_by == asked
+    assert ("last_room" in {each.name for each in plan.circumstances}) is bool(asked)
+
+
+def test_where_room_is_not_known_platform_decides_too() -> None:
+    plan = planned("scale", {"by": 1}, world(unreadable={"nodes": "nodes is forbidden"}))
+    assert plan.approved_by == ("serving", "platform")
+    assert "is not known" in weighed(plan, "last_room")
+
+
+def test_room_that_became_the_last_meanwhile_is_worse_than_what_was_approved() -> None:
+    approved, now = (
+        planned("scale", {"by": 1}, world()),
+        world(nodes=(node(1, gpus=3), node(2, gpus=1), node(3, gpus=1))),
+    )
+    later = planned("scale", {"by": 1}, now)
+    assert later.digest == approved.digest
+    assert any("last room" in text for text in later.is_worse_than(approved))
+
+
+def test_an_autoscalers_floor_that_takes_the_last_room_is_platforms_too() -> None:
+    plan = planned(
+        "scale", {"to": 8}, world(autoscalers=(scaler(),), nodes=(node(1), node(2, gpus=3), node(3, gpus=1)))
+    )
+    assert plan.approved_by == ("serving", "platform")

@@ -171,11 +171,12 @@ class Story:
         self.happens(Posted(event_id=self.id(), slot=f"request:{request}", ts="1.1", channel="C1"))
         return self
 
-    def presses(self, action: str, *, user: str = "ana", digest: str = "", **more: Any) -> Story:
+    def presses(self, action: str, *, user: str = "ana", digest: str = "", reason: str = "", **more: Any) -> Story:
         request = self.run.requests[self.request]
         press = builders.press(
-            press_id=self.id(), action=action, about=request.request_id, digest=digest or request.digest, user=user
-        )
+            press_id=self.id(), action=action, about=request.request_id, digest=digest or request.digest, user=user,
+            reason=reason,
+        )  # fmt: skip
         return self.judged(press, **more)
 
     def settles(self, result: str = "done", **fields: Any) -> Story:

@@ -302,8 +302,8 @@ def test_a_reason_that_cannot_be_read_again_asks() -> None:
 
 
 def test_a_change_that_a_breaker_holds_back_is_neither_failed_nor_undone() -> None:
-    story = Story().applied().watched("not_held").chooses("grow").planned().posted().presses("approve")
-    second = story.request
+    story = Story().applied().watched("not_held").chooses("grow").planned().posted()
+    second = story.presses("approve", reason="one more is needed").request
     story.settles("withheld", detail="the breaker is open")
     assert story.run.open_question is not None
     assert "was not begun: the breaker is open. Nothing was changed." in story.run.open_question.text

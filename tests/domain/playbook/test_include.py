@@ -138,13 +138,13 @@ def marked(text: str, old: str, new: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("include: verify", "include: «verfy", "unknown piece 'verfy' Did you mean 'verify'?"),
-        ("bad: question", "«bd: question", "the piece 'verify' has no exit 'bd' Did you mean 'bad'?"),
-        ("to: look}}\n    exits", "to: «lok}}\n    exits", "unknown state 'lok' Did you mean 'look'?"),
-        ("calm: thrash < 0.01", "calm: «trash < 0.01", "unknown name 'trash' Did you mean 'thrash'?"),
-        ("calm: thrash < 0.01", "calm: thrash < «trash", "unknown name 'trash' Did you mean 'thrash'?"),
+        ("include: verify", "include: «verfy", "unknown piece 'verfy'. Did you mean 'verify'?"),
+        ("bad: question", "«bd: question", "the piece 'verify' has no exit 'bd'. Did you mean 'bad'?"),
+        ("to: look}}\n    exits", "to: «lok}}\n    exits", "unknown state 'lok'. Did you mean 'look'?"),
+        ("calm: thrash < 0.01", "calm: «trash < 0.01", "unknown name 'trash'. Did you mean 'thrash'?"),
+        ("calm: thrash < 0.01", "calm: thrash < «trash", "unknown name 'trash'. Did you mean 'thrash'?"),
         ("  calm:\n    include: verify", "  «calm:\n    includes: verify", "a state needs one of "),
-        ("    covers: [K3]\n", "    «cover: [K3]\n", "unknown key 'cover' Did you mean 'covers'?"),
+        ("    covers: [K3]\n", "    «cover: [K3]\n", "unknown key 'cover'. Did you mean 'covers'?"),
         ("with:\n      calm: ", "with:\n      «clam: ", "the piece 'verify' has no parameter 'clam'"),
         ("read: [usage]\n    choices", "read: [«parameters.x]\n    choices", "only a piece has parameters"),
     ],
@@ -158,14 +158,14 @@ def test_a_fault_of_an_include_points_into_the_playbook(old: str, new: str, faul
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("held: exits.verified", "held: «exits.verifid", "the piece has no exit 'verifid' Did you mean 'verified'?"),
+        ("held: exits.verified", "held: «exits.verifid", "the piece has no exit 'verifid'. Did you mean 'verified'?"),
         ("to: wait}", "to: «over}", "the piece has no state 'over'"),
         ("results.load.load", "«results.load.lod", "unknown name 'results.calm_load.lod'"),
         ("for: parameters.window", "for: «parameters.windw", "the piece has no parameter 'windw'"),
         ("'parameters.calm &&", "'load > «parameters.clm &&", "the piece has no parameter 'clm'"),
-        ("start: load", "start: «lod", "unknown state 'lod' Did you mean 'load'?"),
+        ("start: load", "start: «lod", "unknown state 'lod'. Did you mean 'load'?"),
         ("piece: verify", "piece: «verfy", "the piece of this file must be called 'verify'"),
-        ("    within: 40m\n", "    «withn: 40m\n", "unknown key 'withn' Did you mean 'within'?"),
+        ("    within: 40m\n", "    «withn: 40m\n", "unknown key 'withn'. Did you mean 'within'?"),
     ],
 )
 def test_a_fault_of_a_piece_points_into_the_piece(old: str, new: str, fault: str) -> None:
@@ -185,7 +185,7 @@ def test_two_pieces_must_agree_on_a_signal_that_both_bring() -> None:
     again = CALM_AGAIN.replace("include: verify", "include: other")
     said = faults(HOST.replace("  people:\n", again + "  people:\n"), other=other)
     assert said == [
-        "pieces/other.yaml:10:3: the signal 'load' is another one in pieces/verify.yaml Define 'load' in the playbook."
+        "pieces/other.yaml:10:3: the signal 'load' is another one in pieces/verify.yaml. Define 'load' in the playbook."
     ]
     own = HOST.replace("signals:\n", "signals:\n  load: {metric: arrivals, take: rate}\n")
     again = again.replace("{verified: over, bad: question}", "{verified: over, bad: calm}")

@@ -9,8 +9,8 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.playbook.edges import edges_of
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.playbook.picture import LANES_AT, WIDTH, Picture, picture, target_title
-from bot.settings import packaged_playbooks
 
 pytestmark = pytest.mark.fast
 

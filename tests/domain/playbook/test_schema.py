@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from bot.adapters.yaml_playbooks import load_table
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.playbook.schema import piece_schema, playbook_schema, undescribed
-from bot.settings import packaged_playbooks
 
 pytestmark = pytest.mark.fast
 

@@ -7,6 +7,7 @@ from typing import Any
 from bot.domain.change.calls import Wording
 from bot.domain.change.circumstances import refuse_if_owned
 from bot.domain.change.context import PlanContext, Situation, impossible, not_needed, require_readable
+from bot.domain.change.deployer import deployers_of, told_circumstance
 from bot.domain.change.flag_table import text_of
 from bot.domain.change.json_patch import edit_of, pointer
 from bot.domain.change.objects import CONFIG_ANNOTATION, name_of
@@ -42,6 +43,7 @@ def plan_rollback(situation: Situation) -> Plan:
     revision, present, template = earlier.number, template_of(workload), earlier.template
     differences = template_differences(present, template)
     owner = refuse_if_owned(workload, {"template": template})
+    deployers = deployers_of(world)
     strategy_edits = capacity_keeping_edits(workload)
     wording = Wording(
         title=f"Write revision {revision} of {name_of(workload)} back",
@@ -56,12 +58,14 @@ def plan_rollback(situation: Situation) -> Plan:
         steps=rollout_steps(world, change, context),
         circumstances=(
             owner,
+            told_circumstance(world, deployers),
             *rollout_circumstances(world, [template]),
             _differences(differences),
             *_own_work(context, differences),
             *_config_maps_stay(differences),
         ),
         risk=FLOORS["rollback"],
+        told=deployers,
         expected=expected_downtime(world, template),
         undo_text="the present template is written back, which is another rolling restart",
     )

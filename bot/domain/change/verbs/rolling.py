@@ -9,6 +9,7 @@ from bot.domain.change.circumstances import drain_circumstance, rolling_budget_n
 from bot.domain.change.context import MARGIN_SECONDS, PlanContext, impossible
 from bot.domain.change.differences import changed
 from bot.domain.change.drain import drain_mode
+from bot.domain.change.images import image_notes
 from bot.domain.change.json_patch import ABSENT, FieldEdit
 from bot.domain.change.objects import controller_of, dig, is_going_away, name_of, ref_of, uid_of
 from bot.domain.change.plan import Circumstance, Difference, Wait
@@ -21,7 +22,7 @@ from bot.domain.change.rollout import (
     strategy_of,
 )
 from bot.domain.change.rotation import in_order_of_leaving, pods_of_workload, replicas_present
-from bot.domain.change.workload import KINDS, NUMBERED, kind_of
+from bot.domain.change.workload import KINDS, NUMBERED, kind_of, pod_templates
 from bot.domain.change.world import Obj, World
 
 MOST_EMPTIED = 20
@@ -103,8 +104,9 @@ def emptied_first(world: World, template: Obj) -> list[Obj]:
 def rollout_circumstances(world: World, templates: Sequence[Obj]) -> tuple[Circumstance, ...]:
     """What weighs on any rolling update to these templates, as it runs with as much capacity kept as can be."""
     workload = workload_of(world)
+    images = image_notes(world, [each.template for each in pod_templates(workload)], templates)
     if kind_of(workload) in NUMBERED:
-        return _numbered_circumstances(world, workload)
+        return (*_numbered_circumstances(world, workload), *images)
     strategy = replace(strategy_of(workload), max_unavailable=0)
     # A rollout that is stuck half-way is taken back by ending its new pods: that needs no room.
     is_needed = rollout_state(workload).is_complete
@@ -112,6 +114,7 @@ def rollout_circumstances(world: World, templates: Sequence[Obj]) -> tuple[Circu
         room_for(world, templates[0], 1, "surge pod", is_needed=is_needed),
         rolling_budget_note(world, strategy),
         _rollout_drain(world, templates[0]),
+        *images,
     )
 
 

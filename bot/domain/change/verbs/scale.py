@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bot.domain.change.calls import Wording, patch_call
-from bot.domain.change.circumstances import drain_circumstance, no_autoscaler, refuse_if_owned, room_for_replicas
+from bot.domain.change.circumstances import (
+    drain_circumstance,
+    last_room,
+    no_autoscaler,
+    refuse_if_owned,
+    room_for_replicas,
+)
 from bot.domain.change.context import MARGIN_SECONDS, PlanContext, Situation, impossible, not_needed, require_readable
 from bot.domain.change.differences import changed
 from bot.domain.change.drain import drain_mode
@@ -14,7 +20,7 @@ from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of, pointer
 from bot.domain.change.objects import controller_of, name_of, ref_of, uid_of
 from bot.domain.change.owner import Autoscaler, autoscaler_of
 from bot.domain.change.plan import Call, Circumstance, Plan, Step, Wait
-from bot.domain.change.risks import scale_floor
+from bot.domain.change.risks import TEAMS, scale_floor
 from bot.domain.change.rollout import replicas_of
 from bot.domain.change.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload, replicas_present
 from bot.domain.change.verbs.replicas import emptied_steps, victim_call
@@ -41,9 +47,9 @@ def plan_scale(situation: Situation) -> Plan:
     unscaled = no_autoscaler(world)
     call = scale_call(workload, now, wanted)
     if wanted > now:
-        room = _room_for_more(world, wanted - now)
         steps: tuple[Step, ...] = (call, scaled(workload, wanted, context))
-        circumstances: tuple[Circumstance, ...] = (owner, unscaled, room)
+        room = _room_for_more(world, wanted - now)
+        circumstances: tuple[Circumstance, ...] = (owner, unscaled, *room)
         victims: list[Obj] = []
     else:
         require_readable(world, "pods", "replica_sets", "endpoint_slices", "services")
@@ -61,14 +67,21 @@ def plan_scale(situation: Situation) -> Plan:
         steps=steps,
         circumstances=circumstances,
         risk=scale_floor(now, wanted),
+        approved_by=_deciders(circumstances),
         expected="none: nothing is restarted" if wanted > now else f"{now - wanted} replicas fewer serve",
         undo_text=f"scale back to {now}",
     )
 
 
-def _room_for_more(world: World, more: int) -> Circumstance:
+def _room_for_more(world: World, more: int) -> tuple[Circumstance, ...]:
     what = "new replica" if more == 1 else f"{more} new replicas"
-    return room_for_replicas(world, more, what)
+    room, last = room_for_replicas(world, more, what), last_room(world, more)
+    return (room,) if last is None else (room, last)
+
+
+def _deciders(circumstances: Iterable[Circumstance]) -> tuple[str, ...]:
+    """Whoever answers for the nodes, beside whoever serves, where no accelerator stays free."""
+    return TEAMS["last_accelerator"] if any(each.name == "last_room" for each in circumstances) else ()
 
 
 def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
@@ -101,6 +114,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
     )
     note = f"{scaler.text} owns the replica count: its floor is raised, and it may add even more"
+    room = _room_for_more(world, wanted - now)
     return Plan(
         verb="scale",
         title=f"Scale {name_of(workload)} from {now} to at least {wanted} replicas",
@@ -109,9 +123,10 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         circumstances=(
             owner,
             Circumstance(name="autoscaler", grade="note", text=note),
-            _room_for_more(world, wanted - now),
+            *room,
         ),
         risk=scale_floor(now, wanted),
+        approved_by=_deciders(room),
         expected="none: nothing is restarted",
         undo_text="the old floor is put back; the autoscaler then takes replicas away when they are not needed",
     )

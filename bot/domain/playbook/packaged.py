@@ -1,0 +1,17 @@
+"""Where the playbooks and pieces are that came with the bot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import bot
+
+PACKAGED = "packaged"
+"""The word for that folder in settings."""
+
+
+def packaged_playbooks() -> Path:
+    """Inside the wheel, or beside the package in a checkout."""
+    package = Path(bot.__file__).parent
+    inside = package / "_playbooks"
+    return inside if inside.is_dir() else package.parent / "playbooks"

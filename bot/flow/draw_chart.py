@@ -1,0 +1,82 @@
+"""Effects: the run's telling signals as lines on its timeline, and these as one picture in its thread.
+
+They come after the end and hold nothing up: what could not be read or uploaded is an entry of the timeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bot.domain.effect import DrawChart, ReadSeries
+from bot.domain.event import SeriesRead
+from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.report.chart import Chart, chart_of
+from bot.domain.run import Run
+from bot.domain.sampling import metrics_of, span_of, with_target
+from bot.domain.series import Limit, Series, charted, line_of, sampled_line, shown_time
+from bot.domain.window import Window
+from bot.flow.perform_effect import Done, Job
+from bot.flow.ports import History, Messenger, ReadContext, RunStore
+from bot.flow.read_for_run import PlaybookOf
+from bot.flow.see_world import context_of
+
+Aside = Callable[..., Awaitable[Any]]
+"""Runs a function that takes long where nobody's press waits for it."""
+
+
+class ReadSeriesForRun:
+    def __init__(self, history: History, playbook_of: PlaybookOf, *, aside: Aside = asyncio.to_thread) -> None:
+        self._history, self._playbook_of, self._aside = history, playbook_of, aside
+
+    async def __call__(self, job: Job, effect: ReadSeries) -> Done:
+        playbook = await self._playbook_of(job.run)
+        context = context_of(job.run, playbook.settings)
+        shown = shown_time(job.run, job.now)
+        wanted = charted(playbook, job.run.way)
+        # One after the other: nobody waits for a picture, and a fleet's hours need not be in memory four times.
+        lines = [await self._line(playbook, name, limits, context, shown) for name, limits in wanted.items()]
+        return Done((SeriesRead(event_id=effect.effect_id, effect_id=effect.effect_id, lines=tuple(lines)),))
+
+    async def _line(
+        self, playbook: CompiledPlaybook, name: str, limits: tuple[Limit, ...], context: ReadContext, shown: Window
+    ) -> Series:
+        written = line_of(playbook, name)
+        if written is None:
+            return Series(signal=name, unknown="it is not one number over time")
+        try:
+            spec, span = with_target(written, context.settings), span_of(written.over, context.settings)
+        except ValueError as error:
+            return Series(signal=name, limits=limits, unknown=str(error))
+        scrapes = await self._history.between(context, metrics_of(spec), shown.start - span, shown.end)
+        line: Series = await self._aside(sampled_line, name, spec, limits, scrapes, shown=shown, span=span)
+        return line
+
+
+class DrawChartForRun:
+    def __init__(
+        self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes], *, aside: Aside = asyncio.to_thread
+    ) -> None:
+        self._messenger, self._runs, self._draw, self._aside = messenger, runs, draw, aside
+
+    async def __call__(self, job: Job, effect: DrawChart) -> Done:
+        chart = chart_of(await self._runs.timeline(job.incident_id))
+        if chart is None:
+            return Done()
+        # Drawing takes most of a second, in which nobody else's press may wait.
+        content = await self._aside(self._draw, chart)
+        await self._messenger.upload(
+            job.run,
+            key=effect.effect_id,
+            name=f"{job.incident_id}-chart.png",
+            content=content,
+            comment=comment_of(job.run, chart),
+        )
+        return Done()
+
+
+def comment_of(run: Run, chart: Chart) -> str:
+    """What the picture shows, for those who cannot see it."""
+    said = [f"{panel.title} {panel.change}" for panel in chart.panels if panel.change]
+    return f"{run.incident_id} in pictures: " + "; ".join(said or [panel.title for panel in chart.panels])

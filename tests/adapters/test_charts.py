@@ -1,0 +1,61 @@
+"""The drawn chart: as wide as Slack shows, with all its texts, the same bytes again, and nothing over a gap."""
+
+from __future__ import annotations
+
+import re
+import struct
+from html import unescape
+
+import pytest
+
+from bot.adapters.charts import SHARPNESS, WIDTH, drawn
+from bot.domain.report.chart import Chart, chart_of
+from tests.domain.charted import fixed, thrash_line, usage_line
+
+pytestmark = pytest.mark.fast
+
+
+def chart(**words: str) -> Chart:
+    found = chart_of(fixed(thrash_line(), usage_line(), **words))
+    assert found is not None
+    return found
+
+
+def texts_of(svg: bytes) -> set[str]:
+    return {unescape(text) for text in re.findall(r">([^<>]+)</text>", svg.decode())}
+
+
+def test_a_png_has_the_width_that_slack_shows_twice_as_sharp() -> None:
+    content = drawn(chart(), "png")
+    assert content.startswith(b"\x89PNG")
+    assert struct.unpack(">I", content[16:20]) == (WIDTH * SHARPNESS,)
+
+
+def test_units_limits_and_decisions_stand_as_text() -> None:
+    texts = texts_of(drawn(chart(), "svg"))
+    assert {
+        "thrash (per finished)",
+        "– –  recovered_ratio 0.01, thrash_ratio 0.1",
+        "– –  kv_ceiling 90%",
+        "2.81 → 0.0004",
+        "UTC",
+    } <= texts
+    assert {mark.text for mark in chart().marks} <= texts
+
+
+def test_the_same_chart_is_the_same_bytes() -> None:
+    assert drawn(chart(), "svg") == drawn(chart(), "svg")
+    assert drawn(chart(), "png") == drawn(chart(), "png")
+
+
+def test_text_from_outside_is_drawn_as_it_is() -> None:
+    svg = drawn(chart(title="$x_{2}$ <script>alert(1)</script> & 修"), "svg")
+    assert b"<script" not in svg
+    assert any("$x_{2}$ <script>alert(1)</script> & ?" in text for text in texts_of(svg))
+
+
+def test_a_point_alone_and_one_moment_alone_are_drawn() -> None:
+    panel = chart().panels[0]
+    alone = panel.model_copy(update={"points": panel.points[:1], "limits": ()})
+    moment = chart().model_copy(update={"panels": (alone,), "begins_at": 5.0, "ends_at": 5.0, "marks": ()})
+    assert drawn(moment, "png").startswith(b"\x89PNG")
