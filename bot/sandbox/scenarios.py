@@ -125,8 +125,8 @@ FP8_AS_DESIGNED = Scenario(
     rule="",
     opened_by="open kv-compression-no-savings serving/llm",
     filled={"method": "quantised", "read_gauge": "device"},
-    windows={"before_window": "6s", "past": "40s"},
-    healthy_seconds=12.0,
+    windows={"before_window": "12s", "past": "60s"},
+    healthy_seconds=20.0,
     verified_by="",
 )
 
@@ -228,9 +228,9 @@ BLIND = Scenario(
 # --- further branches of kv-compression-no-savings --------------------------------------------------------------------
 
 BY_HAND = "open kv-compression-no-savings serving/llm"
-COMPRESSION = {"before_window": "6s", "past": "40s"}
+COMPRESSION = {"before_window": "12s", "past": "60s"}
 SCORE = {"eval": "gsm8k", "link": "https://evals.example/17", "baseline": "0.9"}
-SCORES = {"does this very configuration score": "It scores"}
+SCORES = {"does this very configuration score": "It scores", "cannot be compared": "It is worth it"}
 NEVER_SET = Scenario(
     name="never-set",
     what="somebody believes that KV compression is on; no engine has it",
@@ -278,7 +278,7 @@ FP8_NOT_DOUBLED = Scenario(
     opened_by=BY_HAND,
     filled={"method": "quantised", "read_gauge": "capacity"},
     windows=COMPRESSION,
-    healthy_seconds=12.0,
+    healthy_seconds=20.0,
     verified_by="",
 )
 SCATTERED = Scenario(
@@ -292,7 +292,7 @@ SCATTERED = Scenario(
     answers={"does not say clearly": "It does not", "Which revision was the last": "Back to"},
     filled={"method": "compaction", "read_gauge": "capacity", "revision": "1"},
     windows={**COMPRESSION, "budget_tokens": "256"},
-    healthy_seconds=12.0,
+    healthy_seconds=20.0,
     verified_by="off_verify",
     endings=("backed_out",),
 )
