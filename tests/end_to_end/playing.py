@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from bot.cli.demo import is_verified
@@ -10,6 +11,10 @@ from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
+
+
+Branch = tuple[demo.Scenario, Sequence[str]]
+"""A scenario, and the states that it has to come through, in this order."""
 
 
 @dataclass(frozen=True)
@@ -47,3 +52,21 @@ def play(scenario: demo.Scenario, *, within: float = 200.0) -> Played:
         assert run is not None
         way = [entry.state for entry in stage.entries("entered")]
         return Played(run.ending, is_verified(run, stage.timeline(), scenario), way, stage.told())
+
+
+def must_end_as_written(branches: Sequence[Branch]) -> None:
+    """All at once: worlds mostly wait, so two take hardly longer than one."""
+    with ThreadPoolExecutor(len(branches)) as worlds:
+        all_played = list(worlds.map(lambda branch: play(branch[0]), branches))
+    for (scenario, wanted), played in zip(branches, all_played, strict=True):
+        assert played.is_verified, f"{scenario.name}: {played.ending}\n{played.told}"
+        assert _not_come_through(played.way, wanted) == [], f"{scenario.name} went {played.way}"
+
+
+def _not_come_through(way: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """The wanted states from the first one on that does not come after those before it."""
+    left = list(wanted)
+    for state in way:
+        if left and state == left[0]:
+            left.pop(0)
+    return left

@@ -1,0 +1,43 @@
+"""Each branch of the runbook kv-cache-oom in the sandbox world, to where its flow ends.
+
+Real engines' pages, a real API and a real bot; the main ways are in test_demo.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.sandbox import scenarios
+from tests.end_to_end.playing import Branch, must_end_as_written
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
+
+THRASHES: tuple[Branch, ...] = (
+    (scenarios.DEPLOY_IN_TIME, ["changed", "name_revision", "rollback_named", "verify_calm", "kept", "fixed"]),
+    (scenarios.MORE_TRAFFIC, ["changed", "choose", "scale", "settle", "verify_calm", "restore_cause", "fixed"]),
+)
+SHEDS: tuple[Branch, ...] = (
+    (scenarios.SHED_THE_REST, ["cap_flag", "capacity_ask", "can_shed", "shed_spare", "verify_calm", "fixed"]),
+    (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "report_cleared", "self_cleared"]),
+)
+ELSEWHERE: tuple[Branch, ...] = (
+    (scenarios.SICK_NODE, ["to_gpu_fault", "cordon", "uncordon", "crash", "is_thrash", "flap", "self_cleared"]),
+    (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "nothing_holds", "hand_over", "handed_over"]),
+)
+EARLY_OR_BLIND: tuple[Branch, ...] = (
+    (scenarios.EARLY_SIGNS, ["is_thrash", "early", "pressure", "flap", "self_cleared"]),
+    (scenarios.BLIND, ["gather", "blind", "hand_over", "handed_over"]),
+)
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        pytest.param(THRASHES, id="deploy-and-traffic"),
+        pytest.param(SHEDS, id="shedding"),
+        pytest.param(ELSEWHERE, id="node-and-crash"),
+        pytest.param(EARLY_OR_BLIND, id="early-and-blind"),
+    ],
+)
+def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
+    must_end_as_written(branches)
