@@ -12,7 +12,6 @@ from bot.sandbox.approver import Approver
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
 
-
 Branch = tuple[demo.Scenario, Sequence[str]]
 """A scenario, and the states that it has to come through, in this order."""
 
