@@ -199,15 +199,18 @@ CRASHES = Scenario(
     verified_by="",
     endings=("handed_over",),
 )
-EARLY_SIGNS = Scenario(
-    name="early-signs",
-    what="the KV pools fill and requests wait, but nothing is preempted yet",
-    healthy_load=CALM,
-    trouble_load=STEADY,
+BUSY = Scenario(
+    name="busy",
+    what="two long requests fill a replica's pool and the others wait; nothing is preempted, so it is no thrash",
+    healthy_load={"workers": 4, "prompt_tokens": [1950, 1950], "output_tokens": [36, 40]},
+    trouble_load={"workers": 40, "prompt_tokens": [1950, 1950], "output_tokens": [36, 40], "pause_seconds": 0},
+    deployed_before={"--max-num-seqs": "2"},
     rule="",
     alert=KV_ALERT,
-    verified_by="flap",
-    endings=("self_cleared",),
+    alert_after_seconds=12.0,
+    answers={"requests queue, but nothing is preempted": "Hand over"},
+    verified_by="",
+    endings=("handed_over",),
 )
 BLIND = Scenario(
     name="blind",
@@ -314,7 +317,7 @@ SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         *(THRASH, ONE_BAD_REPLICA, DEPLOY_IN_TIME, MORE_TRAFFIC, SHED_THE_REST, SHEDDING_ALREADY, SICK_NODE, CRASHES),
-        *(EARLY_SIGNS, BLIND),
+        *(BUSY, BLIND),
         *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, SCATTERED, KIND_UNKNOWN),
         *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP),
     )

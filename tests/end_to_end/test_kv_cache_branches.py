@@ -24,8 +24,8 @@ ELSEWHERE: tuple[Branch, ...] = (
     (scenarios.SICK_NODE, ["to_gpu_fault", "cordon", "uncordon", "crash", "is_thrash", "flap", "self_cleared"]),
     (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "nothing_holds", "hand_over", "handed_over"]),
 )
-EARLY_OR_BLIND: tuple[Branch, ...] = (
-    (scenarios.EARLY_SIGNS, ["is_thrash", "early", "pressure", "flap", "self_cleared"]),
+BUSY_OR_BLIND: tuple[Branch, ...] = (
+    (scenarios.BUSY, ["is_thrash", "busy", "hand_over", "handed_over"]),
     (scenarios.BLIND, ["gather", "blind", "hand_over", "handed_over"]),
 )
 
@@ -36,7 +36,7 @@ EARLY_OR_BLIND: tuple[Branch, ...] = (
         pytest.param(THRASHES, id="deploy-and-traffic"),
         pytest.param(SHEDS, id="shedding"),
         pytest.param(ELSEWHERE, id="node-and-crash"),
-        pytest.param(EARLY_OR_BLIND, id="early-and-blind"),
+        pytest.param(BUSY_OR_BLIND, id="busy-and-blind"),
     ],
 )
 def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
