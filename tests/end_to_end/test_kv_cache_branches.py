@@ -22,7 +22,7 @@ SHEDS: tuple[Branch, ...] = (
 )
 ELSEWHERE: tuple[Branch, ...] = (
     (scenarios.SICK_NODE, ["to_gpu_fault", "cordon", "uncordon", "crash", "is_thrash", "flap", "self_cleared"]),
-    (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "nothing_holds", "hand_over", "handed_over"]),
+    (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "hand_over", "handed_over"]),
 )
 BUSY_OR_BLIND: tuple[Branch, ...] = (
     (scenarios.BUSY, ["is_thrash", "busy", "hand_over", "handed_over"]),
