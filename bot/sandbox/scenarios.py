@@ -155,14 +155,6 @@ MORE_TRAFFIC = Scenario(
     answers={"Which lever?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
     windows={"thrash_ratio": "0.02", "kv_ceiling": "0.95", "slower": "2"},
 )
-SHED_THE_REST = Scenario(
-    name="shed-the-rest",
-    what="load rises, the cap ends the thrash, and what cannot be served in time is refused",
-    healthy_load=CALM,
-    trouble_load=FULL,
-    answers={"requests wait longer": "Refuse what cannot be served"},
-    windows={"queue_depth": "1"},
-)
 SHEDDING_ALREADY = Scenario(
     name="shedding-already",
     what="the fleet refuses what it cannot serve and thrashes no more, but an old alert still fires",
@@ -316,7 +308,7 @@ KIND_UNKNOWN = Scenario(
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        *(THRASH, ONE_BAD_REPLICA, DEPLOY_IN_TIME, MORE_TRAFFIC, SHED_THE_REST, SHEDDING_ALREADY, SICK_NODE, CRASHES),
+        *(THRASH, ONE_BAD_REPLICA, DEPLOY_IN_TIME, MORE_TRAFFIC, SHEDDING_ALREADY, SICK_NODE, CRASHES),
         *(BUSY, BLIND),
         *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, SCATTERED, KIND_UNKNOWN),
         *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP),

@@ -16,15 +16,12 @@ THRASHES: tuple[Branch, ...] = (
     (scenarios.DEPLOY_IN_TIME, ["changed", "name_revision", "rollback_named", "verify_calm", "kept", "fixed"]),
     (scenarios.MORE_TRAFFIC, ["changed", "choose", "scale", "settle", "verify_calm", "restore_cause", "fixed"]),
 )
-SHEDS: tuple[Branch, ...] = (
-    (scenarios.SHED_THE_REST, ["cap_flag", "capacity_ask", "can_shed", "shed_spare", "verify_calm", "fixed"]),
-    (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "report_cleared", "self_cleared"]),
-)
 ELSEWHERE: tuple[Branch, ...] = (
     (scenarios.SICK_NODE, ["to_gpu_fault", "cordon", "uncordon", "crash", "is_thrash", "flap", "self_cleared"]),
     (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "hand_over", "handed_over"]),
 )
-BUSY_OR_BLIND: tuple[Branch, ...] = (
+NO_THRASH: tuple[Branch, ...] = (
+    (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "report_cleared", "self_cleared"]),
     (scenarios.BUSY, ["is_thrash", "busy", "hand_over", "handed_over"]),
     (scenarios.BLIND, ["gather", "blind", "hand_over", "handed_over"]),
 )
@@ -34,9 +31,8 @@ BUSY_OR_BLIND: tuple[Branch, ...] = (
     "branches",
     [
         pytest.param(THRASHES, id="deploy-and-traffic"),
-        pytest.param(SHEDS, id="shedding"),
         pytest.param(ELSEWHERE, id="node-and-crash"),
-        pytest.param(BUSY_OR_BLIND, id="busy-and-blind"),
+        pytest.param(NO_THRASH, id="shedding-busy-blind"),
     ],
 )
 def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
