@@ -62,6 +62,10 @@ WINDOWS = {
     "startup_budget": "90s",
     "ttft_target": "2s",
     "tpot_target": "1s",
+    "short_window": "8s",
+    "long_window": "12s",
+    "slow_short": "10s",
+    "slow_long": "15s",
 }
 """The playbook's durations, shortened so that a run fits a coffee break; the demo says so."""
 

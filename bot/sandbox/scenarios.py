@@ -98,10 +98,6 @@ SLO_BREACH = Scenario(
     answers={"Replicas were added": "Yes: scale back"},  # too early: it gets worse, and that is taken back
     windows={
         "verify_within": "25s",
-        "short_window": "8s",
-        "long_window": "12s",
-        "slow_short": "10s",
-        "slow_long": "15s",
         "ttft_target": "100ms",
     },
 )
