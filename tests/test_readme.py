@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.slack.commands import USAGES
+from bot.sandbox.scenarios import SCENARIOS
 from bot.settings import load_settings
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +27,11 @@ def test_the_first_screen_has_exactly_two_commands() -> None:
 def test_every_slash_command_is_in_the_table_and_no_other() -> None:
     written = set(re.findall(r"^\| `/incident (\w+)", README, re.MULTILINE))
     assert written == set(USAGES)
+
+
+def test_every_scenario_of_the_demo_is_in_the_table_with_its_own_words() -> None:
+    written = re.findall(r"^  \| `([\w-]+)` \| (.+) \|$", README, re.MULTILINE)
+    assert written == [(scenario.name, scenario.what) for scenario in SCENARIOS.values()]
 
 
 @pytest.mark.parametrize("linked", sorted(set(re.findall(r"\]\(([\w./-]+)\)", README))))

@@ -12,6 +12,7 @@ import typer
 
 from bot.cli.failures import CommandError, Commands
 from bot.cli.playbook import playbooks
+from bot.sandbox.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from bot.settings import Settings
@@ -131,7 +132,7 @@ def doctor(
 
 @app.command()
 def demo(
-    scenario: Annotated[str, typer.Option(help="What goes wrong; `x` lists what there is.")] = "thrash",
+    scenario: Annotated[str, typer.Option(help=f"What goes wrong: {', '.join(SCENARIOS)}.")] = "thrash",
     unattended: Annotated[bool, typer.Option(help="Press the buttons by script and verify the end.")] = False,
     port: Annotated[int, typer.Option(help="Port of the Slack page; 0 takes a free one.")] = 0,
 ) -> None:
@@ -139,7 +140,6 @@ def demo(
     from rich.console import Console
 
     from bot.cli.demo import run_demo
-    from bot.sandbox.demo import SCENARIOS
 
     if scenario not in SCENARIOS:
         raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")

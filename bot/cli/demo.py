@@ -35,10 +35,13 @@ def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Consol
     with demo.world(slack_port=port, scenario=scenario) as world:
         console.print(f"[bold]Slack page:[/bold] {world.slack_url}")
         console.print(f"[dim]Logs: {world.folder}. Windows are shortened for the demo: {shortened}.[/dim]")
-        world.load(scenario.healthy_load)
+        world.prepare(scenario)
         _wait(world, scenario.healthy_seconds)
         console.print(f"Now it goes wrong: {scenario.what}.")
         world.cause_trouble(scenario)
+        if scenario.alert:
+            _wait(world, scenario.alert_after_seconds)
+            world.raise_alert(scenario.alert)
         if unattended:
             return _unattended(world, scenario, console)
         first = f"Type /incident {scenario.opened_by}" if scenario.opened_by else "Wait half a minute"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from typing import Any
 
 import httpx
 
-USER = "U0ANA"
+USER, SECOND = "U0ANA", "U0BEN"
+"""Who presses, and who presses where somebody else has to."""
+SECOND_AFTER_SECONDS = 4.0
 BUTTONS = ("choose:", "fill:")
 """A choice, and one that opens a form first."""
 PATIENCE = 3
@@ -29,7 +32,8 @@ class Approver:
     answers: Mapping[str, str]
     say: Callable[[str], None]
     filled: Mapping[str, str] = field(default_factory=dict)
-    _pressed: set[tuple[str, str]] = field(default_factory=set)
+    _pressed: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+    """Message and button: who pressed it last, and when."""
     _answered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def command(self, text: str) -> None:
@@ -39,39 +43,48 @@ class Approver:
 
     def look(self) -> None:
         """Send in the form that is open, else press what waits; a button is pressed until the bot acknowledged it."""
-        if form := self._open_form():
-            self._fill(form)
-            return
+        for user in (USER, SECOND):
+            if form := self._open_form(user):
+                self._fill(form, user)
+                return
         for message in self._messages():
-            buttons = list(_buttons(message.get("blocks", [])))
-            chosen = self._choose(message, buttons)
-            if chosen is None or (message["ts"], chosen["value"]) in self._pressed:
-                continue
-            body = {
-                "channel": self.channel,
-                "ts": message["ts"],
-                "action_id": chosen["action_id"],
-                "block_id": chosen["block_id"],
-            }
-            # Slack shows a person that the bot did not answer, and that person presses again.
-            if self._act("press", body):
-                self._pressed.add((message["ts"], chosen["value"]))
-                label = chosen["text"]["text"]
-                self._answered[_asked(message), label] += 1
-                self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
+            chosen = self._choose(message, list(_buttons(message.get("blocks", []))))
+            if chosen is not None and (user := self._who_presses(message["ts"], chosen["value"])):
+                self._press(message, chosen, user)
 
-    def _act(self, what: str, body: Mapping[str, Any]) -> bool:
+    def _who_presses(self, ts: str, value: str) -> str:
+        """Nobody again, but a colleague where the button still stands: some things somebody else has to say."""
+        user, at = self._pressed.get((ts, value), ("", 0.0))
+        if not user:
+            return USER
+        return SECOND if user == USER and time.monotonic() - at > SECOND_AFTER_SECONDS else ""
+
+    def _press(self, message: Mapping[str, Any], button: Mapping[str, Any], user: str) -> None:
+        body = {
+            "channel": self.channel,
+            "ts": message["ts"],
+            "action_id": button["action_id"],
+            "block_id": button["block_id"],
+        }
+        # Slack shows a person that the bot did not answer, and that person presses again.
+        if self._act("press", body, user):
+            self._pressed[message["ts"], button["value"]] = (user, time.monotonic())
+            label = button["text"]["text"]
+            self._answered[_asked(message), label] += 1
+            self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
+
+    def _act(self, what: str, body: Mapping[str, Any], user: str = USER) -> bool:
         """Whether the bot acknowledged it. What is gone it has edited meanwhile; the next look sees it."""
-        told = httpx.post(f"{self.slack_url}/__sandbox__/{what}", json={"user": USER, **body}, timeout=10)
+        told = httpx.post(f"{self.slack_url}/__sandbox__/{what}", json={"user": user, **body}, timeout=10)
         if told.status_code == httpx.codes.NOT_FOUND:
             return False
         return bool(told.raise_for_status().json()["ok"])
 
-    def _open_form(self) -> dict[str, Any] | None:
+    def _open_form(self, user: str) -> dict[str, Any] | None:
         page = httpx.get(f"{self.slack_url}/__sandbox__/page", timeout=10).raise_for_status().json()
-        return next(reversed(page["views"].get(USER) or []), None)
+        return next(reversed(page["views"].get(user) or []), None)
 
-    def _fill(self, form: Mapping[str, Any]) -> None:
+    def _fill(self, form: Mapping[str, Any], user: str) -> None:
         """What stands in a field already stays there, unless `filled` names it."""
         self.say(f"sends in the form '{form['title']['text']}'")
         inputs = [block for block in form["blocks"] if block["type"] == "input"]
@@ -79,7 +92,7 @@ class Approver:
         named = {block_id: block_id.partition(":")[2] for block_id in fields}
         known = {**REASON, **self.filled}
         values = {block_id: {fields[block_id]: known[name]} for block_id, name in named.items() if name in known}
-        self._act("submit", {"view_id": form["id"], "values": values})
+        self._act("submit", {"view_id": form["id"], "values": values}, user)
 
     def _messages(self) -> list[dict[str, Any]]:
         answer = httpx.get(f"{self.slack_url}/__sandbox__/messages", params={"channel": self.channel}, timeout=10)

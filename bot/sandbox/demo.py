@@ -10,7 +10,8 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,20 @@ from bot.domain.errors import BotError
 from bot.domain.playbook.durations import seconds
 from bot.sandbox import valkey
 from bot.sandbox.processes import Family
+from bot.sandbox.scenarios import SCENARIOS, THRASH, Deploy, Scenario
+
+__all__ = [
+    "CHANNEL",
+    "GROUP",
+    "SCENARIOS",
+    "THRASH",
+    "TOKEN",
+    "WINDOWS",
+    "Scenario",
+    "World",
+    "bot_environment",
+    "world",
+]
 
 CHANNEL = "C0INC"
 GROUP = "S0SERVING"
@@ -55,117 +70,6 @@ WINDOWS = {
 """The playbook's durations, shortened so that a run fits a coffee break; the demo says so."""
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """What goes wrong in the fleet, and for whom to press what when nobody is there."""
-
-    name: str
-    what: str
-    healthy_load: dict[str, Any]
-    trouble_load: dict[str, Any]
-    fault: dict[str, Any] = field(default_factory=dict)
-    """A fault of one replica; empty for none."""
-    rollout: Mapping[str, str] = field(default_factory=dict)
-    """Flags that somebody's deploy sets; empty for no deploy."""
-    answers: Mapping[str, str] = field(default_factory=dict)
-    """Text of a question to the label of the choice that the scripted approver presses."""
-    filled: Mapping[str, str] = field(default_factory=dict)
-    """What that approver writes into the fields of forms."""
-    rule: str = "thrash"
-    """What alerting watches; empty where no alert opens the incident."""
-    opened_by: str = ""
-    """The command that opens it by hand; empty where an alert does."""
-    gpu: dict[str, Any] = field(default_factory=dict)
-    """Trouble of the GPU that one replica holds; empty for none."""
-    windows: Mapping[str, str] = field(default_factory=dict)
-    """Settings beside `WINDOWS`."""
-    healthy_seconds: float = 6.0
-    """How long all is well first: what is compared with the time before needs that time."""
-    verified_by: str = "verify_calm"
-    """The watch that has to have held; empty where readings alone decide the end."""
-    endings: tuple[str, ...] = ("fixed", "accepted_degraded")
-    """How the incident may end."""
-
-
-THRASH = Scenario(
-    name="thrash",
-    what="load rises, and all four replicas preempt requests instead of finishing them",
-    healthy_load={"workers": 12},
-    trouble_load={"workers": 160, "ramp_seconds": 2},
-    # The first question comes up where an alert about latency was the first one.
-    answers={"So few requests finished": "It is one: go on", "requests wait longer": "Accept it for now"},
-)
-ONE_BAD_REPLICA = Scenario(
-    name="one-bad-replica",
-    what="one replica has lost most of its KV pool and thrashes at a normal share of the requests",
-    healthy_load={"workers": 24},
-    trouble_load={"workers": 24},
-    fault={"kind": "small_pool", "blocks": 32},
-    answers={"requests wait longer": "Accept it for now"},
-)
-GPU_FAULT = Scenario(
-    name="gpu-fault",
-    what="the GPU of one replica falls off the bus (XID 79); in the end a person finds the hardware well",
-    healthy_load={"workers": 12},
-    trouble_load={"workers": 12},
-    rule="xid",
-    gpu={"full_csv": True, "xid": 79},
-    answers={"Who took it?": "It was a false alarm"},
-    verified_by="recovered",
-    endings=("not_applicable",),
-)
-HOT_NODE = Scenario(
-    name="hot-node",
-    what="the GPUs that replicas hold on one node are too hot under load",
-    healthy_load={"workers": 12},
-    trouble_load={"workers": 12},
-    rule="heat",
-    gpu={"full_csv": True, "hot_under_load": 91.0},
-    windows={"cool_for": "6s", "cool_within": "60s", "back_for": "6s", "back_within": "60s"},
-    verified_by="again",
-)
-SLO_BREACH = Scenario(
-    name="slo-breach",
-    what="more requests come than fit the batches, so first tokens wait in the queue",
-    healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
-    trouble_load={"workers": 316, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
-    rule="slo",
-    answers={"Replicas were added": "Yes: scale back"},  # too early: it gets worse, and that is taken back
-    windows={
-        "verify_within": "25s",
-        "ttft_target": "100ms",
-    },
-)
-CRASH_LOOP = Scenario(
-    name="crash-loop",
-    what="a deploy halves the KV pool; one request of full length no longer fits, so the new replica cannot start",
-    healthy_load={"workers": 12},
-    trouble_load={"workers": 12},
-    rollout={"--num-gpu-blocks-override": "60"},
-    rule="crash",
-    answers={"Which one was good?": "Roll back to"},
-    filled={"revision": "1"},
-    windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
-)
-FP8_AS_DESIGNED = Scenario(
-    name="fp8-as-designed",
-    what="a deploy turns on fp8 KV, the pool holds twice the tokens, and somebody only sees that device memory is flat",
-    healthy_load={"workers": 24},
-    trouble_load={"workers": 24},
-    rollout={"--kv-cache-dtype": "fp8", "--num-gpu-blocks-override": "256"},
-    rule="",
-    opened_by="open kv-compression-no-savings serving/llm",
-    filled={"method": "quantised", "read_gauge": "device"},
-    windows={"before_window": "6s", "past": "40s"},
-    healthy_seconds=12.0,
-    verified_by="",
-)
-SCENARIOS = {
-    scenario.name: scenario
-    for scenario in (THRASH, ONE_BAD_REPLICA, GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP, FP8_AS_DESIGNED)
-}
-
-
 @dataclass
 class World:
     family: Family
@@ -185,34 +89,67 @@ class World:
         """Start the bot, or start it again after a crash."""
         self.family.start("bot", "bot", "serve", env=self.bot_environment)
 
+    def prepare(self, scenario: Scenario) -> None:
+        """What was deployed long before the trouble, and the load of a healthy day."""
+        if scenario.deployed_before:
+            self._roll_out(Deploy(scenario.deployed_before))
+            self.wait_until_replicas_serve()
+        self._tell("load", scenario.healthy_load)
+
     def cause_trouble(self, scenario: Scenario) -> None:
-        if scenario.fault:
-            self._tell(f"replicas/{self._victim()}/fault", scenario.fault)
+        for pod in self._pods() if scenario.on_all else [self._victim()]:
+            if scenario.fault:
+                self._tell(f"replicas/{pod}/fault", scenario.fault)
         if scenario.gpu:
             node, gpu = self._gpu_of(self._victim())
             self._tell(f"nodes/{node}/gpu", {"gpu": gpu, **scenario.gpu})
-        if scenario.rollout:
-            self._roll_out(scenario.rollout)
+        if scenario.deploy:
+            self._roll_out(scenario.deploy)
         self._tell("load", scenario.trouble_load)
 
-    def _roll_out(self, flags: Mapping[str, str]) -> None:
+    def raise_alert(self, alertname: str) -> None:
+        """As a monitoring that alerts on less than `bot.sandbox.alerting` does."""
+        labels = {"alertname": alertname, "namespace": "serving", "deployment": "llm", "severity": "warning"}
+        alert = {
+            "status": "firing", "labels": labels, "annotations": {"summary": f"{alertname} on llm"},
+            "startsAt": datetime.now(UTC).isoformat(), "endsAt": "0001-01-01T00:00:00Z", "generatorURL": "",
+        }  # fmt: skip
+        token = self.bot_environment["INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN"]
+        httpx.post(
+            f"{self.bot_url}/alertmanager",
+            json={"version": "4", "groupKey": "{}", "status": "firing", "receiver": "bot", "alerts": [alert]},
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=10,
+        ).raise_for_status()
+
+    def _roll_out(self, deploy: Deploy) -> None:
         """As a deploy pipeline would: it knows nothing of the bot."""
-        url = f"{self.kubernetes_url}/apis/apps/v1/namespaces/serving/deployments/llm"
-        container = httpx.get(url).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
-        kept = [word for word in container["args"] if word.partition("=")[0] not in flags]
-        args = [*kept, *(f"{flag}={value}" for flag, value in flags.items())]
+        container = httpx.get(self._deployment).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
+        kept = [word for word in container["args"] if word.partition("=")[0] not in deploy.flags]
+        values = {
+            "args": [*kept, *(f"{flag}={value}" for flag, value in deploy.flags.items())],
+            "image": deploy.image or container["image"],
+            "env": [{"name": name, "value": value} for name, value in deploy.env.items()],
+        }
+        where = "/spec/template/spec/containers/0"
         httpx.patch(
-            url,
+            self._deployment,
             params={"fieldManager": "deploy-pipeline"},
-            json=[{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}],
+            json=[{"op": "add", "path": f"{where}/{name}", "value": value} for name, value in values.items()],
             headers={"Content-Type": "application/json-patch+json"},
         ).raise_for_status()
 
+    @property
+    def _deployment(self) -> str:
+        return f"{self.kubernetes_url}/apis/apps/v1/namespaces/serving/deployments/llm"
+
+    def _pods(self) -> list[str]:
+        where = f"{self.kubernetes_url}/api/v1/namespaces/serving/pods"
+        pods = httpx.get(where, params={"labelSelector": "app=llm"}).json()["items"]
+        return sorted(str(pod["metadata"]["name"]) for pod in pods if "deletionTimestamp" not in pod["metadata"])
+
     def _victim(self) -> str:
-        pods = httpx.get(
-            f"{self.kubernetes_url}/api/v1/namespaces/serving/pods", params={"labelSelector": "app=llm"}
-        ).json()["items"]
-        return min(str(pod["metadata"]["name"]) for pod in pods)
+        return self._pods()[0]
 
     def _gpu_of(self, pod: str) -> tuple[str, int]:
         """The node and the index of the GPU that this pod holds."""
@@ -229,8 +166,10 @@ class World:
         """Raise `BotError` when the fleet is not up within its time."""
         deadline = time.monotonic() + READY_WITHIN_SECONDS
         while time.monotonic() < deadline:
-            found = httpx.get(f"{self.kubernetes_url}/apis/apps/v1/namespaces/serving/deployments/llm").json()
-            if found.get("status", {}).get("readyReplicas", 0) >= wanted:
+            found = httpx.get(self._deployment).json()
+            status, generation = found.get("status", {}), found["metadata"]["generation"]
+            counts = [status.get(name, 0) for name in ("readyReplicas", "updatedReplicas", "replicas")]
+            if counts == [wanted] * 3 and status.get("observedGeneration") == generation:
                 return
             time.sleep(0.2)
         raise BotError(f"the simulated fleet was not ready within {READY_WITHIN_SECONDS:.0f} s")

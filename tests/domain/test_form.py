@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.form import Answer, FormField, answers, problems
+from bot.domain.form import Answer, FormField, answers, moment_in, problems
+from bot.domain.run import moments_of
+from tests import builders
 
 pytestmark = pytest.mark.fast
 
@@ -36,3 +38,30 @@ def test_what_was_filled_in_counts_in_its_kind() -> None:
 )
 def test_what_does_not_count_is_told_by_field(given: dict[str, Answer], field: str, says: str) -> None:
     assert problems(FORM, GOOD | given) == {field: says}
+
+
+HALF_PAST_TWO = 1_795_185_000.0
+
+
+@pytest.mark.parametrize(
+    ("typed", "at"),
+    [
+        pytest.param("2026-11-20 14:30", HALF_PAST_TWO, id="as-the-label-shows-it"),
+        pytest.param(" 2026-11-20T14:30:00Z ", HALF_PAST_TWO, id="copied-from-a-log"),
+        pytest.param("2026-11-20T16:30+02:00", HALF_PAST_TWO, id="with-a-zone"),
+        pytest.param("2026-11-20", HALF_PAST_TWO - 14.5 * 3600, id="a-day-is-its-beginning"),
+        pytest.param("yesterday at half past two", None, id="words"),
+        pytest.param("20.11.2026 14:30", None, id="another-order"),
+        pytest.param("2026-13-40 14:30", None, id="no-such-day"),
+        pytest.param("2026-11-20 14:30" + " " * 500, None, id="too-long"),
+        pytest.param(20261120.0, None, id="a-number"),
+    ],
+)
+def test_a_date_that_was_typed_is_a_moment_or_nothing(typed: Answer, at: float | None) -> None:
+    assert moment_in(typed) == at
+
+
+def test_a_typed_date_is_a_moment_at_which_a_window_may_end() -> None:
+    run = builders.run(forms={"opening": {"enabled_at": "2026-11-20 14:30", "method": "fp8"}})
+    assert moments_of(run)["forms.opening.enabled_at"] == HALF_PAST_TWO
+    assert "forms.opening.method" not in moments_of(run)

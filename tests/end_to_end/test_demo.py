@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.sandbox.demo import ONE_BAD_REPLICA, THRASH
+from bot.sandbox.scenarios import ONE_BAD_REPLICA, THRASH
 from tests.waiting import until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]

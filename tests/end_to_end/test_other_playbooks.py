@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.cli.demo import is_verified
-from bot.sandbox import demo
-from bot.sandbox.approver import Approver
-from tests.end_to_end.stage import Stage
-from tests.waiting import until
+from bot.sandbox import demo, scenarios
+from tests.end_to_end.playing import play
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
 
@@ -17,14 +14,16 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
     ("scenario", "entered"),
     [
         pytest.param(
-            demo.GPU_FAULT, ["evidence", "cordon", "more", "ticket", "uncordon", "false_alarm"], id="gpu-fault"
+            scenarios.GPU_FAULT, ["evidence", "cordon", "more", "ticket", "uncordon", "false_alarm"], id="gpu-fault"
         ),
         pytest.param(
-            demo.HOT_NODE, ["scope", "cordon", "next", "cooling", "uncordon", "again", "cooled"], id="hot-node"
+            scenarios.HOT_NODE, ["scope", "cordon", "next", "cooling", "uncordon", "again", "cooled"], id="hot-node"
         ),
-        pytest.param(demo.SLO_BREACH, ["real", "scope", "phase", "scale", "verify_calm", "fixed"], id="slo-breach"),
         pytest.param(
-            demo.CRASH_LOOP,
+            scenarios.SLO_BREACH, ["real", "scope", "phase", "scale", "verify_calm", "fixed"], id="slo-breach"
+        ),
+        pytest.param(
+            scenarios.CRASH_LOOP,
             [
                 "look",
                 "stuck_rollout",
@@ -38,30 +37,13 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
             id="crash-loop",
         ),
         pytest.param(
-            demo.FP8_AS_DESIGNED,
+            scenarios.FP8_AS_DESIGNED,
             ["classify", "enabled", "before", "remeasure", "by_design", "fixed"],
             id="fp8-as-designed",
         ),
     ],
 )
 def test_a_playbook_comes_from_its_opening_to_a_verified_end(scenario: demo.Scenario, entered: list[str]) -> None:
-    said: list[str] = []
-    with demo.world(scenario=scenario) as world:
-        stage = Stage(world, said)
-        approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled)
-        world.load(scenario.healthy_load)
-        until(lambda: stage.has_history_of(scenario.healthy_seconds), "the time before the trouble is sampled", 60)
-        world.cause_trouble(scenario)
-        if scenario.opened_by:
-            approver.command(scenario.opened_by)
-
-        def closed() -> object:
-            approver.look()
-            return stage.closed_run()
-
-        until(closed, "the incident is closed", 200, seen=stage.told)
-        run = stage.closed_run()
-        assert run is not None
-        assert is_verified(run, stage.timeline(), scenario), stage.told()
-        way = [entry.state for entry in stage.entries("entered")]
-        assert [state for state in entered if state not in way] == []
+    played = play(scenario)
+    assert played.is_verified, played.told
+    assert [state for state in entered if state not in played.way] == []

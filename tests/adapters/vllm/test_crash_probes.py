@@ -2,9 +2,10 @@
 
 import pytest
 
+from bot.domain.change.world import Obj
 from bot.domain.signal import PROBES
 from bot.domain.trend import DAY_SECONDS, trend_of
-from tests.adapters.vllm.test_vllm_probes import Logs, ask, at, pod, restarted
+from tests.adapters.vllm.test_vllm_probes import OPENED, Logs, ask, at, pod, restarted
 
 pytestmark = pytest.mark.fast
 
@@ -69,6 +70,52 @@ async def test_nobody_said_and_no_revision_shows_when_it_was_turned_on() -> None
     reading = await ask("compression_since", pod("a", "--kv-cache-dtype", "fp8"))
     assert "nobody said" in reading.unknown
     assert set(PROBES["compression_since"]) == {"by", "hours", "same_image", "changed"}
+
+
+def revision(number: int, *args: str, seconds: float, image: str = "vllm/vllm-openai:v0.32.0") -> Obj:
+    template = pod("of a template", *args, image=image)
+    return {
+        "metadata": {
+            "name": f"rs-{number}",
+            "uid": f"rs-{number}",
+            "creationTimestamp": at(seconds),
+            "annotations": {"deployment.kubernetes.io/revision": str(number)},
+            "ownerReferences": [{"kind": "Deployment", "uid": "d", "controller": True}],
+        },
+        "spec": {"template": {"metadata": {}, "spec": template["spec"]}},
+    }
+
+
+FP8 = ("--kv-cache-dtype", "fp8")
+
+
+async def test_it_was_turned_on_by_the_newest_revision_that_shows_it_after_one_without() -> None:
+    revisions = [
+        revision(1, seconds=-90_000), revision(2, *FP8, seconds=-7200), revision(3, *FP8, "--seed", "1", seconds=-60),
+    ]  # fmt: skip
+    reading = await ask("compression_since", pod("a", *FP8), revisions=revisions)
+    assert (reading.fields["by"], reading.fields["hours"], reading.at) == ("the rollout", 2.0, OPENED - 7200)
+    assert reading.fields["same_image"] is True
+    assert "--kv-cache-dtype" in str(reading.fields["changed"])
+
+
+async def test_another_image_with_it_leaves_before_and_after_not_comparable() -> None:
+    revisions = [revision(1, seconds=-90_000, image="vllm/vllm-openai:v0.31.0"), revision(2, *FP8, seconds=-7200)]
+    assert (await ask("compression_since", pod("a", *FP8), revisions=revisions)).fields["same_image"] is False
+
+
+async def test_what_a_person_says_comes_before_the_rollout() -> None:
+    revisions = [revision(1, seconds=-90_000), revision(2, *FP8, seconds=-7200)]
+    said = {"said": ["forms.opening.enabled_at", "forms.when_enabled.at"]}
+    moments = {"forms.when_enabled.at": OPENED - 36_000}
+    reading = await ask("compression_since", pod("a"), revisions=revisions, moments=moments, parameters=said)
+    assert (reading.fields["by"], reading.fields["hours"], reading.at) == ("a person", 10.0, OPENED - 36_000)
+
+
+async def test_a_moment_that_is_still_to_come_is_no_beginning() -> None:
+    said = {"said": "forms.when_enabled.at"}
+    reading = await ask("compression_since", pod("a"), moments={"forms.when_enabled.at": OPENED + 60}, parameters=said)
+    assert "not in the past" in reading.unknown
 
 
 async def test_the_last_words_say_what_would_fit() -> None:

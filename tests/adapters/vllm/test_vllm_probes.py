@@ -83,13 +83,16 @@ async def ask(
     pages: Pages | None = None,
     gpu: str = "",
     unreadable: dict[str, str] | None = None,
+    revisions: Sequence[Obj] = (),
+    moments: Mapping[str, float] | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Reading:
     owner = {"kind": "Deployment", "uid": "d", "controller": True}
     node = {"metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": gpu} if gpu else {}}}
     world = World(
         at=OPENED,
         workload={"metadata": {"name": "llm", "uid": "d"}, "spec": {}},
-        replica_sets=({"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}},),
+        replica_sets=tuple(revisions) or ({"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}},),
         pods=pods,
         nodes=(node,),
         unreadable=unreadable or {},
@@ -99,8 +102,11 @@ async def ask(
         return world
 
     target = Target(namespace="serving", name="llm")
-    context = ReadContext(target=target, incident_id="INC-1", opened_at=OPENED, picked={}, settings={})
-    question = Question("it", ProbeSignal(probe=probe), context, OPENED, read_world)
+    context = ReadContext(
+        target=target, incident_id="INC-1", opened_at=OPENED, picked={}, settings={}, moments=moments or {}
+    )
+    spec = ProbeSignal(probe=probe, parameters=dict(parameters or {}))
+    question = Question("it", spec, context, OPENED, read_world)
     read, history = logs or Logs({}), pages or Pages()
     probes = {
         **vllm_probes(logs=read, history=history, now=lambda: OPENED),
@@ -131,6 +137,14 @@ async def test_a_crash_with_a_cuda_oom_line_ran_out_of_memory() -> None:
 async def test_a_container_killed_for_host_memory_ran_out_of_memory_too() -> None:
     reading = await ask("restarts", restarted("a", seconds=-60, reason="OOMKilled", code=137))
     assert reading.fields["oom"] is True
+
+
+async def test_a_crash_before_the_time_that_is_asked_for_is_over() -> None:
+    crashed = restarted("a", seconds=-300)
+    logs = Logs({"a/previous": OOM})
+    recent, long_ago = [await ask("restarts", crashed, logs=logs, parameters={"over": over}) for over in ("10m", "2m")]
+    assert (recent.fields["crashed"], recent.fields["oom"], recent.fields["count"]) == (True, True, 1.0)
+    assert (long_ago.fields["crashed"], long_ago.fields["oom"], long_ago.fields["count"]) == (False, False, 0.0)
 
 
 async def test_a_crash_for_another_reason_is_no_oom() -> None:

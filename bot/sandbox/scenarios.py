@@ -1,0 +1,313 @@
+"""What may go wrong in the demo world: one scenario for each branch of the runbooks that ends somewhere of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Deploy:
+    flags: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+    """Empty: the same as before."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What goes wrong in the fleet, and for whom to press what when nobody is there."""
+
+    name: str
+    what: str
+    healthy_load: dict[str, Any]
+    trouble_load: dict[str, Any]
+    fault: dict[str, Any] = field(default_factory=dict)
+    """A fault of one replica, or with `on_all` of each; empty for none."""
+    on_all: bool = False
+    deployed_before: Mapping[str, str] = field(default_factory=dict)
+    """Flags that have been set for long."""
+    deploy: Deploy | None = None
+    """What somebody rolls out at the time of the trouble."""
+    alert: str = ""
+    """An alert that is raised whatever the engines say, in place of a `rule`."""
+    alert_after_seconds: float = 2.0
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Text of a question to the label of the choice that the scripted approver presses."""
+    filled: Mapping[str, str] = field(default_factory=dict)
+    """What that approver writes into the fields of forms."""
+    rule: str = "thrash"
+    """What alerting watches; empty where no alert opens the incident."""
+    opened_by: str = ""
+    """The command that opens it by hand; empty where an alert does."""
+    gpu: dict[str, Any] = field(default_factory=dict)
+    """Trouble of the GPU that one replica holds; empty for none."""
+    windows: Mapping[str, str] = field(default_factory=dict)
+    """Settings beside `WINDOWS`."""
+    healthy_seconds: float = 6.0
+    """How long all is well first: what is compared with the time before needs that time."""
+    verified_by: str = "verify_calm"
+    """The watch that has to have held; empty where readings alone decide the end."""
+    endings: tuple[str, ...] = ("fixed", "accepted_degraded")
+    """How the incident may end."""
+
+
+THRASH = Scenario(
+    name="thrash",
+    what="load rises, and all four replicas preempt requests instead of finishing them",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 160, "ramp_seconds": 2},
+    # The first question comes up where an alert about latency was the first one.
+    answers={"So few requests finished": "It is one: go on", "requests wait longer": "Accept it for now"},
+)
+ONE_BAD_REPLICA = Scenario(
+    name="one-bad-replica",
+    what="one replica has lost most of its KV pool and thrashes at a normal share of the requests",
+    healthy_load={"workers": 24},
+    trouble_load={"workers": 24},
+    fault={"kind": "small_pool", "blocks": 32},
+    answers={"requests wait longer": "Accept it for now"},
+)
+GPU_FAULT = Scenario(
+    name="gpu-fault",
+    what="the GPU of one replica falls off the bus (XID 79); in the end a person finds the hardware well",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    rule="xid",
+    gpu={"full_csv": True, "xid": 79},
+    answers={"Who took it?": "It was a false alarm"},
+    verified_by="recovered",
+    endings=("not_applicable",),
+)
+HOT_NODE = Scenario(
+    name="hot-node",
+    what="the GPUs that replicas hold on one node are too hot under load",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    rule="heat",
+    gpu={"full_csv": True, "hot_under_load": 91.0},
+    windows={"cool_for": "6s", "cool_within": "60s", "back_for": "6s", "back_within": "60s"},
+    verified_by="again",
+)
+SLO_BREACH = Scenario(
+    name="slo-breach",
+    what="more requests come than fit the batches, so first tokens wait in the queue",
+    healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
+    trouble_load={"workers": 316, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
+    rule="slo",
+    answers={"Replicas were added": "Yes: scale back"},  # too early: it gets worse, and that is taken back
+    windows={
+        "verify_within": "25s",
+        "ttft_target": "100ms",
+    },
+)
+CRASH_LOOP = Scenario(
+    name="crash-loop",
+    what="a deploy halves the KV pool; one request of full length no longer fits, so the new replica cannot start",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    deploy=Deploy({"--num-gpu-blocks-override": "60"}),
+    rule="crash",
+    answers={"Which one was good?": "Roll back to"},
+    filled={"revision": "1"},
+    windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
+)
+FP8_AS_DESIGNED = Scenario(
+    name="fp8-as-designed",
+    what="a deploy turns on fp8 KV, the pool holds twice the tokens, and somebody only sees that device memory is flat",
+    healthy_load={"workers": 24},
+    trouble_load={"workers": 24},
+    deploy=Deploy({"--kv-cache-dtype": "fp8", "--num-gpu-blocks-override": "256"}),
+    rule="",
+    opened_by="open kv-compression-no-savings serving/llm",
+    filled={"method": "quantised", "read_gauge": "device"},
+    windows={"before_window": "12s", "past": "60s"},
+    healthy_seconds=20.0,
+    verified_by="",
+)
+
+# --- further branches of kv-cache-oom ---------------------------------------------------------------------------------
+
+KV_ALERT = "VllmKVCacheThrash"
+ACCEPT = {"requests wait longer": "Accept it for now"}
+CALM = {"workers": 12}
+STEADY = {"workers": 24}
+FULL = {"workers": 160, "ramp_seconds": 2}
+DEPLOY_IN_TIME = Scenario(
+    name="deploy-in-time",
+    what="a deploy takes almost half of the KV pool, and the load that was fine thrashes now",
+    healthy_load=STEADY,
+    trouble_load=STEADY,
+    deploy=Deploy({"--num-gpu-blocks-override": "66"}),
+    answers={"Which one was good?": "Roll back to", **ACCEPT},
+    filled={"revision": "1"},
+    windows={"slower": "2"},  # a tenth of eight milliseconds is noise
+)
+MORE_TRAFFIC = Scenario(
+    name="more-traffic",
+    what="more requests come than four replicas can keep; one more has room for them",
+    healthy_load=STEADY,
+    trouble_load={"workers": 48, "ramp_seconds": 2},
+    answers={"Which lever?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
+    windows={"thrash_ratio": "0.02", "kv_ceiling": "0.95", "slower": "2"},
+)
+SHEDDING_ALREADY = Scenario(
+    name="shedding-already",
+    what="the fleet refuses what it cannot serve and thrashes no more, but an old alert still fires",
+    healthy_load=CALM,
+    trouble_load=FULL,
+    deployed_before={"--max-num-seqs": "8", "--max-num-queued-reqs": "10"},
+    rule="",
+    alert=KV_ALERT,
+    verified_by="flap",
+    endings=("self_cleared",),
+)
+SICK_NODE = Scenario(
+    name="sick-node",
+    what="the alert says KV cache, but a GPU has fallen off the bus (XID 79)",
+    healthy_load=CALM,
+    trouble_load=CALM,
+    gpu={"full_csv": True, "xid": 79},
+    rule="",
+    alert=KV_ALERT,
+    answers={"health cannot be read": "A GPU is faulty", "Who took it?": "It was a false alarm"},
+    verified_by="flap",
+    endings=("self_cleared",),
+)
+CRASHES = Scenario(
+    name="crashes",
+    what="the alert says KV cache, but an engine ran out of GPU memory and crashed",
+    healthy_load=CALM,
+    trouble_load=CALM,
+    fault={"kind": "cuda_oom"},
+    rule="",
+    alert=KV_ALERT,
+    answers={"No lever held so far": "Hand over", "what tells a burst from a leak": "Neither"},
+    windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
+    verified_by="",
+    endings=("handed_over",),
+)
+BUSY = Scenario(
+    name="busy",
+    what="two long requests fill a replica's pool and the others wait; nothing is preempted, so it is no thrash",
+    healthy_load={"workers": 4, "prompt_tokens": [1950, 1950], "output_tokens": [36, 40]},
+    trouble_load={"workers": 40, "prompt_tokens": [1950, 1950], "output_tokens": [36, 40], "pause_seconds": 0},
+    deployed_before={"--max-num-seqs": "2"},
+    rule="",
+    alert=KV_ALERT,
+    alert_after_seconds=12.0,
+    answers={"requests queue, but nothing is preempted": "Hand over"},
+    verified_by="",
+    endings=("handed_over",),
+)
+BLIND = Scenario(
+    name="blind",
+    what="the replicas answer users, but no metrics",
+    healthy_load=CALM,
+    trouble_load=CALM,
+    fault={"kind": "metrics_down"},
+    on_all=True,
+    rule="",
+    alert=KV_ALERT,
+    answers={"metrics cannot be read": "Hand over"},
+    alert_after_seconds=12.0,
+    windows={"gather_within": "12s"},
+    verified_by="",
+    endings=("handed_over",),
+)
+
+# --- further branches of kv-compression-no-savings --------------------------------------------------------------------
+
+BY_HAND = "open kv-compression-no-savings serving/llm"
+COMPRESSION = {"before_window": "12s", "past": "60s"}
+SCORE = {"eval": "gsm8k", "link": "https://evals.example/17", "baseline": "0.9"}
+SCORES = {"does this very configuration score": "It scores", "cannot be compared": "It is worth it"}
+NEVER_SET = Scenario(
+    name="never-set",
+    what="somebody believes that KV compression is on; no engine has it",
+    healthy_load=STEADY,
+    trouble_load=STEADY,
+    rule="",
+    opened_by=BY_HAND,
+    answers={"no compression is on": "Leave it"},
+    filled={"method": "unsure", "read_gauge": "usage"},
+    windows=COMPRESSION,
+    verified_by="",
+    endings=("not_applicable",),
+)
+SET_FP8 = Scenario(
+    name="set-fp8",
+    what="somebody believes that KV compression is on; now it is set, tried, measured and rolled out",
+    healthy_load=STEADY,
+    trouble_load=STEADY,
+    rule="",
+    opened_by=BY_HAND,
+    answers=SCORES,
+    filled={"method": "unsure", "read_gauge": "usage", "score": "0.9", **SCORE},
+    windows=COMPRESSION,
+)
+FP8_LOSES = Scenario(
+    name="fp8-loses",
+    what="fp8 KV is tried on a spare, and the answers are worse than accepted",
+    healthy_load=STEADY,
+    trouble_load=STEADY,
+    rule="",
+    opened_by=BY_HAND,
+    answers=SCORES,
+    filled={"method": "unsure", "read_gauge": "usage", "score": "0.5", **SCORE},
+    windows=COMPRESSION,
+    verified_by="",
+    endings=("backed_out",),
+)
+FP8_NOT_DOUBLED = Scenario(
+    name="fp8-not-doubled",
+    what="fp8 KV is on and the pool holds no more, because its blocks were fixed by another flag",
+    healthy_load=STEADY,
+    trouble_load=STEADY,
+    deploy=Deploy({"--kv-cache-dtype": "fp8"}),
+    rule="",
+    opened_by=BY_HAND,
+    filled={"method": "quantised", "read_gauge": "capacity"},
+    windows=COMPRESSION,
+    healthy_seconds=20.0,
+    verified_by="",
+)
+SCATTERED = Scenario(
+    name="scattered",
+    what="a plugin evicts tokens, and since the survivors are scattered no block ever comes back",
+    healthy_load=STEADY,
+    trouble_load=STEADY,
+    deploy=Deploy(env={"ENABLE_TRIATTENTION": "1"}),
+    rule="",
+    opened_by=BY_HAND,
+    answers={"does not say clearly": "It does not", "Which revision was the last": "Back to"},
+    filled={"method": "compaction", "read_gauge": "capacity", "revision": "1"},
+    windows={**COMPRESSION, "budget_tokens": "256"},
+    healthy_seconds=20.0,
+    verified_by="off_verify",
+    endings=("backed_out",),
+)
+KIND_UNKNOWN = Scenario(
+    name="kind-unknown",
+    what="an image that nobody knows is said to compress, and nothing in it says how",
+    healthy_load=STEADY,
+    trouble_load=STEADY,
+    deploy=Deploy(image="sandbox.registry/internal/engine:v0.32.0"),
+    rule="",
+    opened_by=BY_HAND,
+    answers={"Which kind of compression": "Nobody knows"},
+    filled={"method": "unsure", "read_gauge": "capacity"},
+    windows=COMPRESSION,
+    verified_by="",
+    endings=("handed_over",),
+)
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        *(THRASH, ONE_BAD_REPLICA, DEPLOY_IN_TIME, MORE_TRAFFIC, SHEDDING_ALREADY, SICK_NODE, CRASHES),
+        *(BUSY, BLIND),
+        *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, SCATTERED, KIND_UNKNOWN),
+        *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP),
+    )
+}

@@ -1,0 +1,71 @@
+"""One scenario of the demo world from its opening to its end, with the scripted people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from bot.cli.demo import is_verified
+from bot.sandbox import demo
+from bot.sandbox.approver import Approver
+from tests.end_to_end.stage import Stage
+from tests.waiting import until
+
+Branch = tuple[demo.Scenario, Sequence[str]]
+"""A scenario, and the states that it has to come through, in this order."""
+
+
+@dataclass(frozen=True)
+class Played:
+    ending: str
+    is_verified: bool
+    """It ended as the scenario says, and the watch that it names held."""
+    way: Sequence[str]
+    told: str
+
+
+def play(scenario: demo.Scenario, *, within: float = 200.0) -> Played:
+    """Fail when it is not closed `within` seconds after the trouble began."""
+    said: list[str] = []
+    with demo.world(scenario=scenario) as world:
+        stage = Stage(world, said)
+        approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled)
+        world.prepare(scenario)
+        seconds = scenario.healthy_seconds
+        until(lambda: stage.has_history_of(seconds), "the time before the trouble is sampled", 60)
+        world.cause_trouble(scenario)
+        if scenario.alert:
+            seconds += scenario.alert_after_seconds
+            until(lambda: stage.has_history_of(seconds), "the trouble lasted", 60)
+            world.raise_alert(scenario.alert)
+        if scenario.opened_by:
+            approver.command(scenario.opened_by)
+
+        def closed() -> object:
+            approver.look()
+            return stage.closed_run()
+
+        until(closed, f"'{scenario.name}' is closed", within, seen=stage.told)
+        run = stage.closed_run()
+        assert run is not None
+        way = [entry.state for entry in stage.entries("entered")]
+        return Played(run.ending, is_verified(run, stage.timeline(), scenario), way, stage.told())
+
+
+def must_end_as_written(branches: Sequence[Branch]) -> None:
+    """All at once: worlds mostly wait, so two take hardly longer than one."""
+    with ThreadPoolExecutor(len(branches)) as worlds:
+        all_played = list(worlds.map(lambda branch: play(branch[0]), branches))
+    for (scenario, wanted), played in zip(branches, all_played, strict=True):
+        assert played.is_verified, f"{scenario.name}: {played.ending}\n{played.told}"
+        assert _not_come_through(played.way, wanted) == [], f"{scenario.name} went {played.way}"
+
+
+def _not_come_through(way: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """The wanted states from the first one on that does not come after those before it."""
+    left = list(wanted)
+    for state in way:
+        if left and state == left[0]:
+            left.pop(0)
+    return left

@@ -1,0 +1,39 @@
+"""Each branch of the runbook kv-cache-oom in the sandbox world, to where its flow ends.
+
+Real engines' pages, a real API and a real bot; the main ways are in test_demo.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.sandbox import scenarios
+from tests.end_to_end.playing import Branch, must_end_as_written
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
+
+THRASHES: tuple[Branch, ...] = (
+    (scenarios.DEPLOY_IN_TIME, ["changed", "name_revision", "rollback_named", "verify_calm", "kept", "fixed"]),
+    (scenarios.MORE_TRAFFIC, ["changed", "choose", "scale", "settle", "verify_calm", "restore_cause", "fixed"]),
+)
+ELSEWHERE: tuple[Branch, ...] = (
+    (scenarios.SICK_NODE, ["to_gpu_fault", "cordon", "uncordon", "crash", "is_thrash", "flap", "self_cleared"]),
+    (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "hand_over", "handed_over"]),
+)
+NO_THRASH: tuple[Branch, ...] = (
+    (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "report_cleared", "self_cleared"]),
+    (scenarios.BUSY, ["is_thrash", "busy", "hand_over", "handed_over"]),
+    (scenarios.BLIND, ["gather", "blind", "hand_over", "handed_over"]),
+)
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        pytest.param(THRASHES, id="deploy-and-traffic"),
+        pytest.param(ELSEWHERE, id="node-and-crash"),
+        pytest.param(NO_THRASH, id="shedding-busy-blind"),
+    ],
+)
+def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
+    must_end_as_written(branches)
