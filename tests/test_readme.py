@@ -30,8 +30,15 @@ def test_every_slash_command_is_in_the_table_and_no_other() -> None:
 
 
 def test_every_scenario_of_the_demo_is_in_the_table_with_its_own_words() -> None:
-    written = re.findall(r"^  \| `([\w-]+)` \| (.+) \|$", README, re.MULTILINE)
+    table = README.partition("### Scenarios")[2].partition("\n## ")[0]
+    written = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", table, re.MULTILINE)
     assert written == [(scenario.name, scenario.what) for scenario in SCENARIOS.values()]
+
+
+def test_every_shipped_playbook_is_in_the_table() -> None:
+    written = re.findall(r"^\| \[([\w-]+)\]\(playbooks/\1\.yaml\) \|", README, re.MULTILINE)
+    files = (ROOT / "playbooks").glob("*.yaml")
+    assert sorted(written) == sorted(file.stem for file in files if not file.name.endswith(".test.yaml"))
 
 
 @pytest.mark.parametrize("linked", sorted(set(re.findall(r"\]\(([\w./-]+)\)", README))))
