@@ -138,6 +138,7 @@ PROBES: dict[str, dict[str, Kind]] = {
         "generation_config": "flag",
         "offloading": "number",
         "ranks": "number",
+        "active_cap": "number",
         "v0": "flag",
         "host_room": "number",
         "bytes_per_token": "number",

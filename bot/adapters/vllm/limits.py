@@ -119,6 +119,8 @@ def limits_of(live: Live, pod: Obj) -> dict[str, Part | None]:
         "generation_config": _known(lambda one: bool(_generation(one)), live),
         "offloading": _known(lambda one: one.number("kv-offloading-size") or 0.0, live),
         "ranks": _known(lambda one: one.number("data-parallel-size") or 1.0, live),
+        # 0 where nothing caps the running requests below --max-num-seqs.
+        "active_cap": _known(lambda one: one.number("max-num-active-seqs") or 0.0, live),
         "v0": live.is_v0,
         "host_room": _host_room(pod),
         "bytes_per_token": _bytes_per_token(live.log),

@@ -50,6 +50,8 @@ def with_memory(limit: str, request: str) -> Obj:
         pytest.param(["--override-generation-config", '{"temperature": 0}'], "generation_config", True, id="theirs"),
         pytest.param(["--kv-offloading-size", "16"], "offloading", 16, id="offloads"),
         pytest.param(["--data-parallel-size=2"], "ranks", 2, id="two-ranks"),
+        pytest.param(["--max-num-active-seqs=6"], "active_cap", 6, id="capped"),
+        pytest.param([], "active_cap", 0, id="not-capped"),
         pytest.param(["--max-model-len", "8k"], "max_model_len", 8000, id="a-measured-length"),
         pytest.param([], "v0", False, id="v1"),
     ],
