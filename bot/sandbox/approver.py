@@ -32,6 +32,8 @@ class Approver:
     answers: Mapping[str, str]
     say: Callable[[str], None]
     filled: Mapping[str, str] = field(default_factory=dict)
+    _http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=10))
+    """One for all looks: each new client costs ten times the CPU of a request."""
     _pressed: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
     """Message and button: who pressed it last, and when."""
     _answered: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -75,13 +77,13 @@ class Approver:
 
     def _act(self, what: str, body: Mapping[str, Any], user: str = USER) -> bool:
         """Whether the bot acknowledged it. What is gone it has edited meanwhile; the next look sees it."""
-        told = httpx.post(f"{self.slack_url}/__sandbox__/{what}", json={"user": user, **body}, timeout=10)
+        told = self._http.post(f"{self.slack_url}/__sandbox__/{what}", json={"user": user, **body})
         if told.status_code == httpx.codes.NOT_FOUND:
             return False
         return bool(told.raise_for_status().json()["ok"])
 
     def _open_form(self, user: str) -> dict[str, Any] | None:
-        page = httpx.get(f"{self.slack_url}/__sandbox__/page", timeout=10).raise_for_status().json()
+        page = self._http.get(f"{self.slack_url}/__sandbox__/page").raise_for_status().json()
         return next(reversed(page["views"].get(user) or []), None)
 
     def _fill(self, form: Mapping[str, Any], user: str) -> None:
@@ -95,7 +97,7 @@ class Approver:
         self._act("submit", {"view_id": form["id"], "values": values}, user)
 
     def _messages(self) -> list[dict[str, Any]]:
-        answer = httpx.get(f"{self.slack_url}/__sandbox__/messages", params={"channel": self.channel}, timeout=10)
+        answer = self._http.get(f"{self.slack_url}/__sandbox__/messages", params={"channel": self.channel})
         found: list[dict[str, Any]] = answer.raise_for_status().json()
         return found
 

@@ -38,6 +38,7 @@ class Stage:
 
     world: demo.World
     said: list[str] = field(default_factory=list)
+    _http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=20))
 
     def __post_init__(self) -> None:
         self._approver = Approver(self.world.slack_url, demo.CHANNEL, demo.THRASH.answers, self.said.append)
@@ -59,12 +60,12 @@ class Stage:
     def press(self, user: str, message: Json, action_id: str, **more: object) -> Json:
         """One person's click on the button with `action_id`; what that person gets to see."""
         where = {"user": user, "channel": demo.CHANNEL, "ts": message["ts"], "action_id": action_id}
-        answer = httpx.post(f"{self.world.slack_url}/__sandbox__/press", json=where | more, timeout=10)
+        answer = self._http.post(f"{self.world.slack_url}/__sandbox__/press", json=where | more)
         told: Json = answer.raise_for_status().json()
         return told
 
     def slack_fails(self, *faults: Json) -> None:
-        httpx.post(f"{self.world.slack_url}/__sandbox__/faults", json=list(faults), timeout=10).raise_for_status()
+        self._http.post(f"{self.world.slack_url}/__sandbox__/faults", json=list(faults)).raise_for_status()
 
     # --- what Alertmanager does --------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Stage:
     def messages(self, user: str = "") -> list[Json]:
         """The channel's messages; with `user` also what only that person sees."""
         asked = {"channel": demo.CHANNEL} | ({"user": user} if user else {})
-        found: list[Json] = httpx.get(f"{self.world.slack_url}/__sandbox__/messages", params=asked, timeout=10).json()
+        found: list[Json] = self._http.get(f"{self.world.slack_url}/__sandbox__/messages", params=asked).json()
         return found
 
     def message(self, words: str, user: str = "") -> Json | None:
@@ -119,12 +120,12 @@ class Stage:
         return [m.get("text", "") for m in self.messages(user) if m.get("is_ephemeral")]
 
     def cluster(self, path: str) -> Json:
-        found: Json = httpx.get(f"{self.world.kubernetes_url}{path}", timeout=10).raise_for_status().json()
+        found: Json = self._http.get(f"{self.world.kubernetes_url}{path}").raise_for_status().json()
         return found
 
     def changes(self) -> list[tuple[str, str]]:
         """Verb and path of each mutating request that succeeded; rehearsals do not count."""
-        journal: list[Json] = httpx.get(f"{self.world.kubernetes_url}/__sandbox__/mutations", timeout=10).json()
+        journal: list[Json] = self._http.get(f"{self.world.kubernetes_url}/__sandbox__/mutations").json()
         return [(noted["verb"], noted["path"]) for noted in journal if not noted["dryRun"]]
 
     def told(self) -> str:

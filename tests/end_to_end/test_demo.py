@@ -66,7 +66,8 @@ def is_alive(pid: int) -> bool:
 def launched(folder: Path, *arguments: str) -> Iterator[Launched]:
     output = folder / f"{'-'.join(('demo', *arguments))}.txt"
     with output.open("wb") as file:
-        command = [sys.executable, "-u", "-m", "bot", "demo", *arguments]
+        # A shell that runs the tests in the background has them ignore Ctrl-C, and the demo would inherit that.
+        command = ["env", "--default-signal=INT", sys.executable, "-u", "-m", "bot", "demo", *arguments]
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=os.environ | SHELL)
     try:
         yield Launched(process, output)
