@@ -148,7 +148,7 @@ MORE_TRAFFIC = Scenario(
     name="more-traffic",
     what="more requests come than four replicas can keep; one more has room for them",
     healthy_load=STEADY,
-    trouble_load={"workers": 48, "ramp_seconds": 2},
+    trouble_load={"workers": 51, "ramp_seconds": 2},
     answers={"Which lever?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
     windows={"thrash_ratio": "0.02", "kv_ceiling": "0.95", "slower": "2"},
 )
