@@ -1,8 +1,15 @@
 """Options of the whole test run, and what a test needs that may not be installed."""
 
+import os
+import sys
+
 import pytest
 
 from tests.servers import skip_without_servers
+
+# A world is many processes of one code: without bytecode each of them compiles every library anew, for seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest_plugins = ["tests.redis_server"]
 
