@@ -330,7 +330,7 @@ def _read_source(text: str, file: str) -> Source:
 
 
 def _events(text: str, file: str) -> list[Event]:
-    """What the file says, in order; libyaml reads it. What it refuses is read again by one that is slow and explains."""
+    """What the file says, in order. libyaml reads it; what it refuses is read again by a slow one, which explains."""
     try:
         return _plain(list(yaml.parse(text, Loader=yaml.CSafeLoader)), file)
     except yaml.YAMLError:
@@ -390,7 +390,7 @@ class _Reader:
         self._faults: list[Fault] = []
 
     def document(self, list_as: str = "") -> Any:
-        """A list stands under `list_as`; None for an empty file. Raise `PlaybookError` for keys that nothing can have."""
+        """A list stands under `list_as`; None for an empty file. Raise `PlaybookError` for impossible keys."""
         data: Any = None
         if root := next((event for event in self._events if _kind(event) in STANDS_FOR_A_VALUE), None):
             is_named = list_as and _kind(root) == "SequenceStartEvent"
