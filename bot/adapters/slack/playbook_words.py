@@ -99,8 +99,8 @@ class PlaybookWords:
 def _not_shared(compiled: CompiledPlaybook, error: MessengerError) -> str:
     by_hand = f"incident-bot playbook graph {compiled.name} --format png --out {compiled.name}.png"
     return (
-        f"The picture of {line(compiled.name, 80)} could not be put here: {line(error.reason, 150)}. "
-        f"Ask in a channel that the bot is in, or draw it: {code(by_hand, 250)}"
+        f"The picture of {compiled.name} could not be put here: {error.reason}. "
+        f"Ask in a channel that the bot is in, or draw it: {by_hand}"
     )
 
 

@@ -76,7 +76,7 @@ async def test_a_picture_that_cannot_be_put_there_is_told_with_what_to_do(counte
     await whispered(counter, "could not be put here")
     told = next(text for text in await counter.slack.whispers("U0ANA") if "could not be put here" in text)
     assert "Ask in a channel that the bot is in" in told
-    assert "`incident-bot playbook graph small-one --format png --out small-one.png`" in told
+    assert "incident-bot playbook graph small-one --format png --out small-one.png" in told
 
 
 async def test_a_mistyped_playbook_gets_the_one_that_was_meant(counter: Counter) -> None:
