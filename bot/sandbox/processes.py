@@ -62,7 +62,7 @@ class Family:
         except queue.Empty:
             line = ""
         if not line.startswith(READY):
-            raise StartError(f"{name} did not start; its last words are:\n{_tail(log)}")
+            raise StartError(f"{name} did not start; its last words are:\n{tail(log)}")
         child.ready = json.loads(line.removeprefix(READY))
         return child.ready
 
@@ -114,5 +114,6 @@ def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> 
     said.put("")
 
 
-def _tail(log: Path, lines: int = 20) -> str:
+def tail(log: Path, lines: int = 20) -> str:
+    """The last words of a process. The logs themselves go with the world."""
     return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else "(nothing)"
