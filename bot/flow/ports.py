@@ -179,12 +179,16 @@ class EffectStore(Protocol):
     async def settle(self, owed: Owed, outcome: Sequence[Event]) -> bool:
         """The effect is done: append its outcome to the inbox (once by id) and owe it no more.
 
-        True when it was owed anew meanwhile and is due again.
+        True when it was owed anew meanwhile and is due again. What was owed anew and is another process's by now
+        stays with that process.
         """
         ...
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
-        """Owe the effect again later; return how often it failed so far."""
+        """Owe the effect again later; return how often it failed so far.
+
+        Nothing changes when the lease was lost and another process performs the effect by now.
+        """
         ...
 
 
