@@ -83,6 +83,8 @@ class ApplyCall:
         if (stopped := await self._stopped(job, effect, request)) is not None:
             return stopped
         if isinstance(step, Wait):
+            # A rollout may take longer than a lease lasts, and is no less a hand on the wheel than its calls.
+            await self._claims.hold(job.incident_id, lease_keys(job.run, request.plan, is_first=False))
             return await self._wait(job, effect, step)
         try:
             approved = grant(request, request.presses)

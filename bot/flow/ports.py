@@ -258,6 +258,10 @@ class CallClaims(Protocol):
         """Forget what was counted: changes of the workload, and nodes. What is cordoned in the cluster still weighs."""
         ...
 
+    async def hold(self, incident_id: str, lease_keys: Sequence[str]) -> None:
+        """While nothing is sent: keep those of these leases that are this incident's for as long again."""
+        ...
+
     async def release(self, incident_id: str) -> None:
         """Give back every lease of the incident."""
         ...

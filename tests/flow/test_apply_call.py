@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from bot.adapters.redis.claims import BreakerLimits
 from bot.domain.effect import ApplyStep
 from bot.domain.event import Commanded, StepSettled
 from bot.domain.run import Run
@@ -98,6 +99,25 @@ async def test_a_workload_that_another_incident_changes_is_waited_for(scene: Sce
     assert scene.cluster.sent == []
     await bot.claims.release(OTHER)
     assert (await play(scene)).calls["INC/R2/0"] == 1
+
+
+async def test_the_workload_stays_leased_for_as_long_as_its_rollout_takes(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    await command(scene, bot, "halt")
+    run = await approved(scene, bot, is_halted, "halted")
+    await bot.claims.set_halt("INC-1", by="")
+    leases = [f"workload/{WORKLOAD}"]
+    assert await bot.claims.claim("INC-1", "INC-1/R2/0", workload_key="", lease_keys=leases, counts=True) == "claimed"
+    scene.cluster.unreachable = "it is not known how far the rollout is"
+    began = scene.time.now()
+    assert run.change is not None
+    rolling = run.with_(change=run.change.model_copy(update={"step": 1, "step_started_at": began}))
+    effect = ApplyStep(effect_id="v3/apply/R2/1/0", request_id="R2", step=1)
+    while scene.time.now() < began + BreakerLimits().lease_seconds + 60:
+        job = Job(rolling, Owed("INC-1", effect, 0, ""), scene.time.now())
+        assert await bot.apply(job, effect) == Later(0.0), "it still waits"
+    theirs = f"{OTHER}/R1/0"
+    assert await bot.claims.claim(OTHER, theirs, workload_key="", lease_keys=leases, counts=True) == "lease_held"
 
 
 def waits_for(run: Run) -> str:

@@ -302,6 +302,19 @@ async def test_one_incident_at_a_time_changes_a_workload(claims: RedisClaims) ->
     assert await claim(claims, "INC-2", "INC-2/R1/0") == "claimed"
 
 
+async def test_holding_keeps_what_is_ours_and_takes_nothing_from_others(claims: RedisClaims, time: VirtualTime) -> None:
+    await claim(claims, "INC-1", "INC-1/R1/0")
+    await time.advance(400)
+    await claims.hold("INC-2", ["workload/w"])
+    await claims.hold("INC-1", ["workload/w", "workload/never-claimed"])
+    await time.advance(400)
+    assert await claim(claims, "INC-2", "INC-2/R1/0") == "lease_held"
+    other = ["workload/never-claimed"]
+    assert await claims.claim("INC-2", "INC-2/R1/1", workload_key="v", lease_keys=other, counts=True) == "claimed"
+    await time.advance(601)
+    assert await claim(claims, "INC-2", "INC-2/R1/0") == "claimed"
+
+
 async def test_the_breaker_counts_changes_not_calls_and_lets_restoring_pass(
     claims: RedisClaims, time: VirtualTime
 ) -> None:
