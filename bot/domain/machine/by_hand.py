@@ -17,6 +17,10 @@ from bot.domain.playbook.language import AskState, ChangeState
 from bot.domain.run import NEXT_STATUS, Run
 
 
+SAID_WHERE_ASKED = frozenset({"silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"})
+"""What a person waits for in the thread; a press that nobody could judge was acknowledged and decided nothing."""
+
+
 def commanded(draft: Draft, event: Commanded) -> None:
     _MOVES.get(event.command, steering.commanded)(draft, event)
 
@@ -30,7 +34,7 @@ def due(draft: Draft, event: Due) -> None:
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """What a person asked for and did not get is said where it was asked for."""
-    if event.effect_kind in ("silence_alerts", "end_silences", "draw_way"):
+    if event.effect_kind in SAID_WHERE_ASKED:
         steering.say(draft, "", f"{event.effect_kind.replace('_', ' ').capitalize()} failed: {event.reason}")
     else:
         steering.effect_failed(draft, event)

@@ -307,5 +307,7 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
     if event.effect_kind == "show_in_slack":
         draft.record("slack", f"Slack could not be brought up to date: {event.reason}")
+    elif waits_for_it and event.effect_kind == "apply_step" and is_applying(draft):
+        changing.given_up(draft, event.reason)
     elif waits_for_it:
         asking.ask_what_next(draft, f"{event.effect_kind.replace('_', ' ')} failed: {event.reason}")

@@ -453,6 +453,23 @@ def test_an_effect_that_was_given_up_becomes_a_question() -> None:
     assert "no route" in story.run.open_question.text
 
 
+def test_a_step_that_was_given_up_is_unclear_and_holds_nobody_up() -> None:
+    story = Story().granted()
+    step = story.wanted(ApplyStep)
+    story.happens(EffectFailed(event_id="f", effect_id=step.effect_id, effect_kind="apply_step", reason="no route"))
+    assert story.run.requests["R2"].outcome == "unclear"
+    assert "no route" in (story.run.open_question.text if story.run.open_question else "")
+    assert story.wanted(ReleaseLeases)
+    assert story.says("resolve").run.ending == "resolved_by_hand"
+
+
+@pytest.mark.parametrize("kind", ["judge_press", "export_timeline"])
+def test_what_a_person_waits_for_and_does_not_get_is_said_in_the_thread(kind: str) -> None:
+    story = Story().opened()
+    story.happens(EffectFailed(event_id="f", effect_id="about/a-person", effect_kind=kind, reason="missing_scope"))
+    assert "missing_scope" in story.run.posts[-1].data["text"]
+
+
 def test_slack_being_away_is_noted_and_stops_nothing() -> None:
     story = Story().opened()
     story.happens(EffectFailed(event_id="f", effect_id="show", effect_kind="show_in_slack", reason="channel_not_found"))
