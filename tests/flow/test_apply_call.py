@@ -10,6 +10,7 @@ from bot.adapters.redis.claims import BreakerLimits
 from bot.domain.effect import ApplyStep
 from bot.domain.event import Commanded, StepSettled
 from bot.domain.run import Run
+from bot.flow.apply_call import PATIENCE_SECONDS
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed
 from tests import builders
@@ -141,6 +142,22 @@ async def test_a_grant_that_was_not_begun_in_time_lapses_and_is_asked_for_again(
     await approved(scene, bot, is_halted, "halted")
     scene.people_are_there = False
     await scene.time.advance(GRANT_VALID_SECONDS + 1)
+    await command(scene, bot, "resume")
+    run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")
+    assert run.requests["R2"].status == "expired"
+    assert scene.cluster.sent == []
+
+
+async def test_a_call_that_was_claimed_long_ago_and_never_arrived_is_asked_for_again(scene: Scene, bot: Bot) -> None:
+    """The bot died between the claim and the call, and came back much later."""
+    await asked(scene, bot)
+    await command(scene, bot, "halt")
+    await approved(scene, bot, is_halted, "halted")
+    scene.people_are_there = False
+    await bot.claims.set_halt("INC-1", by="")
+    leases = [f"workload/{WORKLOAD}"]
+    assert await bot.claims.claim("INC-1", "INC-1/R2/0", workload_key="", lease_keys=leases, counts=True) == "claimed"
+    await scene.time.advance(GRANT_VALID_SECONDS + PATIENCE_SECONDS + 1)
     await command(scene, bot, "resume")
     run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")
     assert run.requests["R2"].status == "expired"

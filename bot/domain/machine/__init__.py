@@ -30,10 +30,11 @@ from bot.domain.event import (
 from bot.domain.machine import asking, by_hand, changing, reading, severity, steering
 from bot.domain.machine.draft import Decision, Draft, Rules
 from bot.domain.machine.entering import enter
+from bot.domain.machine.stranded import without_playbook
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.run import Run
 
-__all__ = ["Decision", "Rules", "advance", "set_aside"]
+__all__ = ["Decision", "Rules", "advance", "set_aside", "without_playbook"]
 
 
 def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:

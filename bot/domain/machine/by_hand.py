@@ -16,7 +16,6 @@ from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.language import AskState, ChangeState
 from bot.domain.run import NEXT_STATUS, Run
 
-
 SAID_WHERE_ASKED = frozenset({"silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"})
 """What a person waits for in the thread; a press that nobody could judge was acknowledged and decided nothing."""
 

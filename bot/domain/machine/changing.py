@@ -262,7 +262,7 @@ def give_up(draft: Draft) -> None:
 
 
 def given_up(draft: Draft, reason: str) -> None:
-    """The step could not be carried through, and nothing told whether its call went out: that is unclear, not failed."""
+    """The step could not be carried through, and nothing tells whether its call arrived: unclear, not failed."""
     change = draft.run.change
     if change is not None:
         _finish(draft, change, "unclear", f"given up, and it is not known whether its call arrived: {reason}")

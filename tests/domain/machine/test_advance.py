@@ -370,6 +370,22 @@ def test_undo_goes_the_way_of_every_change() -> None:
     assert story.run.open_question.text == "The undo is done."
 
 
+def test_an_undo_waits_for_the_call_that_may_be_on_its_way() -> None:
+    story = Story().opened().reads(0.95).chooses("grow")
+    story.planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted().presses("approve").settles()
+    story.says("halt").says("undo")
+    assert story.run.state == "grow", "it waits for its replicas: nothing is on its way"
+    assert story.run.at_state == "(undo)/planning"
+
+    story = Story().opened().reads(0.95).chooses("grow")
+    story.planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted().presses("approve").settles().settles()
+    story.says("halt").says("undo")
+    assert story.run.at_state == "grow/applying"
+    assert "A call is under way" in story.run.posts[-1].data["text"]
+    story.settles("halted").says("undo")
+    assert story.run.at_state == "(undo)/planning"
+
+
 def test_undo_without_anything_to_undo_says_so() -> None:
     story = Story().asked().says("undo")
     assert "nothing to undo" in story.texts("note")[-1].lower()
@@ -500,6 +516,18 @@ def test_the_same_run_and_event_give_the_same_decision() -> None:
     one, two = Story().granted(), Story().granted()
     assert one.run == two.run
     assert one.entries == two.entries
+
+
+def test_a_full_thread_still_takes_what_people_must_see() -> None:
+    story = Story()
+    story.rules = story.rules.model_copy(update={"keeps_messages_at_most": 1})
+    story.opened().reads(0.95)
+    for _ in range(3):
+        story.says("note", text="seen by nobody in the thread")
+    story.chooses("grow").planned()
+    assert [post.kind for post in story.run.posts] == ["diagnostics", "question", "request"]
+    assert len([text for text in story.texts("slack") if "the thread is full" in text]) == 1
+    assert story.says("resolve").run.posts[-1].kind == "closed"
 
 
 # --- whose work it is -----------------------------------------------------------------------------------------------
