@@ -221,7 +221,6 @@ class Run(_Frozen):
     """Slots whose message carries a head of the timeline and is known to stand in Slack."""
     counter: int = 0
     """Numbers requests, questions and notes of this incident."""
-    failures: dict[str, int] = {}
     ignored: dict[str, int] = {}
     """Strange events by their description, with how often each came."""
 

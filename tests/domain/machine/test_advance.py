@@ -109,6 +109,17 @@ def test_a_question_that_nobody_answers_expires_where_the_playbook_says() -> Non
 # --- requests and grants --------------------------------------------------------------------------------------------
 
 
+def test_handing_over_names_the_people_whom_it_needs() -> None:
+    handed = (
+        "{divert: people, to_group: facilities, why: The hall is hot., taken: gone}\n  gone: {end: handed_over, say: x}"
+    )
+    text = TEXT.replace("{end: handed_over, say: Nobody answered.}", handed)
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95)
+    story.due("question:Q1:expiry")
+    assert story.run.open_question is not None
+    assert story.run.open_question.text == "This needs people (facilities): The hall is hot."
+
+
 def test_a_change_is_planned_and_put_to_people_before_anything_is_applied() -> None:
     story = Story().opened().reads(0.95).chooses("grow")
     assert story.wanted(PlanChange).state == "grow"
