@@ -94,8 +94,12 @@ class Family:
 
 
 def _inherited() -> dict[str, str]:
-    """Settings of a real deployment in this shell must not reach the demo's bot."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS_PREFIX)}
+    """Settings of a real deployment in this shell must not reach the demo's bot.
+
+    Bytecode is written in any case: without it each of the demo's processes compiles every library anew, for seconds.
+    """
+    dropped = (SETTINGS_PREFIX, "PYTHONDONTWRITEBYTECODE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
 
 
 def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> None:
