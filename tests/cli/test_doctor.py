@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from bot.adapters import alertmanager_api
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus.doctor import reachable
@@ -29,6 +31,7 @@ NOWHERE = {
     "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "",
     "INCIDENT_BOT_KUBERNETES_URL": CLOSED_PORT,
     "INCIDENT_BOT_PROMETHEUS_URL": CLOSED_PORT,
+    "INCIDENT_BOT_ALERTMANAGER_URL": CLOSED_PORT,
 }
 
 
@@ -193,11 +196,42 @@ async def test_prometheus_is_asked_a_query(status: int, grade: str) -> None:
         assert (await reachable(client, "http://prometheus/")).grade == grade
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        pytest.param(200, {"versionInfo": {"version": "0.28.1"}}, "answers, version 0.28.1", id="it-is-one"),
+        pytest.param(200, {"status": "success"}, "what answers is no Alertmanager", id="something-else"),
+        pytest.param(404, {}, "answers /api/v2/status with HTTP 404", id="another-path"),
+    ],
+)
+async def test_alertmanager_is_asked_for_its_status(status: int, body: dict[str, object], said: str) -> None:
+    async def answer(_request: Request) -> JSONResponse:
+        return JSONResponse(body, status_code=status)
+
+    alertmanager = Starlette(routes=[Route("/api/v2/status", answer)])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(alertmanager)) as client:
+        found = await alertmanager_api.reachable(client, "http://alertmanager")
+    assert said in found.what
+    assert (found.grade == "fine") == (found.what == said)
+
+
+async def test_a_broken_kubeconfig_hides_no_other_finding(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("clusters: [", encoding="utf-8")
+    away = NOWHERE | {"INCIDENT_BOT_KUBERNETES_URL": "", "INCIDENT_BOT_KUBERNETES_KUBECONFIG": str(path)}
+    findings = await examine(load_settings(ENOUGH | away))
+    (kubernetes,) = about(findings, "kubernetes")
+    assert kubernetes.what == f"no way to the cluster: {path} is no kubeconfig (ParserError)"
+    assert [about(findings, name)[0].grade for name in ("redis", "slack", "prometheus")] == ["broken"] * 3
+
+
 async def test_whatever_is_away_is_broken_with_a_remedy_and_hides_no_other() -> None:
     findings = await examine(load_settings(ENOUGH | NOWHERE))
-    for counterpart in ("redis", "slack", "kubernetes", "prometheus"):
+    for counterpart in ("redis", "slack", "kubernetes", "prometheus", "alertmanager"):
         (finding,) = about(findings, counterpart)
         assert finding.grade == "broken"
+        assert "127.0.0.1" in finding.what
         assert finding.remedy
     assert about(findings, "playbooks")[0].grade == "fine"
 
