@@ -721,7 +721,7 @@ def _take_away(values: dict[str, Any], path: Location) -> None:
     for name in path[: end - 1] if end else path[:-1]:
         inner = inner.get(name) if isinstance(inner, dict) else None
     last = path[end - 1] if end else path[-1]
-    if not isinstance(inner, dict) or isinstance(inner.get(last), dict) and not end:
+    if not isinstance(inner, dict) or (isinstance(inner.get(last), dict) and not end):
         return
     inner.pop(last, None)
     if last in _STAND_INS:

@@ -49,7 +49,10 @@ class SteeringWords:
         run, rest = await self._pointed_at(command)
         named = PERSON.fullmatch(rest)
         if rest and rest.lower() != "me" and named is None:
-            raise TeachError(f"{code(rest, 80)} is nobody: `/incident lead {run.incident_id}`, or with an @mention.")
+            raise TeachError(
+                f"{code(rest, 80)} is no @mention of a person: `/incident lead {run.incident_id} @PERSON`, "
+                "or nobody's name to lead yourself."
+            )
         who = named[1] if named else command.user
         await self._store(event_of(command, "lead", text=who), run)
         return said(f"{mention(who)} leads {line(run.incident_id, 40)}.")
@@ -89,7 +92,7 @@ class SteeringWords:
         if run is None:
             raise TeachError(f"There is no incident {code(incident.upper(), 60)} (any more).")
         if run.is_open:
-            raise TeachError(f"{line(run.incident_id, 40)} is open.")
+            raise TeachError(f"{line(run.incident_id, 40)} is open already.")
         if not await self._inbound.reopen(event_of(command, "reopen", text=why.strip()), run):
             raise TeachError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that.")
         return said(f"{line(run.incident_id, 40)} is open again, at the start of its playbook.")
