@@ -51,7 +51,7 @@ class SteeringWords:
         if rest and rest.lower() != "me" and named is None:
             raise TeachError(
                 f"{code(rest, 80)} is no @mention of a person: `/incident lead {run.incident_id} @PERSON`, "
-                "or nobody's name to lead yourself."
+                "or leave the name out to lead yourself."
             )
         who = named[1] if named else command.user
         await self._store(event_of(command, "lead", text=who), run)

@@ -41,7 +41,7 @@ async def test_who_leads_is_who_says_so_or_whom_they_name(counter: Counter, text
 
 
 async def test_a_name_without_a_mention_leads_nothing(counter: Counter) -> None:
-    assert "`@ben` is nobody" in await counter.say("lead @ben")
+    assert "`@ben` is no @mention of a person" in await counter.say("lead @ben")
     assert counter.inbound.commands == {}
 
 
