@@ -127,15 +127,29 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
         "at half time whoever is missing and U0LEA is asked again; "
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
         "/incident silence: low risk: 1 of S0SERVING",
-        "small: grow: scale: medium risk: 1 of S0SERVING; 20 min; "
+        "scale (small): medium risk: 1 of S0SERVING; 20 min; "
         "where no accelerator stays free: 1 of serving (C0SERVING) and "
         "1 of platform (S0SERVING: the approvers stand in)",
-        "small: shorten: client_contract: high risk: 1 of serving (C0SERVING) and "
+        "client_contract (small): high risk: 1 of serving (C0SERVING) and "
         "1 of model (S0SERVING: the approvers stand in), never its author alone; glass; 5 min",
-        "small: cap: set_flags: high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA), never its author alone; "
+        "set_flags (small): high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA), never its author alone; "
         "glass; 10 min",
-        "small: cap: promote: high risk: 1 of S0SERVING, never its author alone; 15 min",
+        "promote (small): high risk: 1 of S0SERVING, never its author alone; 15 min",
     ]
+
+
+@pytest.mark.fast
+def test_playbooks_that_ask_the_same_share_a_line_and_states_that_ask_more_are_named() -> None:
+    rules = load_settings(ENOUGH).approval_rules
+    other = CHANGES.replace("playbook: small", "playbook: other")
+    said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(other)], rules)]
+    assert [line.partition(":")[0] for line in said[2:]] == [
+        f"{kind} (small, other)" for kind in ("scale", "client_contract", "set_flags", "promote")
+    ]
+    sooner = other.replace("risk: medium, done", "risk: medium, expires: settings.soon, done")
+    said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(sooner)], rules)]
+    assert [line for line in said if line.startswith("scale (small: grow): ") and "; 20 min" in line]
+    assert [line for line in said if line.startswith("scale (other: grow): ") and "; 5 min" in line]
 
 
 @pytest.mark.fast
@@ -144,7 +158,7 @@ def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None
     text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
     first = who_approves([load_text(text)], rules)[2].what
     added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers stand in)"
-    assert f"grow: scale: medium risk: {added};" in first
+    assert f"scale (small): medium risk: {added};" in first
 
 
 @pytest.mark.fast
