@@ -38,6 +38,12 @@ class Connection:
         )
         return cls(client, tag=tag)
 
+    @property
+    def address(self) -> str:
+        """Host and port, or the socket's path: what may be shown of the URL."""
+        where = self.client.connection_pool.connection_kwargs
+        return str(where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}")
+
     def key(self, *parts: str) -> str:
         return "{" + self.tag + "}:" + ":".join(parts)
 

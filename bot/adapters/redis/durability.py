@@ -36,7 +36,7 @@ async def durability(connection: Connection, *, replicas_wanted: int) -> tuple[F
         config = await _config(connection)
     except StorageUnavailableError as away:
         return (
-            broken(ABOUT, str(away), "Correct REDIS_URL, or start Redis; until then alerts are answered with 503."),
+            broken(ABOUT, f"{connection.address}: {away}", "Correct REDIS_URL, or start Redis; until then alerts are answered with 503."),
         )
     server = Server(
         version=str(about.get("valkey_version") or about.get("redis_version") or "of unknown version"),

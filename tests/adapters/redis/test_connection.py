@@ -57,3 +57,15 @@ async def test_a_deadline_that_passes_while_it_sends_ends_what_it_limits() -> No
     with pytest.raises(TimeoutError):
         await limited()
     assert not went_on
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://ana:s3cret@redis.example:6380/1", "redis.example:6380"),
+        ("rediss://:s3cret@10.0.0.7", "10.0.0.7:6379"),
+        ("unix://:s3cret@/run/redis.sock", "/run/redis.sock"),
+    ],
+)
+def test_an_address_is_shown_without_its_secret(url: str, address: str) -> None:
+    assert Connection.open(url).address == address
