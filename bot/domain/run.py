@@ -180,6 +180,8 @@ class Run(_Frozen):
     """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
     state: str
     """The written state."""
+    doing: str = ""
+    """What that state is called for people; a run from before this was kept has none."""
     visit: int = 1
     """Counts entries into states; effects carry it."""
     entered_at: float

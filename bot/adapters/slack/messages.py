@@ -120,8 +120,11 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
         return f"🔧 {'Applies' if run.change.begun else 'Plans'} {code(run.change.verb)}{progress}"
     if run.watch is not None:
         progress = f": {line(run.watch.progress, 300)}" if run.watch.progress else ""
-        return f"👀 Watches {code(run.state)}, at most until {moment(run.watch.until)}{progress}"
-    return f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+        doing = f"*{line(run.doing, 150)}*" if run.doing else f"Watches {code(run.state)}"
+        return f"👀 {doing}, at most until {moment(run.watch.until)}{progress}"
+    return (
+        f"🔎 *{line(run.doing, 150)}*" if run.doing else f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+    )
 
 
 def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:

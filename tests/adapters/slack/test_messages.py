@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.messages import Message, card, thread
+from bot.adapters.slack.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approval import Demand
 from bot.domain.run import ActiveChange, ActiveWatch, Note, Run
@@ -288,3 +288,10 @@ def test_the_notification_of_a_question_names_its_choices() -> None:
 
 def test_what_was_read_is_escaped_once() -> None:
     assert "thrash &gt; settings" in thread(waiting())[0][1].text
+
+
+def test_a_card_calls_a_state_what_its_playbook_calls_it() -> None:
+    reading = run(doing="Read the engines <!here>")
+    assert now_line(reading, {}) == "🔎 *Read the engines &lt;!here&gt;*"
+    watched = ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")
+    assert now_line(run(doing="Is it calm?", watch=watched), {}).startswith("👀 *Is it calm?*, at most until ")
