@@ -91,6 +91,7 @@ CARDS = {
     "card-halted-single-operator": waiting(policy=policy(single_operator=True)).with_(
         halted_by="U0BEN", alerts_resolved_at=BEGAN + 500
     ),
+    "card-silenced": run(silences={"s1": BEGAN + 900, "s2": BEGAN + 1800}),
     "card-halted-with-all": run(halted_by="U0BEN", halted_with_all=True),
     "card-closed": closed(),
 }
