@@ -22,6 +22,8 @@ Severity = Literal["page", "ticket", "info"]
 STARTS_AT = "incident.starts_at"
 NEXT_STATUS = "status:next:due"
 """The deadline by which somebody should say how it stands."""
+SILENCE_ENDS = "silence:next:end"
+"""When Alertmanager ends the next of its silences by itself."""
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
 
 

@@ -32,7 +32,7 @@ from bot.domain.machine.draft import Decision, Draft, Rules
 from bot.domain.machine.entering import enter
 from bot.domain.machine.stranded import without_playbook
 from bot.domain.playbook.bundle import Bundle
-from bot.domain.run import Run
+from bot.domain.run import SILENCE_ENDS, Run
 
 __all__ = ["Decision", "Rules", "advance", "set_aside", "without_playbook"]
 
@@ -111,6 +111,8 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             draft.ignore(f"press '{event.press.action}' by {event.press.user} after the end")
         case StepSettled():
             changing.settled_late(draft, event)
+        case Due() if event.deadline == SILENCE_ENDS:
+            by_hand.due(draft, event)
         case Progressed() | Due():
             pass
         case _:
