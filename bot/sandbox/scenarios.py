@@ -185,9 +185,10 @@ EARLY_SIGNS = Scenario(
     rule="",
     alert=KV_ALERT,
     alert_after_seconds=8.0,
-    answers={"Several early signs": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
+    answers={"Several early signs": "Scale out by one", "requests wait longer": "Hand over"},  # one is not enough
     windows={"load_window": "20s", "yesterday": "40s"},
     healthy_seconds=20.0,
+    endings=("handed_over",),
 )
 SHEDDING_ALREADY = Scenario(
     name="shedding-already",

@@ -30,7 +30,7 @@ LEVERS: tuple[Branch, ...] = (
     ),
     (
         scenarios.EARLY_SIGNS,
-        ["is_thrash", "early", "pressure", "scale", "verify_calm", "capacity_ask", "accepted_degraded"],
+        ["is_thrash", "early", "pressure", "scale", "verify_calm", "capacity_ask", "handed_over"],
     ),
 )
 
