@@ -18,6 +18,8 @@ BUTTONS = ("choose:", "fill:")
 """A choice, and one that opens a form first."""
 PATIENCE = 3
 """How often the same question gets the same answer before somebody else has to look."""
+Labels = str | tuple[str, ...]
+"""The label to press; of several, the next one each time that the question comes again."""
 APPROVE = ("approve", "approve_again")
 """The second opens a form that asks for a reason."""
 REASON = {"": "as rehearsed"}
@@ -29,7 +31,7 @@ class Approver:
 
     slack_url: str
     channel: str
-    answers: Mapping[str, str]
+    answers: Mapping[str, Labels]
     say: Callable[[str], None]
     filled: Mapping[str, str] = field(default_factory=dict)
     _http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=10))
@@ -110,9 +112,16 @@ class Approver:
         tried = self._answered
         choices = [b for b in choices if tried[_asked(message), b["text"]["text"]] < PATIENCE] or choices[-1:]
         text = message.get("text", "")
-        wanted = next((label for words, label in self.answers.items() if words in text), None)
+        wanted = next((self._next(answer, message) for words, answer in self.answers.items() if words in text), None)
         named = next((button for button in choices if wanted and wanted in button["text"]["text"]), None)
         return named or next((button for button in choices if button["action_id"].startswith(BUTTONS[0])), None)
+
+    def _next(self, answer: Labels, message: Mapping[str, Any]) -> str:
+        if isinstance(answer, str):
+            return answer
+        asked = _asked(message)
+        before = sum(count for (question, _), count in self._answered.items() if question == asked)
+        return answer[min(before, len(answer) - 1)]
 
 
 def _buttons(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
