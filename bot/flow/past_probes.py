@@ -6,6 +6,7 @@ Only what is still kept is counted; an incident that was deleted is not remember
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -42,6 +43,16 @@ async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> li
         run.incident_id
         for run in await _since(runs, at - DAY_SECONDS)
         if run.target.key == target.key and any(_is_rollback(entry, run, at - DAY_SECONDS) for entry in run.ledger)
+    ]
+
+
+async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tuple[float, float]]:
+    """From when to when this target had an incident, as far as those are kept; one that is open has no end yet."""
+    found = (run for run in await _since(runs, 0.0) if run.target.key == target.key and run.incident_id != but)
+    return [
+        (min(run.starts_at, run.opened_at), math.inf if run.closed_at is None else run.closed_at)
+        for run in found
+        if run.ending != "not_applicable"
     ]
 
 
