@@ -268,7 +268,9 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
-        **workload_probes(history=history, now=clock.now, loads=loads if history is scraped else None),
+        **workload_probes(
+            history=history, now=clock.now, runs=storage.store, loads=loads if history is scraped else None
+        ),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         **pressure_probes(history=history, now=clock.now),
         **past_probes(runs=storage.store, now=clock.now),
