@@ -127,7 +127,7 @@ class World:
         container = httpx.get(self._deployment).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
         kept = [word for word in container["args"] if word.partition("=")[0] not in deploy.flags]
         values = {
-            "args": [*kept, *(f"{flag}={value}" for flag, value in deploy.flags.items())],
+            "args": [*kept, *(f"{flag}={value}" for flag, value in deploy.flags.items() if value)],
             "image": deploy.image or container["image"],
             "env": [{"name": name, "value": value} for name, value in deploy.env.items()],
         }

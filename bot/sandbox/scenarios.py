@@ -10,6 +10,7 @@ from typing import Any
 @dataclass(frozen=True)
 class Deploy:
     flags: Mapping[str, str] = field(default_factory=dict)
+    """An empty value takes the flag away."""
     env: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
     """Empty: the same as before."""
@@ -221,6 +222,8 @@ BLIND = Scenario(
 
 BY_HAND = "open kv-compression-no-savings serving/llm"
 COMPRESSION = {"before_window": "12s", "past": "60s"}
+BY_MEMORY = {"--num-gpu-blocks-override": "", "--kv-cache-memory-bytes": str(128 * 16 * 2048)}
+"""As large a pool as before, but counted in bytes: a smaller dtype then makes room for more tokens."""
 SCORE = {"eval": "gsm8k", "link": "https://evals.example/17", "baseline": "0.9"}
 SCORES = {"does this very configuration score": "It scores", "cannot be compared": "It is worth it"}
 NEVER_SET = Scenario(
@@ -241,6 +244,7 @@ SET_FP8 = Scenario(
     what="somebody believes that KV compression is on; now it is set, tried, measured and rolled out",
     healthy_load=STEADY,
     trouble_load=STEADY,
+    deployed_before=BY_MEMORY,
     rule="",
     opened_by=BY_HAND,
     answers=SCORES,
@@ -252,6 +256,7 @@ FP8_LOSES = Scenario(
     what="fp8 KV is tried on a spare, and the answers are worse than accepted",
     healthy_load=STEADY,
     trouble_load=STEADY,
+    deployed_before=BY_MEMORY,
     rule="",
     opened_by=BY_HAND,
     answers=SCORES,

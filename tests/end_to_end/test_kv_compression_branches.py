@@ -13,12 +13,30 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 NOT_ENABLED: tuple[Branch, ...] = (
-    (scenarios.SET_FP8, ["none_is_on", "set_quantised", "score", "confirm", "promote", "verify_calm", "fixed"]),
+    (
+        scenarios.SET_FP8,
+        [
+            "none_is_on",
+            "set_quantised",
+            "length_probe",
+            "score",
+            "confirm",
+            "promote",
+            "grown",
+            "verify_calm",
+            "length_proved",
+            "sizing_back",
+            "fixed",
+        ],
+    ),
     (scenarios.FP8_LOSES, ["none_is_on", "set_quantised", "score", "confirm", "waive", "back_out", "backed_out"]),
 )
 IN_VAIN: tuple[Branch, ...] = (
     (scenarios.FP8_NOT_DOUBLED, ["remeasure", "by_class", "quantised", "not_doubled", "reclassify", "as_designed"]),
-    (scenarios.SCATTERED, ["isolate", "probe", "no_compaction", "turn_off", "off_named", "off_verify", "backed_out"]),
+    (
+        scenarios.SCATTERED,
+        ["isolate", "probe", "no_compaction", "turn_off", "off", "off_verify", "is_off", "backed_out"],
+    ),
 )
 NOBODY_KNOWS: tuple[Branch, ...] = (
     (scenarios.NEVER_SET, ["classify", "none_is_on", "not_applicable"]),
