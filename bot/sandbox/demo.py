@@ -119,7 +119,7 @@ class World:
         container = httpx.get(self._deployment).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
         kept = [word for word in container["args"] if word.partition("=")[0] not in deploy.flags]
         values = {
-            "args": [*kept, *(f"{flag}={value}" if value else flag for flag, value in deploy.flags.items())],
+            "args": [*kept, *deploy.words],
             "image": deploy.image or container["image"],
             "env": [{"name": name, "value": value} for name, value in deploy.env.items()],
         }
