@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.sandbox.approver import Labels
+Labels = str | tuple[str, ...]
+"""The label to press; of several, the next one each time that the question comes again."""
 
 
 @dataclass(frozen=True)
