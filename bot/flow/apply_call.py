@@ -16,7 +16,7 @@ from bot.domain.approval import Approved, Request, grant
 from bot.domain.burden import Burden, takes_capacity, too_much
 from bot.domain.change.interference import interference
 from bot.domain.change.node_disruption import NODE_VERBS, NodeDisruption, node_disruption
-from bot.domain.change.plan import Call, Plan, Step, Wait
+from bot.domain.change.plan import Call, Plan, Step, Wait, highest
 from bot.domain.change.progress import progress
 from bot.domain.effect import ApplyStep
 from bot.domain.errors import ApprovalError, ClusterError
@@ -347,7 +347,11 @@ def what_changed(approved: Plan, now: Plan) -> str:
         old = [line.text or line.path for call in approved.calls for line in call.differences]
         new = [line.text or line.path for call in now.calls for line in call.differences]
         return f"the plan is another one now: {'; '.join(new)} instead of {'; '.join(old)}"
-    worse = now.is_worse_than(approved)
+    worse = list(now.is_worse_than(approved))
+    # A run may have raised the risk that was shown, never lowered it.
+    if highest(now.risk, approved.risk) != approved.risk:
+        worse.append(f"its risk is {now.risk}, not {approved.risk}")
+    worse += [f"{team} has to approve it too" for team in now.approved_by if team not in approved.approved_by]
     return f"circumstances got worse: {'; '.join(worse)}" if worse else ""
 
 

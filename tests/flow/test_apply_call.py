@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from bot.adapters.redis.claims import BreakerLimits
 from bot.domain.effect import ApplyStep
 from bot.domain.event import Commanded, StepSettled
 from bot.domain.run import Run
-from bot.flow.apply_call import PATIENCE_SECONDS
+from bot.flow.apply_call import PATIENCE_SECONDS, what_changed
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed
 from tests import builders
@@ -189,6 +190,23 @@ async def test_a_change_without_its_reason_is_not_made(scene: Scene, bot: Bot, t
     assert run.open_question is not None
     assert said in run.open_question.text
     assert scene.cluster.sent == []
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        pytest.param({}, "", id="the same"),
+        pytest.param({"risk": "low"}, "", id="less risk"),
+        pytest.param({"risk": "high"}, "its risk is high, not medium", id="more risk"),
+        pytest.param({"approved_by": ("platform",)}, "platform has to approve it too", id="one more team"),
+        pytest.param({"choices": {"to": 9}}, "the plan is another one now", id="another plan"),
+    ],
+)
+def test_what_was_granted_is_asked_again_where_more_would_be_asked_for(now: dict[str, Any], said: str) -> None:
+    granted = builders.plan(risk="medium")
+    changed = what_changed(granted, granted.model_copy(update=now))
+    assert said in changed
+    assert bool(said) == bool(changed)
 
 
 async def test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_again(scene: Scene, bot: Bot) -> None:
