@@ -160,19 +160,24 @@ DEPLOY_IN_TIME = Scenario(
 MORE_TRAFFIC = Scenario(
     name="more-traffic",
     what="more requests come than at the same time yesterday, and one more replica has room for them",
-    healthy_load=STEADY,
-    trouble_load={"workers": 51, "ramp_seconds": 2},
+    # Short answers of almost one length: four replicas thrash for sure, and five do not.
+    healthy_load={"workers": 45, "output_tokens": [220, 240], "pause_seconds": 0.3},
+    trouble_load={"workers": 90, "output_tokens": [220, 240], "pause_seconds": 0.3, "ramp_seconds": 2},
     answers={"Which lever?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
-    windows={"thrash_ratio": "0.02", "kv_ceiling": "0.95", "slower": "2", "load_window": "8s", "yesterday": "40s"},
+    windows={"slower": "2", "load_window": "8s", "yesterday": "40s"},
     healthy_seconds=24.0,
 )
 SHED_THE_REST = Scenario(
     name="shed-the-rest",
-    what="load rises, the cap ends the thrash, and what cannot be served in time is refused",
+    what="load rises, the cap ends the thrash, and what cannot be served in time is refused, past an open breaker",
     healthy_load=CALM,
     trouble_load=FULL,
-    answers={"requests wait longer": "Refuse what cannot be served"},
-    windows={"queue_depth": "1"},
+    answers={
+        "requests wait longer": "Refuse what cannot be served",
+        # The fourth change within the hour.
+        "the breaker is open": ("/incident reset", "Try"),
+    },
+    windows={"queue_depth": "1", "spare_for": "4s", "settle_for": "1s", "calm_for": "6s"},
 )
 OFFLOADED_IN_VAIN = Scenario(
     name="offloaded-in-vain",
