@@ -298,7 +298,7 @@ SET_FP8 = Scenario(
     rule="",
     opened_by=BY_HAND,
     answers=SCORES,
-    filled={"method": "unsure", "read_gauge": "usage", "score": "0.9", **SCORE},
+    filled={"method": "unsure", "read_gauge": "usage", "oom_tokens": "1000", "score": "0.9", **SCORE},
     windows=COMPRESSION,
 )
 FP8_LOSES = Scenario(
