@@ -97,12 +97,8 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             by_hand.commanded(draft, event)
         case SeriesRead():
             reading.series_read(draft, event)
-        case EffectFailed():
-            by_hand.effect_failed(draft, event)
-        case Silenced():
-            by_hand.silenced(draft, event)
-        case SilencesEnded():
-            by_hand.silences_ended(draft, event)
+        case EffectFailed() | Silenced() | SilencesEnded():
+            HANDLERS[type(event)](draft, event)
         case Pressed():
             asking.pressed(draft, event)
         case Judged():
