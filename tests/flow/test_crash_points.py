@@ -3,7 +3,8 @@
 `k` counts those steps in the order of the undisturbed run, which is the same each time; `drill_scene(…, (k, side))`
 dies there again. To die before step k is to die after step k-1, since nothing that survives changes in between; that
 side is tried where somebody waits for the answer (an alert, a press) and where a step leaves something outside Redis.
-The short playbook is killed at every step, the shipped one at every `EVERY`th death.
+The short playbook is killed at every step, the shipped one at every `EVERY`th death; with a digest, and in a channel of
+its own, at some of the steps in which the bot speaks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.flow.stage import Side
 
 PARTS = 8
 EVERY = 37
-SPOKEN_EVERY = 1
+SPOKEN_EVERY = 7
 BOTH_SIDES = (
     "redis accept",
     "redis append",
