@@ -21,7 +21,7 @@ from bot.domain.load_log import LoadPoint
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ProbeSignal, SignalSpec
-from bot.domain.run import Offer, Run
+from bot.domain.run import STARTS_AT, Offer, Run
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
 from bot.domain.target import Target
@@ -311,6 +311,11 @@ class ReadContext:
     settings: Mapping[str, float | str | bool]
     moments: Mapping[str, float] = field(default_factory=dict)
     """What a window may end at besides now: `incident.starts_at`, and `results.<state>.<signal>` once it was read."""
+
+    @property
+    def began_at(self) -> float:
+        """When the trouble began by the alert's own word; the bot may have heard of it hours later."""
+        return min(self.opened_at, self.moments.get(STARTS_AT, self.opened_at))
 
 
 @dataclass(frozen=True)

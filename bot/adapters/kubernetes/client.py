@@ -197,6 +197,8 @@ async def _configuration(connection: Connection) -> Configuration:
             configuration.api_key_prefix = {"BearerToken": "Bearer"}
         return configuration
     config = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.config")
+    # What the client raises for a file that is not YAML, or not of the shape of a kubeconfig.
+    malformed = (importlib.import_module("yaml").YAMLError, AttributeError, KeyError, TypeError, ValueError)
     try:
         if connection.kubeconfig:
             await config.load_kube_config(
@@ -209,4 +211,8 @@ async def _configuration(connection: Connection) -> Configuration:
             config.load_incluster_config(client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
         raise NotSentError(f"no way to the cluster: {error}") from error
+    except malformed as error:
+        # Only the kind of the error: its words may quote the file, which holds secrets.
+        said = f"{connection.kubeconfig} is no kubeconfig ({type(error).__name__})"
+        raise NotSentError(f"no way to the cluster: {said}") from None
     return configuration

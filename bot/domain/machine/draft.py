@@ -13,7 +13,7 @@ from bot.domain.effect import Effect, ShowInSlack, Tell
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.redaction import redacted, redacted_data
-from bot.domain.run import NEXT_STATUS, Post, PostKind, Run
+from bot.domain.run import NEXT_STATUS, SILENCE_ENDS, Post, PostKind, Run
 from bot.domain.timeline import Entry, EntryKind
 
 SHOW = ShowInSlack(effect_id="show")
@@ -121,8 +121,9 @@ class Draft:
         self.set(deadlines=others if at is None else others | {name: at})
 
     def clear_waits(self) -> None:
-        """Forget the deadlines of what is waited for; when the next status is due does not hang on the state."""
-        self.set(deadlines={name: at for name, at in self.run.deadlines.items() if name == NEXT_STATUS})
+        """Forget the deadlines of what is waited for; statuses and silences do not hang on the state."""
+        kept = (NEXT_STATUS, SILENCE_ENDS)
+        self.set(deadlines={name: at for name, at in self.run.deadlines.items() if name in kept})
 
     def clear_deadlines(self, about: str) -> None:
         self.set(deadlines={k: v for k, v in self.run.deadlines.items() if not k.startswith(f"{about}:")})
