@@ -9,6 +9,7 @@ import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
+from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.approval import Authority
 from bot.domain.effect import Effect, Tell
 from bot.domain.errors import Fault, PlaybookError, StaleRunError
@@ -19,7 +20,7 @@ from bot.domain.timeline import Chained, first_break
 from bot.flow.advance_run import AdvanceRun
 from tests import builders
 from tests.flow.harness import RULES, Bot, Scene, compiled_once, told, until
-from tests.flow.scenes import drill_playbook
+from tests.flow.scenes import DRILL, drill_playbook
 
 pytestmark = pytest.mark.fast
 STRANGE = StepSettled(
@@ -170,3 +171,17 @@ async def test_a_press_on_a_run_whose_playbook_no_longer_compiles_decides_nothin
     after = await scene.run()
     assert after is not None
     assert after.requests["R2"].status == "open"
+
+
+async def test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now(scene: Scene, bot: Bot) -> None:
+    run = await asked(scene, bot)
+    scene.playbook = load_playbook(DRILL, {"calm_for": "9s"})
+    newer = Bot(scene, "after-the-edit")
+    await newer.accept([builders.alert(fingerprint="f9", deployment="other")], 0)
+    await newer.turn()
+    kept, fresh = await scene.eyes.load("INC-1"), await scene.eyes.load("INC-2")
+    assert kept is not None
+    assert fresh is not None
+    assert (await newer.advance.playbook_of(kept)).settings["calm_for"] == 2.0
+    assert (await newer.advance.playbook_of(fresh)).settings["calm_for"] == 9.0
+    assert kept.digest == run.digest != fresh.digest

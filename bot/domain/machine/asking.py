@@ -317,7 +317,8 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, copied)
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
-        return _reject(draft, press, f"question {press.about} was already {question.status}{by}")
+        became = "left behind" if question.status == "open" else question.status
+        return _reject(draft, press, f"question {press.about} was already {became}{by}")
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)
     if press.value not in question.choices:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from bot.domain.effect import SilenceAlerts
 from bot.domain.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
-from bot.domain.machine import entering, severity, steering
+from bot.domain.machine import diverting, entering, severity, steering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
@@ -172,7 +172,7 @@ def reopen(draft: Draft, event: Commanded) -> None:
         return steering.say(draft, event.user, f"{draft.run.incident_id} is open.")
     draft.set(closed_at=None, ending="", steered_by=event.user)
     draft.record("reopened", f"reopened by hand: {event.text}", who=event.user)
-    return entering.enter(draft, draft.playbook.start, because="a person reopened it")
+    return diverting.begin_anew(draft, because="a person reopened it")
 
 
 def pin(draft: Draft, event: Commanded) -> None:

@@ -172,6 +172,8 @@ def _emptying(
 ) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]] | None:
     """All edits of the template taken back as one rollout that empties each replica; None where that is not needed."""
     rolling = [inverse for inverse in inverses if inverse.is_template_patch]
+    if rolling:
+        require_readable(world, "services", "endpoint_slices")
     if not rolling or not emptied_first(world, _last_templates(inverses)[0]):
         return None
     templates = _last_templates(inverses)
