@@ -222,7 +222,7 @@ BLIND = Scenario(
 
 BY_HAND = "open kv-compression-no-savings serving/llm"
 COMPRESSION = {"before_window": "12s", "past": "60s"}
-BY_MEMORY = {"--num-gpu-blocks-override": "", "--kv-cache-memory-bytes": str(128 * 16 * 2048)}
+BY_MEMORY = {"--num-gpu-blocks-override": "", "--kv-cache-memory-bytes": str(128 * 32 * 2048)}
 """As large a pool as before, but counted in bytes: a smaller dtype then makes room for more tokens."""
 SCORE = {"eval": "gsm8k", "link": "https://evals.example/17", "baseline": "0.9"}
 SCORES = {"does this very configuration score": "It scores", "cannot be compared": "It is worth it"}
