@@ -272,7 +272,7 @@ BLIND = Scenario(
 BY_HAND = "open kv-compression-no-savings serving/llm"
 COMPRESSION = {"before_window": "12s", "past": "60s", "rollout_settles": "4s"}
 SHORT_REQUESTS = {"workers": 24, "output_tokens": [100, 160]}
-BY_MEMORY = {"--num-gpu-blocks-override": None, "--kv-cache-memory-bytes": str(128 * 16 * 2048)}
+BY_MEMORY = {"--num-gpu-blocks-override": None, "--kv-cache-memory-bytes": str(128 * 32 * 2048)}
 """As large a pool as before, but counted in bytes: a smaller dtype then makes room for more tokens."""
 SCORE = {"eval": "gsm8k", "link": "https://evals.example/17", "baseline": "0.9"}
 SCORES = {"does this very configuration score": "It scores", "cannot be compared": "It is worth it"}
