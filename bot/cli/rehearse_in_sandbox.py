@@ -23,7 +23,8 @@ from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import AskState
 from bot.domain.run import Run
 from bot.sandbox import demo
-from bot.sandbox.approver import Approver, Labels
+from bot.sandbox.approver import Approver
+from bot.sandbox.scenarios import Labels
 
 LONGEST_SECONDS = 300.0
 OPENS_WITHIN_SECONDS = 30.0

@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from bot.sandbox.scenarios import Labels
+
 USER, SECOND = "U0ANA", "U0BEN"
 """Who presses, and who presses where somebody else has to."""
 SECOND_AFTER_SECONDS = 4.0
@@ -18,8 +20,6 @@ BUTTONS = ("choose:", "fill:")
 """A choice, and one that opens a form first."""
 PATIENCE = 3
 """How often the same question gets the same answer before somebody else has to look."""
-Labels = str | tuple[str, ...]
-"""The label to press; of several, the next one each time that the question comes again."""
 COMMAND = "/incident "
 """What begins with it is no label: it is typed before the question is answered."""
 APPROVE = ("approve", "approve_again")

@@ -6,16 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.sandbox.approver import Labels
+Labels = str | tuple[str, ...]
+"""The label to press; of several, the next one each time that the question comes again."""
 
 
 @dataclass(frozen=True)
 class Deploy:
-    flags: Mapping[str, str] = field(default_factory=dict)
-    """A switch has no value: it is empty."""
+    flags: Mapping[str, str | None] = field(default_factory=dict)
+    """The value of a switch is empty; None takes a flag away."""
     env: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
     """Empty: the same as before."""
+
+    @property
+    def words(self) -> list[str]:
+        """What is added to the engine's arguments."""
+        given = ((flag, value) for flag, value in self.flags.items() if value is not None)
+        return [f"{flag}={value}" if value else flag for flag, value in given]
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Scenario:
     fault: dict[str, Any] = field(default_factory=dict)
     """A fault of one replica, or with `on_all` of each; empty for none."""
     on_all: bool = False
-    deployed_before: Mapping[str, str] = field(default_factory=dict)
+    deployed_before: Mapping[str, str | None] = field(default_factory=dict)
     """Flags that have been set for long."""
     deploy: Deploy | None = None
     """What somebody rolls out at the time of the trouble."""
@@ -265,6 +272,8 @@ BLIND = Scenario(
 BY_HAND = "open kv-compression-no-savings serving/llm"
 COMPRESSION = {"before_window": "12s", "past": "60s", "rollout_settles": "4s"}
 SHORT_REQUESTS = {"workers": 24, "output_tokens": [100, 160]}
+BY_MEMORY = {"--num-gpu-blocks-override": None, "--kv-cache-memory-bytes": str(128 * 16 * 2048)}
+"""As large a pool as before, but counted in bytes: a smaller dtype then makes room for more tokens."""
 SCORE = {"eval": "gsm8k", "link": "https://evals.example/17", "baseline": "0.9"}
 SCORES = {"does this very configuration score": "It scores", "cannot be compared": "It is worth it"}
 NEVER_SET = Scenario(
@@ -285,10 +294,11 @@ SET_FP8 = Scenario(
     what="somebody believes that KV compression is on; now it is set, tried, measured and rolled out",
     healthy_load=STEADY,
     trouble_load=STEADY,
+    deployed_before=BY_MEMORY,
     rule="",
     opened_by=BY_HAND,
     answers=SCORES,
-    filled={"method": "unsure", "read_gauge": "usage", "score": "0.9", **SCORE},
+    filled={"method": "unsure", "read_gauge": "usage", "oom_tokens": "1000", "score": "0.9", **SCORE},
     windows=COMPRESSION,
 )
 FP8_LOSES = Scenario(
@@ -296,6 +306,7 @@ FP8_LOSES = Scenario(
     what="fp8 KV is tried on a spare, and the answers are worse than accepted",
     healthy_load=STEADY,
     trouble_load=STEADY,
+    deployed_before=BY_MEMORY,
     rule="",
     opened_by=BY_HAND,
     answers=SCORES,

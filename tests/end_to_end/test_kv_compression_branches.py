@@ -13,7 +13,22 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 NOT_ENABLED: tuple[Branch, ...] = (
-    (scenarios.SET_FP8, ["none_is_on", "set_quantised", "score", "confirm", "promote", "verify_calm", "fixed"]),
+    (
+        scenarios.SET_FP8,
+        [
+            "none_is_on",
+            "set_quantised",
+            "length_probe",
+            "score",
+            "confirm",
+            "promote",
+            "grown",
+            "verify_calm",
+            "length_proved",
+            "sizing_back",
+            "fixed",
+        ],
+    ),
     (scenarios.FP8_LOSES, ["none_is_on", "set_quantised", "score", "confirm", "waive", "back_out", "backed_out"]),
 )
 AT_ONCE: tuple[Branch, ...] = (

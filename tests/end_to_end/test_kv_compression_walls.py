@@ -14,7 +14,10 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 WALLS: tuple[Branch, ...] = (
     (scenarios.FP8_NOT_DOUBLED, ["remeasure", "by_class", "quantised", "not_doubled", "reclassify", "as_designed"]),
-    (scenarios.SCATTERED, ["isolate", "probe", "no_compaction", "turn_off", "off_named", "off_verify", "backed_out"]),
+    (
+        scenarios.SCATTERED,
+        ["isolate", "probe", "no_compaction", "turn_off", "off", "off_verify", "is_off", "backed_out"],
+    ),
     (
         scenarios.COMPACTS,
         ["by_class", "isolate", "probe", "reclaim", "still_pressed", "fleet_score", "verify_calm", "fixed"],

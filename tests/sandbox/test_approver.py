@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.sandbox.approver import Approver, Labels
+from bot.sandbox.approver import Approver
+from bot.sandbox.scenarios import Labels
 
 pytestmark = pytest.mark.fast
 
