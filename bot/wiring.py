@@ -68,6 +68,7 @@ from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
+from bot.domain.alert import Alert
 from bot.domain.approval import Policy
 from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
@@ -568,6 +569,12 @@ async def load_run(redis_url: str, incident_id: str, *, tag: str = "bot") -> Run
 async def load_timeline(redis_url: str, incident_id: str, *, tag: str = "bot") -> Sequence[Chained]:
     async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
         return await reading.store.timeline(incident_id)
+
+
+async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[Alert, str]]:
+    """The newest alerts that opened nothing, each with its reason."""
+    async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
+        return await reading.store.unmatched(10)
 
 
 class _Reading:

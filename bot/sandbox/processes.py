@@ -63,9 +63,9 @@ class Family:
             line = said.get(timeout=self.ready_within_seconds)
         except queue.Empty:
             why = f"was not ready within {self.ready_within_seconds:g} s (is this machine very busy?)"
-            raise StartError(f"{name} {why}; {_last_words(log)}") from None
+            raise StartError(f"{name} {why}; its last words are:\n{tail(log)}") from None
         if not line.startswith(READY):
-            raise StartError(f"{name} ended before it was ready; {_last_words(log)}")
+            raise StartError(f"{name} ended before it was ready; its last words are:\n{tail(log)}")
         child.ready = json.loads(line.removeprefix(READY))
         return child.ready
 
@@ -117,6 +117,6 @@ def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> 
     said.put("")
 
 
-def _last_words(log: Path, lines: int = 20) -> str:
-    said = log.read_text().splitlines()[-lines:] if log.exists() else []
-    return "\n".join(["its last words are:", *said]) if said else "it said nothing"
+def tail(log: Path, lines: int = 20) -> str:
+    """The last words of a process. The logs themselves go with the world."""
+    return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else "(it said nothing)"

@@ -161,11 +161,11 @@ MORE_TRAFFIC = Scenario(
     name="more-traffic",
     what="more requests come than at the same time yesterday, and one more replica has room for them",
     # Short answers of almost one length: four replicas thrash for sure, and five do not.
-    healthy_load={"workers": 45, "output_tokens": [220, 240], "pause_seconds": 0.3},
+    healthy_load={"workers": 24, "output_tokens": [220, 240], "pause_seconds": 0.3},
     trouble_load={"workers": 90, "output_tokens": [220, 240], "pause_seconds": 0.3, "ramp_seconds": 2},
     answers={"Which lever?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
-    windows={"slower": "2", "load_window": "8s", "yesterday": "40s"},
-    healthy_seconds=24.0,
+    windows={"slower": "2", "load_window": "8s", "yesterday": "42s"},
+    healthy_seconds=26.0,
 )
 SHED_THE_REST = Scenario(
     name="shed-the-rest",
@@ -272,7 +272,7 @@ BLIND = Scenario(
 BY_HAND = "open kv-compression-no-savings serving/llm"
 COMPRESSION = {"before_window": "12s", "past": "60s", "rollout_settles": "4s"}
 SHORT_REQUESTS = {"workers": 24, "output_tokens": [100, 160]}
-BY_MEMORY = {"--num-gpu-blocks-override": None, "--kv-cache-memory-bytes": str(128 * 16 * 2048)}
+BY_MEMORY = {"--num-gpu-blocks-override": None, "--kv-cache-memory-bytes": str(128 * 32 * 2048)}
 """As large a pool as before, but counted in bytes: a smaller dtype then makes room for more tokens."""
 SCORE = {"eval": "gsm8k", "link": "https://evals.example/17", "baseline": "0.9"}
 SCORES = {"does this very configuration score": "It scores", "cannot be compared": "It is worth it"}

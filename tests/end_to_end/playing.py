@@ -27,7 +27,7 @@ class Played:
     told: str
 
 
-def play(scenario: demo.Scenario, *, within: float = 200.0) -> Played:
+def play(scenario: demo.Scenario, *, within: float = 300.0) -> Played:
     """Fail when it is not closed `within` seconds after the trouble began."""
     said: list[str] = []
     with demo.world(scenario=scenario) as world:

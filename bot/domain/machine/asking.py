@@ -81,9 +81,10 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
     """
     is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
-    choices = {} if is_at_end or unread else {"again": f"Try '{draft.run.state}' again"}
-    choices |= {f"goto:{name}": f"Read '{name}' again" for name in unread}
-    choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
+    choices = {} if is_at_end or unread else {"again": f"Again: {draft.playbook.called(draft.run.state)}"[:LABEL]}
+    choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
+    ways = draft.playbook.successors(draft.run.state)[:4]
+    choices |= {f"goto:{name}": f"Go on: {draft.playbook.called(name)}"[:LABEL] for name in ways}
     if draft.run.held:
         # Named, because it is not always the change that was last spoken of.
         choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]

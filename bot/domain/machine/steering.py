@@ -11,6 +11,7 @@ from bot.domain.form import OPENING
 from bot.domain.machine import asking, changing, diverting, entering, severity
 from bot.domain.machine.draft import Draft
 from bot.domain.run import Note, Offer
+from bot.domain.window import short
 
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
@@ -154,7 +155,8 @@ def _ask_again(draft: Draft, ref: str) -> None:
     if request is None or request.status != "open":
         return
     draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
-    said = f"Half of the time for {ref} has passed."
+    ends = f" in {short(request.expires_at - draft.at)}" if request.expires_at is not None else ""
+    said = f"Half of the time for {ref} has passed: {request.plan.title}. It expires{ends}; nothing is applied later."
     draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")

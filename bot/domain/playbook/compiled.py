@@ -109,6 +109,10 @@ class CompiledPlaybook:
         pieces = {str(piece.data["piece"]): {"file": piece.file, "source": piece.text} for piece in self.pieces}
         return {"file": self.file, "source": self.source.text, "settings": dict(self.settings), "pieces": pieces}
 
+    def called(self, name: str) -> str:
+        """What a state is called for people: its title, else its name in words."""
+        return self.state(name).title or name.replace("_", " ")
+
     def state(self, name: str) -> State:
         return self.playbook.states[name]
 

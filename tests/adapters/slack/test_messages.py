@@ -297,3 +297,11 @@ def test_a_card_calls_a_state_what_its_playbook_calls_it() -> None:
     assert now_line(reading, {}) == "🔎 *Read the engines &lt;!here&gt;*"
     watched = ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")
     assert now_line(run(doing="Is it calm?", watch=watched), {}).startswith("👀 *Is it calm?*, at most until ")
+
+
+def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:
+    asked = questioned()
+    built_in = {name: each.model_copy(update={"text": "request R2 expired"}) for name, each in asked.questions.items()}
+    shown = asked.with_(questions=built_in)
+    assert "Request R2 expired" in now_line(shown, {})
+    assert "Request R2 expired" in last(shown).text

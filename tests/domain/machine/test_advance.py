@@ -331,13 +331,24 @@ def test_a_change_that_is_held_back_half_way_is_failed() -> None:
     assert "scale: failed — waited 10 minutes" in story.texts("outcome")
 
 
+def test_the_question_that_no_playbook_wrote_calls_states_by_their_titles() -> None:
+    titled = TEXT.replace("  grow:\n", "  grow:\n    title: One more replica\n")
+    assert titled != TEXT
+    lacking = PlanResult(outcome="unknown", reason="the cluster does not answer")
+    story = Story(Bundle.of(load_text(titled, file="small.yaml"))).opened().reads(0.95).chooses("grow").planned(lacking)
+    question = story.run.open_question
+    assert question is not None
+    assert question.choices["again"] == "Again: One more replica"
+    assert not [label for label in question.choices.values() if "'" in label]
+
+
 def test_a_still_that_rests_on_what_was_not_read_leads_back_to_where_it_is_read() -> None:
     lacking = PlanResult(outcome="unknown", reason="not known", missing=("results.look.usage",))
     text = TEXT.replace("still: usage > settings.ceiling", "still: usage >= results.look.usage")
     story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95).chooses("grow").planned(lacking)
     question = story.run.open_question
     assert question is not None
-    assert question.choices["goto:look"] == "Read 'look' again"
+    assert question.choices["goto:look"] == "Read again: look"
     assert "again" not in question.choices
     story.chooses("goto:look")
     assert (story.run.state, story.kinds()[-1]) == ("look", "read_signals")
