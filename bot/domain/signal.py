@@ -162,7 +162,13 @@ PROBES: dict[str, dict[str, Kind]] = {
         **dict.fromkeys(("expandable", "expandable_fits"), "flag"),
     },
     # A compression, and what it was judged on.
-    "compression_since": {"by": "text", "hours": "number", "same_image": "flag", "changed": "text"},
+    "compression_since": {
+        "by": "text",
+        "hours": "number",
+        "same_image": "flag",
+        "changed": "text",
+        "revision": "number",
+    },
     "served_config": {"digest": "text", "image": "text", "model": "text"},
     # The bot's own closed incidents.
     "recurrence": {"count": "number", "incidents": "text"},

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from bot.domain.approval_repeats import asked_before
 from bot.domain.change.objects import dig, name_of
-from bot.domain.change.plan import LedgerEntry
+from bot.domain.change.plan import LedgerEntry, Plan
 from bot.domain.run import Run
 from bot.domain.signal import Reading, unknown
 from bot.domain.target import Target
@@ -30,6 +31,10 @@ class PastRuns(Protocol):
         """Newest first, open ones included."""
         ...
 
+    async def last_incident(self, target_key: str) -> str | None:
+        """The one that was closed last on this target."""
+        ...
+
     async def load(self, incident_id: str) -> Run | None: ...
 
 
@@ -44,6 +49,14 @@ async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> li
         for run in await _since(runs, at - DAY_SECONDS)
         if run.target.key == target.key and any(_is_rollback(entry, run, at - DAY_SECONDS) for entry in run.ledger)
     ]
+
+
+async def asked_by_the_last(runs: PastRuns, run: Run, plan: Plan, *, at: float) -> str:
+    """The request of this target's last incident that asked for exactly this; empty when none did, or long ago."""
+    last = await runs.last_incident(run.target.key)
+    earlier = await runs.load(last) if last is not None and last != run.incident_id else None
+    found = asked_before(plan, earlier.requests.values(), at=at) if earlier is not None else ""
+    return f"{last}/{found}" if found else ""
 
 
 async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tuple[float, float]]:

@@ -179,12 +179,16 @@ class EffectStore(Protocol):
     async def settle(self, owed: Owed, outcome: Sequence[Event]) -> bool:
         """The effect is done: append its outcome to the inbox (once by id) and owe it no more.
 
-        True when it was owed anew meanwhile and is due again.
+        True when it was owed anew meanwhile and is due again. What was owed anew and is another process's by now
+        stays with that process.
         """
         ...
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
-        """Owe the effect again later; return how often it failed so far."""
+        """Owe the effect again later; return how often it failed so far.
+
+        Nothing changes when the lease was lost and another process performs the effect by now.
+        """
         ...
 
 
@@ -252,6 +256,10 @@ class CallClaims(Protocol):
 
     async def reset_breakers(self, workload_key: str) -> None:
         """Forget what was counted: changes of the workload, and nodes. What is cordoned in the cluster still weighs."""
+        ...
+
+    async def hold(self, incident_id: str, lease_keys: Sequence[str]) -> None:
+        """While nothing is sent: keep those of these leases that are this incident's for as long again."""
         ...
 
     async def release(self, incident_id: str) -> None:

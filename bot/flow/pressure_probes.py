@@ -206,14 +206,22 @@ def _bound(counts: Mapping[str, float], allowed: float) -> tuple[float, float, f
 
 
 class PressureSymptoms(_Asking):
-    """How many early signs there are at once. A sign that cannot be read is not counted, and named."""
+    """How many early signs there are at once. A sign that cannot be read is not counted, and named.
 
-    OVER = "30m"
+    Parameters: `over` is what counts as now, and `past` how long ago the time before it began.
+    """
+
+    OVER, PAST = "30m", "24h"
 
     async def __call__(self, question: Question) -> Reading:
-        now, span = self.now(), span_of(self.OVER, {})
+        now, asked, settings = self.now(), question.spec.parameters, question.context.settings
+        try:
+            span = span_of(str(asked.get("over", self.OVER)), settings)
+            past = span_of(str(asked.get("past", self.PAST)), settings)
+        except ValueError as error:
+            return unknown(question.name, str(error), at=now, source=self.history.source)
         recent = await self.read(question, _SIGNS, Window(now - span, now))
-        before = await self.read(question, _SIGNS, Window(now - DAY_SECONDS, now - span))
+        before = await self.read(question, _SIGNS, Window(now - past, now - span))
         signs = {
             "fewer run at once": _collapsed(recent, before),
             "latency doubled": _doubled(recent, before),

@@ -12,7 +12,7 @@ from bot.domain.change.objects import dig
 from bot.domain.change.rollout import replica_sets_of, revision_of
 from bot.domain.change.template_differences import template_differences
 from bot.domain.change.world import Obj, World
-from bot.domain.load_log import DAY_SECONDS, METRICS, load_of, load_specs
+from bot.domain.load_log import METRICS, load_of, load_specs
 from bot.domain.sampling import SampledSpec, read_window, span_of
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import Window, short
@@ -22,7 +22,7 @@ from bot.flow.probes import SOURCE, Part, answer, is_ours, rolled_out_at, unread
 
 GOOD_SECONDS = 24 * 3600.0
 """A revision that went through a whole day's load has proved itself; an hour at night has not."""
-TRAFFIC_OVER = "30m"
+TRAFFIC_OVER, TRAFFIC_AGO = "30m", "24h"
 
 
 def workload_probes(
@@ -132,6 +132,8 @@ def _told(question: Question, good: _Served, newest: _Served) -> Reading:
 class Traffic:
     """Arrivals and lengths beside the same time yesterday, as ratios; unknown where no history reaches there.
 
+    Parameters: `over` is how much time is compared, `ago` how long before that yesterday is.
+
     `loads` is the day that the bot keeps itself, in five minutes a point, where nobody else keeps samples that long.
     """
 
@@ -139,17 +141,20 @@ class Traffic:
         self._history, self._now, self._loads = history, now, loads
 
     async def __call__(self, question: Question) -> Reading:
-        over = str(question.spec.parameters.get("over", TRAFFIC_OVER))
+        asked, settings = question.spec.parameters, question.context.settings
+        over = str(asked.get("over", TRAFFIC_OVER))
         specs = load_specs(over)
         try:
-            span = span_of(over, question.context.settings)
+            span, ago = span_of(over, settings), span_of(str(asked.get("ago", TRAFFIC_AGO)), settings)
         except ValueError as error:
             return unknown(question.name, str(error), at=question.at, source=self._history.source)
         await self._history.sample(question.context)
         now = self._now()
         today = await self._read(specs, question, Window(now - span, now))
-        a_day_ago = Window(now - span - DAY_SECONDS, now - DAY_SECONDS)
-        yesterday = await self._kept(question, a_day_ago) or await self._read(specs, question, a_day_ago)
+        then = Window(now - span - ago, now - ago)
+        kept, sampled = await self._kept(question, then, ago), await self._read(specs, question, then)
+        # Samples are finer, and mostly do not reach that far; then the reason is that of the day that is kept.
+        yesterday = sampled if not sampled["arrivals"].unknown else kept or sampled
         return self._told(question, today, yesterday, span)
 
     async def _read(
@@ -158,11 +163,11 @@ class Traffic:
         scrapes = await self._history.between(question.context, METRICS, window.start, window.end)
         return {name: read_window(name, spec, scrapes, window=window, picked={}) for name, spec in specs.items()}
 
-    async def _kept(self, question: Question, window: Window) -> Mapping[str, Reading]:
+    async def _kept(self, question: Question, window: Window, ago: float) -> Mapping[str, Reading]:
         if self._loads is None:
             return {}
         points = await self._loads.all(question.context.target.key)
-        return load_of(points, window, since=points[0].start if points else None)
+        return load_of(points, window, since=points[0].start if points else None, ago=ago)
 
     def _told(
         self, question: Question, today: Mapping[str, Reading], yesterday: Mapping[str, Reading], span: float

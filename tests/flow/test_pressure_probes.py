@@ -191,6 +191,19 @@ async def test_a_calm_day_has_no_sign() -> None:
     assert reading.fields == {"count": 0.0, "signs": "none"}
 
 
+async def test_what_is_now_and_what_was_before_are_as_long_as_is_asked() -> None:
+    def collapsed(past: float) -> dict[str, float]:
+        return {"num_requests_running": 6, "num_requests_waiting": past / 20}
+
+    # Of the last 600 s the half hour that differs is now and before, so nothing has collapsed since.
+    reading = await ask("pressure_symptoms", *day_then(collapsed), seen=restarted(7200), over="5m", past="10m")
+    assert reading.fields == {"count": 1.0, "signs": "the queue grows"}
+
+
+async def test_a_window_of_early_signs_that_is_none_is_told() -> None:
+    assert (await ask("pressure_symptoms", past="soon")).unknown.startswith("'soon' is not a duration")
+
+
 async def test_without_anything_readable_there_are_not_zero_signs() -> None:
     reading = await ask("pressure_symptoms", seen=world(OLD, unreadable={"pods": "forbidden"}))
     assert reading.unknown == "no sign can be read"

@@ -182,6 +182,13 @@ async def test_a_workload_that_is_sampled_for_an_hour_says_when_yesterday_will_b
     assert f"known from {known:%Y-%m-%d %H:%M} UTC on" in reading.unknown_parts["arrivals_ratio"]
 
 
+async def test_yesterday_may_be_as_long_ago_as_is_asked() -> None:
+    kept = [LoadPoint(start=OPENED - 7200 + SLOT_SECONDS * step, arrivals=2.0) for step in range(6)]
+    hour_ago = (*served(OPENED - 3600, 2, 100), *served(OPENED, 3, 400))
+    reading = await ask("traffic", None, *hour_ago, loads=FakeLoadLog(*kept), over="30m", ago="1h")
+    assert reading.fields["arrivals_ratio"] == pytest.approx(1.5)
+
+
 async def test_more_than_nothing_has_no_ratio() -> None:
     reading = await ask("traffic", None, *served(OPENED - DAY, 0, 0), *served(OPENED, 3, 400))
     assert "arrivals_ratio" in reading.unknown_parts

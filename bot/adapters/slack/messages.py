@@ -109,7 +109,7 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
         lasted = span(run.closed_at - run.opened_at)
         return f"Closed as *{_words(run.ending)}* · {day(run.closed_at)} · after {lasted}"
     if (question := run.open_question) is not None:
-        ask = linked(line(question.text, 200), links.get(f"question:{question.question_id}"))
+        ask = linked(line(_sentence(question.text), 200), links.get(f"question:{question.question_id}"))
         return f"❓ Waits for an answer{_until(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
         what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
@@ -120,8 +120,11 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
         return f"🔧 {'Applies' if run.change.begun else 'Plans'} {code(run.change.verb)}{progress}"
     if run.watch is not None:
         progress = f": {line(run.watch.progress, 300)}" if run.watch.progress else ""
-        return f"👀 Watches {code(run.state)}, at most until {moment(run.watch.until)}{progress}"
-    return f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+        doing = f"*{line(run.doing, 150)}*" if run.doing else f"Watches {code(run.state)}"
+        return f"👀 {doing}, at most until {moment(run.watch.until)}{progress}"
+    return (
+        f"🔎 *{line(run.doing, 150)}*" if run.doing else f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+    )
 
 
 def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
@@ -169,6 +172,9 @@ def _banners(run: Run) -> list[Block]:
         banners.append(f"⛔ *{what}*{by}: no call is sent until `/incident resume {lifts}`.")
     if any(request.policy.single_operator for request in run.requests.values()):
         banners.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
+    if run.silences:
+        until = moment(max(run.silences.values()))
+        banners.append(f"🔇 *Silenced* until {until}: the bot does not hear meanwhile what becomes of these alerts.")
     if run.alerts_resolved_at is not None and run.is_open:
         banners.append(f"All alerts resolved at {moment(run.alerts_resolved_at)}.")
     return section(banners)
@@ -187,6 +193,11 @@ def _held(run: Run) -> list[str]:
     lines = [f"• {line(entry.title, 200)}" + (" (no undo)" if not entry.undo else "") for entry in held[:8]]
     more = [f"• … and {len(held) - 8} more"] if len(held) > 8 else []
     return ["*Changed by the bot and still in place:*", *lines, *more] if held else []
+
+
+def _sentence(text: str) -> str:
+    """What the machine asks of itself begins with a reason, as it stands within a line of the timeline."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _words(name: str) -> str:
@@ -229,7 +240,7 @@ def _question(run: Run, post: Post) -> Message:
     question = run.questions.get(post.ref)
     if question is None:
         return _missing(post)
-    asked = prose(question.text, text_sizes.TEXT, people=people_of(run))
+    asked = prose(_sentence(question.text), text_sizes.TEXT, people=people_of(run))
     body = section([f"❓ *{line(question.question_id, 20)}* · {asked}"])
     body += section([prose(question.why, text_sizes.TEXT)])
     notes = [

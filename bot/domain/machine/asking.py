@@ -75,7 +75,7 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
         question_id=f"Q{draft.number()}",
         state=draft.run.state,
         visit=draft.run.visit,
-        text=f"This needs people: {state.why}",
+        text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
         choices={"taken": "I take it"},
         styles={"taken": "primary"},
         asked_at=draft.at,
@@ -89,9 +89,10 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
     """
     is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
-    choices = {} if is_at_end or unread else {"again": f"Try '{draft.run.state}' again"}
-    choices |= {f"goto:{name}": f"Read '{name}' again" for name in unread}
-    choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
+    choices = {} if is_at_end or unread else {"again": f"Again: {draft.playbook.called(draft.run.state)}"[:LABEL]}
+    choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
+    ways = draft.playbook.successors(draft.run.state)[:4]
+    choices |= {f"goto:{name}": f"Go on: {draft.playbook.called(name)}"[:LABEL] for name in ways}
     if draft.run.held:
         # Named, because it is not always the change that was last spoken of.
         choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]
@@ -325,7 +326,8 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, copied)
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
-        return _reject(draft, press, f"question {press.about} was already {question.status}{by}")
+        became = "left behind" if question.status == "open" else question.status
+        return _reject(draft, press, f"question {press.about} was already {became}{by}")
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)
     if press.value not in question.choices:
