@@ -80,7 +80,7 @@ from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
 from bot.flow.draw_chart import DrawChartForRun, ReadSeriesForRun
-from bot.flow.draw_way import DrawWayForRun
+from bot.flow.draw_way import DrawForChannel, DrawWayForRun
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
@@ -268,7 +268,9 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
-        **workload_probes(history=history, now=clock.now, loads=loads if history is scraped else None),
+        **workload_probes(
+            history=history, now=clock.now, runs=storage.store, loads=loads if history is scraped else None
+        ),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         **pressure_probes(history=history, now=clock.now),
         **past_probes(runs=storage.store, now=clock.now),
@@ -340,6 +342,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             shelf=shelf,
             links=talk.messenger.links,
             want_card=talk.messenger.want_card,
+            draw=DrawForChannel(talk.messenger.share, draw_png),
             deployment=settings.redis_tag,
             silencers=None if silences is None else rules.approvals.of_a_silence(),
         )

@@ -219,20 +219,20 @@ def graph(
         Path | None, typer.Option(metavar="FILE", help="Write there; a picture is not written to a terminal.")
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Draw the states of pieces too, not one row for each piece.")
+        bool, typer.Option("--whole", help="A picture of every state, pieces put in: for a wall.")
     ] = False,
+    section: Annotated[
+        str, typer.Option(metavar="TITLE", help="A picture of the states below one heading, `# --- TITLE ---`.")
+    ] = "",
     folder: Annotated[
         Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Draw the written states of a playbook: as mermaid text, or as a picture."""
+    """Draw a playbook: as mermaid text, or as a picture of its sections."""
     from bot.cli.playbook_graph import graph_of
 
-    as_file = Path(name)
-    folder = folder or packaged_playbooks()
-    found = load_named(name, folder)
-    path = as_file if as_file.suffix == ".yaml" else Path(found.file)
-    content = graph_of(found, path, format.value, whole=whole)
+    found = load_named(name, folder or packaged_playbooks())
+    content = graph_of(found, format.value, whole=whole, section=section)
     if out is not None:
         out.write_bytes(content)
         typer.echo(f"{out}: {len(content):,} bytes", err=True)

@@ -24,6 +24,7 @@ from bot.domain.playbook.language import AskState
 from bot.domain.run import Run
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from bot.sandbox.scenarios import Labels
 
 LONGEST_SECONDS = 300.0
 OPENS_WITHIN_SECONDS = 30.0
@@ -158,7 +159,7 @@ def summary(run: Run) -> Iterator[str]:
     yield f"ended: {run.ending}"
 
 
-def labels_to_press(wanted: Wanted) -> dict[str, str]:
+def labels_to_press(wanted: Wanted) -> dict[str, Labels]:
     """What the scripted approver presses: the question's text to the label of the choice that the file names."""
     pressed = dict(wanted.scenario.answers)
     for name, said in wanted.written.answers.items():

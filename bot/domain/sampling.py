@@ -57,6 +57,8 @@ SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSi
 
 COUNTER_TAKES = ("rate", "increase", "last")
 GAUGE_LACKS = ("rate", "increase")
+NAMED_AT_MOST = 3
+"""Replicas that a reason names."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 STALL_FALL, STALL_RISE = 0.7, 1.3
 """Running down by 30 %, waiting up by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
@@ -463,8 +465,15 @@ def _reasons(missing: Mapping[str, str]) -> str:
         grouped[reason].append(replica)
     if len(grouped) == 1:
         reason, replicas = next(iter(grouped.items()))
-        return f"{reason} ({', '.join(replicas)})"
-    return "; ".join(f"{', '.join(replicas)}: {reason}" for reason, replicas in grouped.items())
+        return f"{reason} ({_few(replicas)})"
+    return "; ".join(f"{_few(replicas)}: {reason}" for reason, replicas in grouped.items())
+
+
+def _few(replicas: Sequence[str]) -> str:
+    """All of three, else two and the number of the others: a fleet's names would hide the reason."""
+    if len(replicas) <= NAMED_AT_MOST:
+        return ", ".join(replicas)
+    return f"{', '.join(replicas[: NAMED_AT_MOST - 1])} and {len(replicas) - NAMED_AT_MOST + 1} more"
 
 
 def words_of(spec: SampledSpec, window: Window) -> str:

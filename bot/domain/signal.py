@@ -122,6 +122,7 @@ PROBES: dict[str, dict[str, Kind]] = {
         "free_blocks": "number",
         "blocks_per_request": "number",
         "more_requests": "number",
+        "concurrency": "number",
         "tail_waste": "number",
     },
     "request_lengths": {"longest": "number", "above": "number", "requests": "number"},

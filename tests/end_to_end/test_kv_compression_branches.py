@@ -1,6 +1,6 @@
-"""Each branch of the runbook kv-compression-no-savings in the sandbox world, to where its flow ends.
+"""What the runbook kv-compression-no-savings does with each class, in the sandbox world, to where its flow ends.
 
-Real engines' pages, a real API and a real bot; the main ways are in test_other_playbooks.py.
+Real engines' pages, a real API and a real bot.
 """
 
 from __future__ import annotations
@@ -31,14 +31,11 @@ NOT_ENABLED: tuple[Branch, ...] = (
     ),
     (scenarios.FP8_LOSES, ["none_is_on", "set_quantised", "score", "confirm", "waive", "back_out", "backed_out"]),
 )
-IN_VAIN: tuple[Branch, ...] = (
-    (scenarios.FP8_NOT_DOUBLED, ["remeasure", "by_class", "quantised", "not_doubled", "reclassify", "as_designed"]),
+AT_ONCE: tuple[Branch, ...] = (
     (
-        scenarios.SCATTERED,
-        ["isolate", "probe", "no_compaction", "turn_off", "off", "off_verify", "is_off", "backed_out"],
+        scenarios.FP8_AS_DESIGNED,
+        ["classify", "enabled", "before", "remeasure", "by_design", "which_gauge", "flat_device"],
     ),
-)
-NOBODY_KNOWS: tuple[Branch, ...] = (
     (scenarios.NEVER_SET, ["classify", "none_is_on", "not_applicable"]),
     (scenarios.KIND_UNKNOWN, ["classify", "ask_class", "hand_over", "handed_over"]),
 )
@@ -48,8 +45,7 @@ NOBODY_KNOWS: tuple[Branch, ...] = (
     "branches",
     [
         pytest.param(NOT_ENABLED, id="not-enabled"),
-        pytest.param(IN_VAIN, id="in-vain"),
-        pytest.param(NOBODY_KNOWS, id="never-set-and-unknown"),
+        pytest.param(AT_ONCE, id="designed-never-set-unknown"),
     ],
 )
 def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:

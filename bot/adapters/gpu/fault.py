@@ -56,7 +56,7 @@ class GpuFault:
             return answer(question, dict.fromkeys(PARTS), missing=dict.fromkeys(PARTS, "no replica is on a node"))
         seen, said = await asyncio.gather(self._exporters.nodes(nodes), self._said(question))
         faults: list[Fault] = []
-        since = question.context.opened_at - BEFORE_SECONDS
+        since = question.context.began_at - BEFORE_SECONDS
         for node in sorted(nodes):
             told = xids_in(said.get(node, ()), since)
             faults += await self._on_node(node, seen[node], told, question, world)
@@ -71,7 +71,7 @@ class GpuFault:
             return [Fault("", seen.unreadable, node=node)]
         ours = {(namespace_of(pod), name_of(pod)) for pod in pods_of_workload(world)}
         held = [gpu for gpu in seen.gpus if (gpu.namespace, gpu.pod) in ours]
-        start, now = question.context.opened_at - BEFORE_SECONDS, self._now()
+        start, now = question.context.began_at - BEFORE_SECONDS, self._now()
         key = f"faults/{question.context.target.cluster}/{node}"
         earlier = await self._store.between(key, start, now)
         registers = {gpu.gpu: dict(gpu.values) for gpu in seen.gpus}

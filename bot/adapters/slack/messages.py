@@ -120,8 +120,11 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
         return f"🔧 {'Applies' if run.change.begun else 'Plans'} {code(run.change.verb)}{progress}"
     if run.watch is not None:
         progress = f": {line(run.watch.progress, 300)}" if run.watch.progress else ""
-        return f"👀 Watches {code(run.state)}, at most until {moment(run.watch.until)}{progress}"
-    return f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+        doing = f"*{line(run.doing, 150)}*" if run.doing else f"Watches {code(run.state)}"
+        return f"👀 {doing}, at most until {moment(run.watch.until)}{progress}"
+    return (
+        f"🔎 *{line(run.doing, 150)}*" if run.doing else f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+    )
 
 
 def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
@@ -169,6 +172,9 @@ def _banners(run: Run) -> list[Block]:
         banners.append(f"⛔ *{what}*{by}: no call is sent until `/incident resume {lifts}`.")
     if any(request.policy.single_operator for request in run.requests.values()):
         banners.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
+    if run.silences:
+        until = moment(max(run.silences.values()))
+        banners.append(f"🔇 *Silenced* until {until}: the bot does not hear meanwhile what becomes of these alerts.")
     if run.alerts_resolved_at is not None and run.is_open:
         banners.append(f"All alerts resolved at {moment(run.alerts_resolved_at)}.")
     return section(banners)

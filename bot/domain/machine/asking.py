@@ -67,7 +67,7 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
         question_id=f"Q{draft.number()}",
         state=draft.run.state,
         visit=draft.run.visit,
-        text=f"This needs people: {state.why}",
+        text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
         choices={"taken": "I take it"},
         styles={"taken": "primary"},
         asked_at=draft.at,

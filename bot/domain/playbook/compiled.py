@@ -166,7 +166,8 @@ class CompiledPlaybook:
                 return Chosen(index, clause.to, "nothing above holds" if index else "always", "otherwise")
             verdict = _flag(clause.when, data)
             if isinstance(verdict, Unknown):
-                return Unknown(f"{clause.when.source}: {verdict.reason}", verdict.missing)
+                is_all = verdict.missing == (clause.when.source,)
+                return Unknown(verdict.reason if is_all else f"{clause.when.source}: {verdict.reason}", verdict.missing)
             if verdict:
                 return Chosen(index, clause.to, explain(clause.when, data), seen(clause.when, data))
         return Unknown("no clause holds and none is written for that")

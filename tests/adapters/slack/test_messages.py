@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.messages import Message, card, thread
+from bot.adapters.slack.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approval import Demand
 from bot.domain.run import ActiveChange, ActiveWatch, Note, Run
@@ -91,6 +91,7 @@ CARDS = {
     "card-halted-single-operator": waiting(policy=policy(single_operator=True)).with_(
         halted_by="U0BEN", alerts_resolved_at=BEGAN + 500
     ),
+    "card-silenced": run(silences={"s1": BEGAN + 900, "s2": BEGAN + 1800}),
     "card-halted-with-all": run(halted_by="U0BEN", halted_with_all=True),
     "card-closed": closed(),
 }
@@ -123,6 +124,7 @@ THREADS = {
         posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
     ),
     "request-asked-before": asked_before(),
+    "request-asked-by-another-incident": waiting(asked_before="INC-6/R3"),
     "request-refused": waiting(status="refused", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="not now"),
     "request-expired": waiting(status="expired"),
     "request-superseded": waiting(status="superseded", decision_reason="llm-a was replaced meanwhile"),
@@ -288,3 +290,10 @@ def test_the_notification_of_a_question_names_its_choices() -> None:
 
 def test_what_was_read_is_escaped_once() -> None:
     assert "thrash &gt; settings" in thread(waiting())[0][1].text
+
+
+def test_a_card_calls_a_state_what_its_playbook_calls_it() -> None:
+    reading = run(doing="Read the engines <!here>")
+    assert now_line(reading, {}) == "🔎 *Read the engines &lt;!here&gt;*"
+    watched = ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")
+    assert now_line(run(doing="Is it calm?", watch=watched), {}).startswith("👀 *Is it calm?*, at most until ")
