@@ -181,10 +181,17 @@ def _so_far(request: Request) -> list[str]:
         users = ", ".join(dict.fromkeys(map(_approval, request.presses[:10])))
         lines.append(f"{len(request.presses)} of {request.policy.needed} approvals: {users}")
     leads = request.policy.break_glass
-    if request.half_passed and leads is not None and silent_teams(request.policy, request.presses):
+    if leads is not None and _has_glass(request):
         who = ", ".join(mentions(leads))
         lines.append(f"🔨 Half of the time has passed: one of {line(leads.team, 40)} ({who}) may break the glass.")
     return lines
+
+
+def _has_glass(request: Request) -> bool:
+    """Whether breaking it is of use: where only its own team is silent, that one approves."""
+    leads = request.policy.break_glass
+    silent = {demand.team for demand in silent_teams(request.policy, request.presses)}
+    return request.half_passed and leads is not None and bool(silent - {leads.team})
 
 
 def _approval(judged: JudgedPress) -> str:
@@ -261,7 +268,7 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     if request.expires_at is not None and not request.extended_by:
         buttons.append(button("More time", MORE_TIME, packed))
     buttons.append(button("Refuse…", REFUSE, packed, style="danger"))
-    if request.half_passed and request.policy.break_glass and silent_teams(request.policy, request.presses):
+    if _has_glass(request):
         buttons.append(button("Break the glass…", BREAK_GLASS, packed, style="danger"))
     return actions(buttons)
 
