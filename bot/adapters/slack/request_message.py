@@ -5,6 +5,7 @@ Buttons are there only while it is open; they carry the whole digest, so that a 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from bot.adapters.slack import limits
@@ -49,7 +50,7 @@ def request_text(request: Request) -> str:
         asked,
         "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
         f"To weigh: {'; '.join(weighed)}" if weighed else "",
-        f"Expected: {plan.expected}" if plan.expected else "",
+        f"Expected: {_expected(request)}" if plan.expected else "",
         f"Undo: {_undo_text(request)}",
         f"Waits until {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
     ]
@@ -67,7 +68,7 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
     body += _circumstances(request)
     body += section(
         [
-            f"*Expected* {line(plan.expected, text_sizes.EXPECTED)}" if plan.expected else "",
+            f"*Expected* {line(_expected(request), text_sizes.EXPECTED)}" if plan.expected else "",
             f"*Undo* {line(_undo_text(request), 600)}",
         ]
     )
@@ -89,6 +90,12 @@ def _grounds(request: Request) -> list[str]:
     """What it rests on, and the condition that is looked at once more."""
     still = f"Read again right before the first call: {code(request.still, 300)}" if request.still else ""
     return [*(f"• {line(each, 300)}" for each in request.evidence[:20]), still]
+
+
+def _expected(request: Request) -> str:
+    """A plan says `none` of the interruption; whoever reads `Expected` thinks of the effect."""
+    said = request.plan.expected
+    return f"no interruption{said.removeprefix('none')}" if re.match(r"none\b", said) else said
 
 
 def _undo_text(request: Request) -> str:
