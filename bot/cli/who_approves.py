@@ -50,8 +50,9 @@ def _lines(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> Itera
     """Where a kind has one policy only, its playbooks are enough; else the states are named too."""
     kinds: dict[str, dict[str, dict[str, list[str]]]] = {}
     for playbook in playbooks:
-        for name, state in playbook.playbook.states.items():
-            for kind in kinds_of(state) if isinstance(state, ChangeState) else ():
+        changes = ((name, one) for name, one in playbook.playbook.states.items() if isinstance(one, ChangeState))
+        for name, state in changes:
+            for kind in kinds_of(state):
                 said = _explained(kind, state, playbook, rules)
                 kinds.setdefault(kind, {}).setdefault(said, {}).setdefault(playbook.name, []).append(name)
     for kind, policies in kinds.items():

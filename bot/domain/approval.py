@@ -154,7 +154,8 @@ class Request(BaseModel):
     ended_at: float | None = None
     """When its change ended."""
     asked_before: str = ""
-    """The request that asked for exactly this a moment ago: an approval needs a new reason in words."""
+    """The request that asked for exactly this within half an hour, `R3` or another incident's `INC-6/R3`: an approval
+    needs a new reason in words."""
     alerts_resolved_at: float | None = None
     """All alerts resolved while it waited: presses before this moment no longer count."""
 

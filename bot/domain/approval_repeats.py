@@ -1,5 +1,6 @@
 """A request for exactly what was just refused, left to expire or applied: it needs a new reason.
 
+That it was another incident's changes nothing: it is the same call on the same object, and the same people are asked.
 Otherwise a loop in a playbook, or somebody's patience, would ask until people approve without reading.
 """
 
@@ -14,7 +15,7 @@ REMEMBERED_SECONDS = 1800.0
 
 
 def asked_before(plan: Plan, earlier: Iterable[Request], *, at: float) -> str:
-    """The newest request of this incident that ended so within half an hour; empty when none did."""
+    """The newest of one incident's requests that ended so within half an hour; empty when none did."""
     same = [request for request in earlier if request.digest == plan.digest]
     return next((each.request_id for each in reversed(same) if _is_fresh(each, plan, at)), "")
 

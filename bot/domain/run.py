@@ -22,6 +22,8 @@ Severity = Literal["page", "ticket", "info"]
 STARTS_AT = "incident.starts_at"
 NEXT_STATUS = "status:next:due"
 """The deadline by which somebody should say how it stands."""
+SILENCE_ENDS = "silence:next:end"
+"""When Alertmanager ends the next of its silences by itself."""
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
 
 
@@ -223,7 +225,6 @@ class Run(_Frozen):
     """Slots whose message carries a head of the timeline and is known to stand in Slack."""
     counter: int = 0
     """Numbers requests, questions and notes of this incident."""
-    failures: dict[str, int] = {}
     ignored: dict[str, int] = {}
     """Strange events by their description, with how often each came."""
 

@@ -301,12 +301,15 @@ def _joined(each: dict[str, float], whole: float | None, across: Across) -> floa
 
 def _nothing(counted: str, history: History) -> str:
     """Nothing per nothing: an idle engine, or one that is stuck, so the load goes with it."""
-    at_work = sum(
-        value_of(scrapes[-1], rank, "num_requests_running") or 0.0
+    running = [
+        value_of(scrapes[-1], rank, "num_requests_running")
         for scrapes in history.scrapes.values()
         for rank in scrapes[-1].ranks
-    )
+    ]
+    at_work = sum(each for each in running if each is not None)
     span = short(history.window.seconds)
+    if at_work == 0 and None in running:
+        return f"{counted} did not rise in {span}, and how many requests run is not known"
     if at_work > 0:
         return f"{counted} did not rise in {span} although {at_work:g} requests run"
     return f"no load: {counted} did not rise in {span} and nothing runs"

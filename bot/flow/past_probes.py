@@ -6,11 +6,13 @@ Only what is still kept is counted; an incident that was deleted is not remember
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from bot.domain.approval_repeats import asked_before
 from bot.domain.change.objects import dig, name_of
-from bot.domain.change.plan import LedgerEntry
+from bot.domain.change.plan import LedgerEntry, Plan
 from bot.domain.run import Run
 from bot.domain.signal import Reading, unknown
 from bot.domain.target import Target
@@ -29,6 +31,10 @@ class PastRuns(Protocol):
         """Newest first, open ones included."""
         ...
 
+    async def last_incident(self, target_key: str) -> str | None:
+        """The one that was closed last on this target."""
+        ...
+
     async def load(self, incident_id: str) -> Run | None: ...
 
 
@@ -42,6 +48,24 @@ async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> li
         run.incident_id
         for run in await _since(runs, at - DAY_SECONDS)
         if run.target.key == target.key and any(_is_rollback(entry, run, at - DAY_SECONDS) for entry in run.ledger)
+    ]
+
+
+async def asked_by_the_last(runs: PastRuns, run: Run, plan: Plan, *, at: float) -> str:
+    """The request of this target's last incident that asked for exactly this; empty when none did, or long ago."""
+    last = await runs.last_incident(run.target.key)
+    earlier = await runs.load(last) if last is not None and last != run.incident_id else None
+    found = asked_before(plan, earlier.requests.values(), at=at) if earlier is not None else ""
+    return f"{last}/{found}" if found else ""
+
+
+async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tuple[float, float]]:
+    """From when to when this target had an incident, as far as those are kept; one that is open has no end yet."""
+    found = (run for run in await _since(runs, 0.0) if run.target.key == target.key and run.incident_id != but)
+    return [
+        (min(run.starts_at, run.opened_at), math.inf if run.closed_at is None else run.closed_at)
+        for run in found
+        if run.ending != "not_applicable"
     ]
 
 

@@ -17,7 +17,7 @@ from bot.domain.playbook.language import ChangeState
 from bot.domain.redaction import redacted
 from bot.domain.run import Run, scope_values
 from bot.domain.signal import Reading
-from bot.flow.past_probes import PastRuns, rollbacks_in_a_day
+from bot.flow.past_probes import PastRuns, asked_by_the_last, rollbacks_in_a_day
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Cluster
 from bot.flow.read_for_run import PlaybookOf, ReadForRun
@@ -67,7 +67,11 @@ class PlanForRun:
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the cluster cannot be read: {error}")
         result = plan_change(verb, dict(arguments), world, plan_context(run, playbook, at=at))
-        return await self._rehearsed(result)
+        rehearsed = await self._rehearsed(result)
+        if rehearsed.plan is None:
+            return rehearsed
+        asked = await asked_by_the_last(self._runs, run, rehearsed.plan, at=at)
+        return rehearsed.model_copy(update={"asked_before": asked})
 
     async def _rehearsed(self, result: PlanResult) -> PlanResult:
         """Every call is allowed, and the first one tried by the API server without effect.
@@ -121,7 +125,6 @@ def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanCont
     return PlanContext(
         against=state.against if isinstance(state, ChangeState) else "",
         incident_id=run.incident_id,
-        request_number=run.counter,
         now=at,
         ledger=run.ledger,
         picked=run.picked,

@@ -26,7 +26,7 @@ SOURCE = "Kubernetes"
 ROTATION = ("pods", "replica_sets", "endpoint_slices")
 """What rotation is read from."""
 BEFORE_SECONDS, AFTER_SECONDS = 2 * 3600.0, 600.0
-"""A deploy shows late, through caches and traffic ramps; one long after the opening cannot be the cause."""
+"""A deploy shows late, through caches and traffic ramps; one long after the beginning cannot be the cause."""
 REUSED_ANNOTATION = "deployment.kubernetes.io/revision-history"
 _CAN_MATTER = re.compile(
     r"/spec/(?:initContainers|volumes|nodeSelector|affinity|tolerations|runtimeClassName|hostIPC)\b"
@@ -139,14 +139,14 @@ async def owner(question: Question) -> Reading:
 
 
 async def recent_rollout(question: Question) -> Reading:
-    """What was rolled out shortly before the incident opened, by whom, and whether it can have caused it."""
+    """What was rolled out shortly before the incident began, by whom, and whether it can have caused it."""
     world = await question.world()
     kind = question.context.target.kind
     if failed := unreadable(question, world, "revisions" if kind in NUMBERED else "replica_sets"):
         return failed
     if world.workload is None or kind not in (*KINDS, "Unknown"):
         return unknown(question.name, "it keeps no revisions to look at", at=question.at, source=SOURCE)
-    opened = question.context.opened_at
+    opened, began = question.context.opened_at, question.context.began_at
     if kind in NUMBERED:
         every = rolled_out(world, incident_id=question.context.incident_id, opened_at=opened)
     else:
@@ -154,14 +154,12 @@ async def recent_rollout(question: Question) -> Reading:
     if kind in NUMBERED and (not every or every[0].at is None):
         reason = "when its present revision was rolled out is not known" if every else "its controller kept no revision"
         return unknown(question.name, reason, at=question.at, source=SOURCE)
-    recent = [
-        one for one in every if one.at is not None and opened - BEFORE_SECONDS <= one.at <= opened + AFTER_SECONDS
-    ]
+    recent = [one for one in every if one.at is not None and began - BEFORE_SECONDS <= one.at <= began + AFTER_SECONDS]
     # Our own fix is never the suspect: with a deploy before it, the deploy is.
     chosen = next((one for one in recent if one.by_bot is not True), recent[0] if recent else None)
     if chosen is None:
         parts: dict[str, Part | None] = {"happened": False, "matters": False, "by_bot": False, "summary": ""}
-        detail = "no rollout from 2 h before the incident opened to 10 m after"
+        detail = "no rollout from 2 h before the incident began to 10 m after"
         return answer(question, parts | _revisions(every[0] if every else None), missing=_MISSING, detail=detail)
     return _told(question, chosen)
 
@@ -230,8 +228,8 @@ def _told(question: Question, rollout: RolledOut) -> Reading:
     # What nobody knows is neither a cause nor none; what our own call rolled out is none.
     in_doubt = rollout.is_lost or (can_matter and rollout.by_bot is None)
     assert rollout.at is not None
-    minutes = (question.context.opened_at - rollout.at) / 60
-    when = f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} the incident opened"
+    minutes = (question.context.began_at - rollout.at) / 60
+    when = f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} the incident began"
     nothing = _LOST if rollout.is_lost else "first revision" if rollout.before is None else "no difference"
     changed = "; ".join(change.text for change in differences) or nothing
     parts: dict[str, Part | None] = {

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import httpx
 from bot.domain.errors import BotError
 from bot.domain.playbook.durations import seconds
 from bot.sandbox import valkey
+from bot.sandbox.alerting.rule import labels_of
 from bot.sandbox.processes import Family
 from bot.sandbox.scenarios import SCENARIOS, THRASH, Deploy, Scenario
 
@@ -78,6 +78,8 @@ class World:
     slack_url: str
     kubernetes_url: str
     fleet_url: str
+    alertmanager_url: str
+    """Empty without alerting."""
     folder: Path
     bot_environment: dict[str, str]
 
@@ -108,26 +110,16 @@ class World:
         self._tell("load", scenario.trouble_load)
 
     def raise_alert(self, alertname: str) -> None:
-        """As a monitoring that alerts on less than `bot.sandbox.alerting` does."""
-        labels = {"alertname": alertname, "namespace": "serving", "deployment": "llm", "severity": "warning"}
-        alert = {
-            "status": "firing", "labels": labels, "annotations": {"summary": f"{alertname} on llm"},
-            "startsAt": datetime.now(UTC).isoformat(), "endsAt": "0001-01-01T00:00:00Z", "generatorURL": "",
-        }  # fmt: skip
-        token = self.bot_environment["INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN"]
-        httpx.post(
-            f"{self.bot_url}/alertmanager",
-            json={"version": "4", "groupKey": "{}", "status": "firing", "receiver": "bot", "alerts": [alert]},
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=10,
-        ).raise_for_status()
+        """As a monitoring that alerts on less than the rules of `bot.sandbox.alerting` do."""
+        alert = {"labels": labels_of(alertname), "annotations": {"summary": f"{alertname} on llm"}}
+        httpx.post(f"{self.alertmanager_url}/api/v2/alerts", json=[alert], timeout=10).raise_for_status()
 
     def _roll_out(self, deploy: Deploy) -> None:
         """As a deploy pipeline would: it knows nothing of the bot."""
         container = httpx.get(self._deployment).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
         kept = [word for word in container["args"] if word.partition("=")[0] not in deploy.flags]
         values = {
-            "args": [*kept, *(f"{flag}={value}" for flag, value in deploy.flags.items())],
+            "args": [*kept, *deploy.words],
             "image": deploy.image or container["image"],
             "env": [{"name": name, "value": value} for name, value in deploy.env.items()],
         }
@@ -209,20 +201,22 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
             "slack", "bot.sandbox.slack", "--port", str(slack_port), "--bot-url", bot_url, "--signing-secret", secret,
             "--rate-limits", rate_limits, "--die-with-parent",
         )["url"]  # fmt: skip
+        alertmanager = ""
+        if with_alerting:
+            alertmanager = family.start(
+                "alerting", "bot.sandbox.alerting", "--api", kubernetes, "--bot-url", bot_url,
+                "--token", alert_token, "--for-seconds", str(ALERT_AFTER_SECONDS), "--rule", scenario.rule or "none",
+                "--ttft-target", str(seconds(scenario.windows.get("ttft_target", "500ms"))), "--die-with-parent",
+            )["url"]  # fmt: skip
         environment = bot_environment(
             redis_url=redis.url, port=bot_port, slack_url=slack, secret=secret, kubernetes_url=kubernetes,
-            alert_token=alert_token, windows={**WINDOWS, **scenario.windows, **(settings or {})},
+            alert_token=alert_token, alertmanager_url=alertmanager,
+            windows={**WINDOWS, **scenario.windows, **(settings or {})},
         )  # fmt: skip
-        made = World(family, redis, bot_url, slack, kubernetes, fleet, folder, environment)
+        made = World(family, redis, bot_url, slack, kubernetes, fleet, alertmanager, folder, environment)
         made.wait_until_replicas_serve()
         if start_bot:
             made.start_bot()
-        if with_alerting and scenario.rule:
-            family.start(
-                "alerting", "bot.sandbox.alerting", "--api", kubernetes, "--bot-url", bot_url,
-                "--token", alert_token, "--for-seconds", str(ALERT_AFTER_SECONDS), "--rule", scenario.rule,
-                "--ttft-target", str(seconds(scenario.windows.get("ttft_target", "500ms"))), "--die-with-parent",
-            )  # fmt: skip
         yield made
 
 
@@ -234,6 +228,7 @@ def bot_environment(  # noqa: PLR0913 - one argument for each URL or secret of t
     secret: str,
     kubernetes_url: str,
     alert_token: str,
+    alertmanager_url: str = "",
     windows: Mapping[str, str],
 ) -> dict[str, str]:
     """The settings of a real deployment, with this world's URLs."""
@@ -247,6 +242,7 @@ def bot_environment(  # noqa: PLR0913 - one argument for each URL or secret of t
         "INCIDENT_BOT_CLUSTER": "sandbox",
         "INCIDENT_BOT_HTTP_PORT": str(port),
         "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": alert_token,
+        "INCIDENT_BOT_ALERTMANAGER_URL": alertmanager_url,
         "INCIDENT_BOT_APPROVALS_USER_GROUP": GROUP,
         "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
         "INCIDENT_BOT_SET": ",".join(f"{name}={value}" for name, value in windows.items()),

@@ -1,9 +1,20 @@
-"""Silences in a real Alertmanager: made once, with an end, about exactly the alerts that were meant, and ended."""
+"""Silences: made once, with an end, about exactly the alerts that were meant, and ended.
+
+Each test runs on a real Alertmanager and on the sandbox's, which may not answer or keep quiet in another way.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import threading
 import time
+import uuid
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,10 +32,10 @@ from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.sandbox import valkey
 from tests import builders
 from tests.end_to_end.monitoring import served
+from tests.processes import running
 from tests.servers import required
 from tests.waiting import until
 
-CONFIG = '{"route": {"receiver": "nobody", "group_wait": "0s"}, "receivers": [{"name": "nobody"}]}'
 ALERTS = [
     {"alertname": "Thrash", "namespace": "serving", "deployment": "llm", "pod": "llm-a"},
     {"alertname": "Thrash", "namespace": "serving", "deployment": "llm", "pod": "llm-b"},
@@ -32,11 +43,67 @@ ALERTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("alertmanager")
+@dataclass(frozen=True)
+class Alerting:
+    """An Alertmanager, and what it has told its receiver since it began."""
+
+    url: str
+    told: list[tuple[str, str]]
+    """Status and deployment."""
+
+    def put(self, deployment: str, *, is_over: bool = False) -> None:
+        alert: dict[str, Any] = {"labels": {"alertname": "Thrash", "deployment": deployment}}
+        if is_over:
+            alert["endsAt"] = _time(time.time())
+        httpx.post(f"{self.url}/api/v2/alerts", json=[alert]).raise_for_status()
+
+    def state(self, deployment: str) -> str:
+        """Empty for an alert that does not fire."""
+        alerts = httpx.get(f"{self.url}/api/v2/alerts").raise_for_status().json()
+        states = [each["status"]["state"] for each in alerts if each["labels"]["deployment"] == deployment]
+        return str(states[0]) if states else ""
+
+    def told_of(self, deployment: str) -> list[str]:
+        return [status for status, name in self.told if name == deployment]
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+@contextlib.contextmanager
+def receiver() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Where the bot would listen."""
+    told: list[tuple[str, str]] = []
+
+    class Webhooks(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            alerts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["alerts"]
+            told.extend((each["status"], each["labels"]["deployment"]) for each in alerts)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Webhooks)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", told
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=5)
+
+
+@contextlib.contextmanager
+def real(folder: Path, bot_url: str) -> Iterator[str]:
+    """Each alert is a group of its own, told at once."""
     address = f"127.0.0.1:{valkey.free_port()}"
-    (folder / "config.yml").write_text(CONFIG)
+    route = {"receiver": "bot", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
+    receivers = [{"name": "bot", "webhook_configs": [{"url": f"{bot_url}/alertmanager", "send_resolved": True}]}]
+    (folder / "config.yml").write_text(json.dumps({"route": route, "receivers": receivers}))
     with served(
         folder / "alertmanager",
         f"http://{address}/-/ready",
@@ -47,6 +114,30 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "--cluster.listen-address=",
     ):
         yield f"http://{address}"
+
+
+@contextlib.contextmanager
+def stand_in(folder: Path, bot_url: str) -> Iterator[str]:
+    given = ("--rule", "none", "--api", bot_url, "--bot-url", bot_url, "--token", "t")
+    with running("bot.sandbox.alerting", *given) as process:
+        yield process.url
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(real, id="the real one", marks=pytest.mark.needs_server("alertmanager")),
+        pytest.param(stand_in, id="the sandbox's"),
+    ],
+)
+def alerting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alerting]:
+    with receiver() as (bot_url, told), request.param(tmp_path_factory.mktemp("alerting"), bot_url) as url:
+        yield Alerting(url, told)
+
+
+@pytest.fixture
+def url(alerting: Alerting) -> str:
+    return alerting.url
 
 
 @pytest.fixture
@@ -126,6 +217,70 @@ async def test_an_alertmanager_that_refuses_or_is_away_is_a_reason_and_no_silenc
     async with httpx.AsyncClient(timeout=1.0, trust_env=False) as http:
         with pytest.raises(SourceError, match="ConnectError"):
             await AlertmanagerApi(http, f"http://127.0.0.1:{valkey.free_port()}").expire("x")
+
+
+async def silence(api: AlertmanagerApi, deployment: str) -> str:
+    return await api.create(
+        {"deployment": deployment}, starts_at=time.time(), ends_at=time.time() + 600, why="x", key=uuid.uuid4().hex
+    )
+
+
+async def test_what_ends_under_a_silence_is_never_told_and_what_others_say_is(
+    api: AlertmanagerApi, alerting: Alerting
+) -> None:
+    alerting.put("a")
+    until(lambda: alerting.told_of("a") == ["firing"], "it is told that a fires", 20)
+    made = await silence(api, "a")
+    until(lambda: alerting.state("a") == "suppressed", "a is silent", 20)
+    alerting.put("a", is_over=True)
+    alerting.put("a-witness")
+    until(lambda: alerting.told_of("a-witness"), "another one is told of", 20)
+    await api.expire(made)
+    alerting.put("a")
+    until(lambda: alerting.state("a") == "active", "a fires again", 20)
+    alerting.put("a-witness", is_over=True)
+    until(lambda: alerting.told_of("a-witness") == ["firing", "resolved"], "the other one is over", 20)
+    # Alertmanager remembers that it told of a, and nobody has heard that a ended meanwhile.
+    assert alerting.told_of("a") == ["firing"]
+    alerting.put("a", is_over=True)
+    until(lambda: alerting.told_of("a") == ["firing", "resolved"], "its end is told when nothing silences it", 20)
+
+
+async def test_what_begins_under_a_silence_is_told_when_that_ends(api: AlertmanagerApi, alerting: Alerting) -> None:
+    made = await silence(api, "b")
+    alerting.put("b")
+    until(lambda: alerting.state("b") == "suppressed", "b fires in silence", 20)
+    alerting.put("b-witness")
+    until(lambda: alerting.told_of("b-witness"), "another one is told of", 20)
+    assert alerting.told_of("b") == []
+    await api.expire(made)
+    until(lambda: alerting.told_of("b") == ["firing"], "b is told of", 20)
+
+
+def test_a_silence_is_shown_as_it_was_made(url: str) -> None:
+    matcher = {"name": "deployment", "value": "c", "isRegex": False, "isEqual": True}
+    asked = {
+        "matchers": [matcher], "startsAt": _time(time.time() - 60), "endsAt": _time(time.time() + 60),
+        "createdBy": "x", "comment": "y",
+    }  # fmt: skip
+    made = httpx.post(f"{url}/api/v2/silences", json=asked).json()["silenceID"]
+    [shown] = [each for each in active(url) if each["id"] == made]
+    assert shown.keys() == {"id", "status", "updatedAt", "comment", "createdBy", "endsAt", "matchers", "startsAt"}
+    assert (shown["status"], shown["matchers"]) == ({"state": "active"}, [matcher])
+    assert shown["startsAt"] == shown["updatedAt"], "it covers nothing that was before it was made"
+    assert httpx.delete(f"{url}/api/v2/silence/{made}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [({"matchers": []}, 422), ({"comment": None}, 422), ({"endsAt": "2020-01-01T00:00:00Z"}, 400)],
+)
+def test_a_silence_that_is_none_is_refused_in_the_same_way(url: str, wrong: dict[str, Any], status: int) -> None:
+    matcher = {"name": "deployment", "value": "d", "isRegex": False, "isEqual": True}
+    right = {"matchers": [matcher], "startsAt": "2020-01-01T00:00:00Z", "createdBy": "x", "comment": "y"}
+    asked = right | {"endsAt": _time(time.time() + 60)} | wrong
+    body = {name: value for name, value in asked.items() if value is not None}
+    assert httpx.post(f"{url}/api/v2/silences", json=body).status_code == status
 
 
 @pytest.mark.fast

@@ -18,6 +18,7 @@ from bot.adapters.yaml_playbooks import (
     load_folder,
     load_folders,
     load_playbook,
+    load_table,
     load_text,
     with_packaged,
 )
@@ -472,3 +473,51 @@ def test_a_piece_of_ones_own_counts_for_ones_own_playbooks_only(tmp_path: Path) 
     library = load_folders(with_packaged(folder))
     assert "kv-cache-oom" in library.playbooks
     assert "renews" not in library.playbooks
+
+
+# --- plain values ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("12", 12),
+        ("-0.5", -0.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("true", True),
+        ("FALSE", False),
+        ("~", None),
+        ("", None),
+        ("on", "on"),
+        ("no", "no"),
+        ("0x1F", "0x1F"),
+        ("1_000", "1_000"),
+        ("12:30", "12:30"),
+        ("2026-11-21", "2026-11-21"),
+        ("'12'", "12"),
+        ('"true"', "true"),
+        ("[1, {a: b}]", [1, {"a": "b"}]),
+    ],
+)
+def test_a_value_is_read_as_it_is_written(tmp_path: Path, written: str, value: object) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text(f"value: {written}\n", encoding="utf-8")
+    assert load_table(path).data == {"value": value}
+
+
+def test_a_list_is_a_table_of_cases(tmp_path: Path) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text("- name: one\n- name: two\n", encoding="utf-8")
+    table = load_table(path)
+    assert table.data == {"cases": [{"name": "one"}, {"name": "two"}]}
+    assert table.keys["cases", 1, "name"].line == 2
+
+
+def test_keys_that_are_no_words_or_stand_twice_are_told_all_at_once() -> None:
+    faults = check_text("? [a, b]\n: c\nd: {e: 1, e: {f: 2}}\nd: 3\n", {}, file="p.yaml").faults
+    assert [str(fault) for fault in faults] == [
+        "p.yaml:1:3: a key must be a word",
+        "p.yaml:3:11: 'e' is written twice",
+        "p.yaml:4:1: 'd' is written twice",
+    ]

@@ -12,6 +12,8 @@ from bot.sandbox.approver import Approver
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
 
+LOOK_EVERY = 0.5
+"""As the demo looks; all worlds of a group share two cores with those of other groups."""
 Branch = tuple[demo.Scenario, Sequence[str]]
 """A scenario, and the states that it has to come through, in this order."""
 
@@ -25,7 +27,7 @@ class Played:
     told: str
 
 
-def play(scenario: demo.Scenario, *, within: float = 200.0) -> Played:
+def play(scenario: demo.Scenario, *, within: float = 300.0) -> Played:
     """Fail when it is not closed `within` seconds after the trouble began."""
     said: list[str] = []
     with demo.world(scenario=scenario) as world:
@@ -33,11 +35,11 @@ def play(scenario: demo.Scenario, *, within: float = 200.0) -> Played:
         approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled)
         world.prepare(scenario)
         seconds = scenario.healthy_seconds
-        until(lambda: stage.has_history_of(seconds), "the time before the trouble is sampled", 60)
+        until(lambda: stage.has_history_of(seconds), "the time before the trouble is sampled", 60, every=LOOK_EVERY)
         world.cause_trouble(scenario)
         if scenario.alert:
             seconds += scenario.alert_after_seconds
-            until(lambda: stage.has_history_of(seconds), "the trouble lasted", 60)
+            until(lambda: stage.has_history_of(seconds), "the trouble lasted", 60, every=LOOK_EVERY)
             world.raise_alert(scenario.alert)
         if scenario.opened_by:
             approver.command(scenario.opened_by)
@@ -46,7 +48,7 @@ def play(scenario: demo.Scenario, *, within: float = 200.0) -> Played:
             approver.look()
             return stage.closed_run()
 
-        until(closed, f"'{scenario.name}' is closed", within, seen=stage.told)
+        until(closed, f"'{scenario.name}' is closed", within, seen=stage.told, every=LOOK_EVERY)
         run = stage.closed_run()
         assert run is not None
         way = [entry.state for entry in stage.entries("entered")]

@@ -19,13 +19,16 @@ import redis.asyncio as aioredis
 
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.digest import RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.redis.watch_log import RedisWatchLog
+from bot.adapters.slack.digest import Digest, Folded, Kept, digest_message
 from bot.adapters.slack.lookup import METADATA_TYPE
 from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.own_channel import ChannelRules
 from bot.adapters.slack.shown import Shown
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.alert import Alert
@@ -56,6 +59,7 @@ from bot.flow.see_world import SeeWorld
 from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
+from bot.sandbox.slack.directory import BOT_USER
 from bot.sandbox.slack.team import Settings, Team
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
@@ -75,6 +79,8 @@ from tests.flow.stage import (
 from tests.redis_server import VirtualTime
 
 CHANNEL = "C0INC"
+DIGEST = "digest/"
+ALL_HAVE_CARDS = digest_message({}).text
 APPROVERS = ("U0ANA", "U0BEN")
 LEAD = "U0LEA"
 """Answers the questions; whoever chose a change is not the one who approves it."""
@@ -133,6 +139,9 @@ class Scene:
     engines: MemoryEngines = field(init=False)
     besides: tuple[CompiledPlaybook, ...] = ()
     """Further playbooks that alerts may open."""
+    cards: tuple[float, float] | None = None
+    """New cards a second, and how many at once, before there is a digest; None: there is none."""
+    own: ChannelRules = field(default_factory=ChannelRules)
 
     def __post_init__(self) -> None:
         self.engines = MemoryEngines(self.time.now)
@@ -149,12 +158,29 @@ class Scene:
         return await self.eyes.load(incidents[0]) if incidents else None
 
     def messages(self) -> list[dict[str, Any]]:
-        return list(self.team.messages.channels.get(CHANNEL, {}).values())
+        """Of the channel, and of those that the bot made."""
+        return [message for channel in self.team.messages.channels.values() for message in channel.values()]
+
+    def digests(self) -> list[str]:
+        return [message["text"] for message in self.messages() if _slot(message).startswith(DIGEST)]
+
+    def open_digests(self) -> list[str]:
+        return [text for text in self.digests() if text != ALL_HAVE_CARDS]
+
+    def channels(self) -> Counter[str]:
+        made = [channel for channel in self.team.directory.channels.values() if channel.creator == BOT_USER]
+        return Counter(f"channel {'archived' if channel.is_archived else 'open'}" for channel in made)
 
     def slots(self) -> list[str]:
-        """What stands in Slack, by the key that each message carries, without the incident's number."""
-        keys = [m["metadata"] for m in self.messages() if "metadata" in m]
-        return [key["event_payload"]["slot"].partition("/")[2] for key in keys if key["event_type"] == METADATA_TYPE]
+        """What stands in Slack about incidents, by the key of each message, without the incident's number."""
+        keys = [slot for message in self.messages() if (slot := _slot(message)) and not slot.startswith(DIGEST)]
+        return [key.partition("/")[2] for key in keys]
+
+    def place_of(self, slot: str) -> str:
+        """The channel in which it stands; empty while it does not."""
+        channels = self.team.messages.channels.items()
+        found = [name for name, every in channels for each in every.values() if _slot(each).partition("/")[2] == slot]
+        return found[0] if found else ""
 
     def files(self) -> list[str]:
         return [file["name"].split("-", 2)[2] for m in self.messages() for file in m.get("files", ())]
@@ -170,8 +196,14 @@ class Scene:
             "owners": await self.client.hgetall(key("owners")),
             "leases": await self.client.hgetall(key("leases")),
             "open": await self.client.hgetall(key("open")),
+            "digests": self.open_digests(),
         }
         return {name: what for name, what in found.items() if what}
+
+
+def _slot(message: Mapping[str, Any]) -> str:
+    key = message.get("metadata", {})
+    return str(key["event_payload"]["slot"]) if key.get("event_type") == METADATA_TYPE else ""
 
 
 class Bot:
@@ -236,13 +268,16 @@ class Bot:
 
     def _messenger(self) -> SlackMessenger:
         scene = self._scene
-        return SlackMessenger(
-            StagedSlack(scene.team, scene.stage, self.life),
-            RedisShown(self._redis, Shown, dataclasses.asdict),
-            RedisPace(self._redis, {"post": (1000.0, 1000.0), "update": (1000.0, 1000.0)}),
-            scene.time,
-            Place(channel=CHANNEL, deployment=scene.tag),
-        )
+        client = StagedSlack(scene.team, scene.stage, self.life)
+        freely = (1000.0, 1000.0)
+        pace = RedisPace(self._redis, {"post": freely, "update": freely, "card": scene.cards or freely})
+        digest = None
+        if scene.cards:
+            waiting = RedisDigest(self._redis, Kept, Folded, Shown, dataclasses.asdict)
+            digest = Digest(client, waiting, pace, scene.time, channel=CHANNEL, deployment=scene.tag)
+        shown = RedisShown(self._redis, Shown, dataclasses.asdict)
+        place = Place(channel=CHANNEL, deployment=scene.tag, own=scene.own)
+        return SlackMessenger(client, shown, pace, scene.time, place, digest)
 
     async def _pause(self, seconds: float) -> None:
         """Waiting passes virtual time, for everybody."""
@@ -288,20 +323,19 @@ def _left_to_the_net(seconds: float, call: Callable[[], None]) -> None:
 
 
 def wanted_presses(run: Run, scene: Scene) -> list[Press]:
-    standing = set(scene.slots())
     request, question = run.open_request, run.open_question
     presses: list[Press] = []
-    if request is not None and f"request:{request.request_id}" in standing:
+    if request is not None and (channel := scene.place_of(f"request:{request.request_id}")):
         presses += [
             builders.press(
-                channel=CHANNEL, action="approve", about=request.request_id, digest=request.digest, user=user
+                channel=channel, action="approve", about=request.request_id, digest=request.digest, user=user
             )
             for user in APPROVERS[: request.policy.needed]
         ]
-    if question is not None and f"question:{question.question_id}" in standing:
+    if question is not None and (channel := scene.place_of(f"question:{question.question_id}")):
         answer = scene.answers.get(question.state) or f"nobody knows what to answer to: {question.text}"
         presses.append(
-            builders.press(channel=CHANNEL, action="choose", about=question.question_id, value=answer, user=LEAD)
+            builders.press(channel=channel, action="choose", about=question.question_id, value=answer, user=LEAD)
         )
     return [press for press in presses if (press.about, press.user) not in scene.pressed]
 
@@ -319,14 +353,14 @@ class Ending:
     """Requests and questions to what became of them."""
     cluster: Mapping[str, Any]
     slack: Mapping[str, int]
-    """Slot or file to how often it stands in the channel."""
+    """Slot or file to how often it stands in a channel, and how many channels were made."""
     broken_chain: int | None
     left: Mapping[str, object]
 
 
 async def play(scene: Scene, *, bots: int = 1, at_once: bool = False) -> Ending:
     """Let the bots work, press what there is to press, pass time, until the incident is closed and nothing is left."""
-    asyncio.get_running_loop().set_exception_handler(_quiet_about_crashes)
+    asyncio.get_running_loop().set_exception_handler(quiet_about_crashes)
     scene.people_are_there = True
     crew = [Bot(scene, f"bot-{number}") for number in range(bots)]
     for step in range(MOST_STEPS):
@@ -371,7 +405,7 @@ async def _where(scene: Scene) -> str:
     return f"at {run.at_state}, left {await scene.left()}; the timeline ends\n  {newest}"
 
 
-def _quiet_about_crashes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def quiet_about_crashes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if not isinstance(context.get("exception"), Crash):
         loop.default_exception_handler(context)
 
@@ -392,7 +426,7 @@ async def ending_of(scene: Scene, run: Run) -> Ending:
         decisions={r.request_id: r.status for r in run.requests.values()}
         | {q.question_id: f"{q.status} {q.answer}" for q in run.questions.values()},
         cluster=plain(scene.cluster.state()),
-        slack=dict(Counter(scene.slots()) + files),
+        slack=dict(Counter(scene.slots()) + files + scene.channels()),
         broken_chain=first_break(await scene.eyes.timeline(run.incident_id)),
         left=await scene.left(),
     )

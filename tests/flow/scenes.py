@@ -8,23 +8,28 @@ from typing import Any
 
 import redis.asyncio as aioredis
 
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.pace import RedisPace
+from bot.adapters.slack.own_channel import ChannelRules
 from bot.adapters.yaml_playbooks import load_playbook
 from tests import builders
 from tests.domain.change.test_run_job import cron_job
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.signals import Script
-from tests.flow.harness import Scene
+from tests.flow.harness import CHANNEL, LEAD, Scene
 from tests.flow.stage import Side, Stage
 from tests.redis_server import VirtualTime
 
 DRILL = Path(__file__).with_name("drill.yaml")
 TRIAL = DRILL.with_name("trial.yaml")
+QUIET = DRILL.with_name("quiet.yaml")
 SHIPPED = Path(__file__).parents[2] / "playbooks" / "kv-cache-oom.yaml"
 SHORT = dict.fromkeys(("calm_for", "spare_for", "settle_for", "quiet_for"), "2s")
 """What the shipped playbook waits for, shortened."""
 
 drill_playbook = functools.cache(lambda: load_playbook(DRILL))
 trial_playbook = functools.cache(lambda: load_playbook(TRIAL))
+quiet_playbook = functools.cache(lambda: load_playbook(QUIET))
 shipped_playbook = functools.cache(lambda: load_playbook(SHIPPED, SHORT))
 
 
@@ -44,6 +49,22 @@ async def drill_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side
         client, tag, time, Stage(dies_at), cluster, drill_playbook(), drill_signals(cluster),
         answers={"lever": "cap"}, alerts=[builders.alert()],
     )  # fmt: skip
+
+
+async def folded_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
+    """The short playbook in a storm of others: its card waits in the digest until somebody is asked."""
+    scene = await drill_scene(client, tag, dies_at)
+    scene.cards = (0.01, 1.0)
+    connection = Connection(client, tag=tag, clock=scene.time.prelude)
+    await RedisPace(connection, {"card": scene.cards}).take("card", CHANNEL)
+    return scene
+
+
+async def channel_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
+    """The short playbook in a channel of its own, which is archived at the end."""
+    scene = await drill_scene(client, tag, dies_at)
+    scene.own = ChannelRules(wanted=True, users=(LEAD,), archive=True)
+    return scene
 
 
 async def trial_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
@@ -81,6 +102,8 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
             "spare_restarts": {"count": 0.0, "oom": False, "crashed": False},
             "recurrence": {"count": 1.0, "incidents": "INC-1"},
             "prompt_length": 96.0,
+            "prompt_p95": 120.0,
+            "prompt_rate": 163.0,
             "output_length": 512.0,
             "thrash_by_replica": replicas,
             "usage_by_replica": dict.fromkeys(replicas, 0.99),
@@ -110,4 +133,16 @@ async def shipped_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Si
     return Scene(
         client, tag, time, Stage(dies_at), cluster, shipped_playbook(), shipped_signals(cluster),
         answers={"choose": "cap"}, alerts=[builders.alert()],
+    )  # fmt: skip
+
+
+async def storm_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
+    """Four incidents at once that need nobody, and a card every four seconds."""
+    time = VirtualTime(client, tag)
+    await time.start()
+    cluster = MemoryCluster(time.now)
+    return Scene(
+        client, tag, time, Stage(dies_at), cluster, quiet_playbook(), lambda: {"thrash": 0.0}, answers={},
+        alerts=[builders.alert(fingerprint=f"f{number}", deployment=f"llm-{number}") for number in range(4)],
+        people_are_there=False, cards=(0.25, 1.0),
     )  # fmt: skip

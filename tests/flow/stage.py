@@ -24,10 +24,10 @@ from bot.domain.change.world import World
 from bot.domain.errors import StorageUnavailableError
 from bot.domain.target import Target
 from bot.flow.ports import Generated, Replica, Sent
+from bot.sandbox.slack.api_routes import EVERY_METHOD
 from bot.sandbox.slack.arguments import Arguments
 from bot.sandbox.slack.errors import ApiError
 from bot.sandbox.slack.team import Team
-from bot.sandbox.slack.web_api import METHODS
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.engines import MemoryEngines
 from tests.fakes.inbound import KnownPeople
@@ -195,7 +195,7 @@ class StagedSlack(AsyncWebClient):
 
         async def answer() -> dict[str, Any]:
             try:
-                said = METHODS[method](self._team, Arguments(values))
+                said = EVERY_METHOD[method](self._team, Arguments(values))
             except ApiError as refused:
                 said = refused.answer()
             return {"data": said, "headers": {}, "status_code": 200}

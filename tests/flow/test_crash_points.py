@@ -3,7 +3,8 @@
 `k` counts those steps in the order of the undisturbed run, which is the same each time; `drill_scene(…, (k, side))`
 dies there again. To die before step k is to die after step k-1, since nothing that survives changes in between; that
 side is tried where somebody waits for the answer (an alert, a press) and where a step leaves something outside Redis.
-The short playbook is killed at every step, the shipped one at every `EVERY`th death.
+The short playbook is killed at every step, the shipped one at every `EVERY`th death; with a digest, and in a channel of
+its own, at some of the steps in which the bot speaks.
 """
 
 from __future__ import annotations
@@ -15,12 +16,22 @@ import redis.asyncio as aioredis
 from structlog.testing import capture_logs
 
 from tests.flow.harness import Ending, Scene, differences, play
-from tests.flow.scenes import drill_scene, shipped_scene
+from tests.flow.scenes import channel_scene, drill_scene, folded_scene, shipped_scene
 from tests.flow.stage import Side
 
 PARTS = 8
 EVERY = 37
-BOTH_SIDES = ("redis accept", "redis append", "cluster", "people", "slack chat.postMessage", "slack files")
+SPOKEN_EVERY = 7
+BOTH_SIDES = (
+    "redis accept",
+    "redis append",
+    "cluster",
+    "people",
+    "slack chat.postMessage",
+    "slack files",
+    "slack conv",
+)
+SPEAKING = ("redis digest", "redis hdel digest", "redis hset shown", "slack")
 Death = tuple[int, Side]
 Staged = Callable[[aioredis.Redis, str, Death | None], Awaitable[Scene]]
 
@@ -30,10 +41,11 @@ async def undisturbed(stage: Staged, client: aioredis.Redis, tag: str) -> tuple[
     return await play(scene), scene.stage.points
 
 
-def deaths(points: Sequence[str]) -> list[Death]:
-    """Every way to die that leaves something different behind, in order."""
+def deaths(points: Sequence[str], about: tuple[str, ...] = ("",)) -> list[Death]:
+    """Every way to die in those steps that leaves something different behind, in order."""
     ways: list[Death] = []
-    for k, what in enumerate(points, start=1):
+    steps = [(k, what) for k, what in enumerate(points, start=1) if what.startswith(about)]
+    for k, what in steps:
         if what.startswith(BOTH_SIDES):
             ways.append((k, "before"))
         ways.append((k, "after"))
@@ -41,14 +53,18 @@ def deaths(points: Sequence[str]) -> list[Death]:
 
 
 async def faults_of(
-    stage: Staged, client: aioredis.Redis, tag: str, choose: Callable[[list[Death]], list[Death]]
+    stage: Staged,
+    client: aioredis.Redis,
+    tag: str,
+    choose: Callable[[list[Death]], list[Death]],
+    about: tuple[str, ...] = ("",),
 ) -> list[str]:
     """What differs from the undisturbed run after each of the chosen deaths."""
     wanted, points = await undisturbed(stage, client, tag)
     faults: list[str] = []
     # Printing what hundreds of runs log would take as long as the runs.
     with capture_logs():
-        for k, side in choose(deaths(points)):
+        for k, side in choose(deaths(points, about)):
             scene = await stage(client, f"{tag}-{k}-{side}", (k, side))
             try:
                 found = differences(wanted, await play(scene))
@@ -81,4 +97,12 @@ async def test_a_crash_at_any_step_changes_nothing_that_lasts(client: aioredis.R
 
 async def test_a_crash_within_the_shipped_playbook_changes_nothing_that_lasts(client: aioredis.Redis, tag: str) -> None:
     faults = await faults_of(shipped_scene, client, tag, lambda every: every[::EVERY])
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("stage", [folded_scene, channel_scene], ids=["in the digest first", "in a channel of its own"])
+async def test_a_crash_while_the_bot_speaks_elsewhere_changes_nothing_that_lasts(
+    client: aioredis.Redis, tag: str, stage: Staged
+) -> None:
+    faults = await faults_of(stage, client, tag, lambda every: every[::SPOKEN_EVERY], SPEAKING)
     assert not faults, "\n".join(faults)

@@ -17,7 +17,7 @@ import redis.asyncio as aioredis
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.redis.connection import Connection
-from bot.adapters.redis.digest import RedisDigest
+from bot.adapters.redis.digest import CLAIM_SECONDS, RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.slack.digest import LOOK_AGAIN_SECONDS, Digest, Folded, Kept, digest_message, line_in_digest
@@ -51,6 +51,9 @@ class PacedSlack(AsyncWebClient):
         self.too_fast = 0
         self.loses_answer_to: list[str] = []
         """Each once: words in the key of a message that is posted and whose answer never comes."""
+        self.lands_late: list[str] = []
+        """As `loses_answer_to`, but nobody finds that message before the next one with the same words is posted."""
+        self._late: dict[str, Any] | None = None
 
     async def _request(self, *, http_verb: str, api_url: str, req_args: dict[str, Any]) -> dict[str, Any]:
         method = api_url.rpartition("/")[2]
@@ -62,6 +65,12 @@ class PacedSlack(AsyncWebClient):
             self.too_fast += 1
             return {"data": {"ok": False, "error": "ratelimited"}, "headers": {"Retry-After": wait}, "status_code": 429}
         self.called[method] += 1
+        if words := next((words for words in self.lands_late if words in str(values.get("metadata"))), ""):
+            if self._late is None:
+                self._late = values
+                raise aiohttp.ServerDisconnectedError
+            self.lands_late.remove(words)
+            METHODS[method](self._team, Arguments(self._late))
         try:
             said = METHODS[method](self._team, Arguments(values))
         except ApiError as refused:
@@ -80,6 +89,7 @@ class Storm:
     team: Team
     slack: PacedSlack
     messenger: SlackMessenger
+    waiting: RedisDigest[Kept, Folded, Shown]
     runs: dict[str, Run] = field(default_factory=dict)
     carded_at: dict[str, float] = field(default_factory=dict)
     _due: list[tuple[float, str]] = field(default_factory=list)
@@ -128,7 +138,8 @@ async def storm(request: pytest.FixtureRequest, client: aioredis.Redis, tag: str
     waiting = RedisDigest(connection, Kept, Folded, Shown, dataclasses.asdict)
     digest = Digest(slack, waiting, pace, time, channel=CHANNEL, deployment="tests")
     shown = RedisShown(connection, Shown, dataclasses.asdict)
-    return Storm(time, team, slack, SlackMessenger(slack, shown, pace, time, Place(CHANNEL, "tests"), digest))
+    messenger = SlackMessenger(slack, shown, pace, time, Place(CHANNEL, "tests"), digest)
+    return Storm(time, team, slack, messenger, waiting)
 
 
 def incident(number: int, **fields: Any) -> Run:
@@ -210,6 +221,44 @@ async def test_the_next_storm_has_a_message_of_its_own(storm: Storm) -> None:
     assert [m["text"] for m in storm.messages("digest/")] == [
         "Many incidents began at once; each of them has its card now."
     ] * 2
+
+
+async def test_who_has_lost_the_word_changes_nothing_that_the_next_one_says(client: aioredis.Redis, tag: str) -> None:
+    time = VirtualTime(client, tag)
+    await time.start()
+    store = RedisDigest(Connection(client, tag=tag, clock=time.prelude), Kept, Folded, Shown, dataclasses.asdict)
+    slow = await store.claim()
+    assert slow
+    assert await store.claim() == ""
+    await time.advance(CLAIM_SECONDS + 1)
+    quick = await store.claim()
+    assert await store.keep(Shown(ts="2.0"), quick)
+    assert not await store.keep(Shown(ts="1.0"), slow)
+    await store.release(slow)
+    assert await store.claim() == ""
+    assert (await store.load()).message.ts == "2.0"
+    await store.release(quick)
+    assert await store.claim()
+
+
+async def test_who_is_looked_for_is_not_forgotten_by_whoever_counts_the_waiting(storm: Storm) -> None:
+    """Between the look of one process and what it writes, another one hears that somebody looks for the incident."""
+    begins(storm, 50)
+    await storm.until(20)
+    wanted = [run.incident_id for run in storm.runs.values() if run.incident_id not in storm.carded_at][-1]
+    before = (await storm.waiting.load()).folded[wanted]
+    await storm.messenger.want_card(wanted)
+    assert not await storm.waiting.fold(wanted, before, dataclasses.replace(before, said="its newest line"))
+    assert (await storm.waiting.load()).folded[wanted].comes_next
+
+
+async def test_an_attempt_that_lands_late_is_found_and_its_twin_deleted(storm: Storm) -> None:
+    storm.slack.lands_late.append("digest/")
+    begins(storm, 30, every_seconds=0.01)
+    await storm.until(NEVER)
+    assert storm.slack.lands_late == []
+    assert len(storm.messages("digest/")) == 1
+    assert len(storm.cards()) == 30
 
 
 @pytest.mark.fast

@@ -26,6 +26,9 @@ class Kept:
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         return list(self._runs)[:limit]
 
+    async def last_incident(self, target_key: str) -> str | None:
+        return next((name for name, run in self._runs.items() if run.target.key == target_key), None)
+
     async def load(self, incident_id: str) -> Run | None:
         return self._runs.get(incident_id)
 

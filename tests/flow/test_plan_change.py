@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.domain.change.plan import Call, PlanResult
+from bot.domain.change.plan import Call, Plan, PlanResult
 from bot.domain.change.world import World
 from bot.domain.effect import PlanChange
 from bot.domain.errors import ClusterError
@@ -72,23 +72,29 @@ class NoHistory:
         return ()
 
 
-class NoRuns:
-    """`PastRuns` of a bot that is new."""
+class PastRun:
+    """`PastRuns` of a bot that has closed this incident last, or is new."""
+
+    def __init__(self, run: Run | None) -> None:
+        self._run = run
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
-        return ()
+        return [self._run.incident_id] if self._run else []
+
+    async def last_incident(self, target_key: str) -> str | None:
+        return self._run.incident_id if self._run and self._run.target.key == target_key else None
 
     async def load(self, incident_id: str) -> Run | None:
-        return None
+        return self._run
 
 
-def planner(cluster: MemoryCluster, script: Script) -> PlanForRun:
+def planner(cluster: MemoryCluster, script: Script, earlier: Run | None = None) -> PlanForRun:
     async def playbook_of(run: Run) -> CompiledPlaybook:
         del run
         return PLAYBOOK
 
     read = ReadForRun(ScriptedSignals(script, lambda: AT), playbook_of)
-    return PlanForRun(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of, NoRuns())
+    return PlanForRun(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier))
 
 
 def growing() -> Run:
@@ -150,6 +156,33 @@ async def test_a_change_whose_reason_does_not_hold_is_not_planned(script: Script
     assert (found.outcome, found.plan) == (outcome, None)
     assert reason in found.reason
     assert cluster.asked == []
+
+
+def refused(incident_id: str, plan: Plan, *, at: float) -> Run:
+    earlier = builders.request(plan=plan, digest=plan.digest, status="refused", decided_at=at)
+    return builders.run(incident_id=incident_id, requests={earlier.request_id: earlier}, closed_at=at)
+
+
+@pytest.mark.parametrize(
+    ("incident", "minutes", "known"),
+    [
+        pytest.param("INC-0", 29, "INC-0/R1", id="another incident, lately"),
+        pytest.param("INC-0", 31, "", id="another incident, long ago"),
+        pytest.param("INC-1", 29, "", id="its own are looked through elsewhere"),
+    ],
+)
+async def test_what_the_targets_last_incident_asked_for_lately_is_known(
+    incident: str, minutes: int, known: str
+) -> None:
+    """The call is the same whichever incident asks for it, so a plan's digest does not name the incident."""
+    script = lambda: {"usage": 0.95}  # noqa: E731 - the same reading throughout
+    first = (await result(Asked())).plan
+    assert first is not None
+    earlier = refused(incident, first, at=AT - minutes * 60)
+    again, _ = await planner(Asked(), script, earlier).plan(growing(), at=AT)
+    assert again.asked_before == known
+    other = earlier.with_(target=earlier.target.model_copy(update={"name": "other"}))
+    assert (await planner(Asked(), script, other).plan(growing(), at=AT))[0].asked_before == ""
 
 
 async def test_a_change_that_declines_needs_no_permission() -> None:

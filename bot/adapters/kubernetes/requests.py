@@ -18,6 +18,8 @@ from bot.flow.ports import Sent
 
 RETRY_SECONDS = 10.0
 """A budget's 429 often comes without a Retry-After."""
+LONGEST_RETRY_SECONDS = 60.0
+"""Whatever is asked for: how long a change may be put off is the bot's own limit, which has to be looked at."""
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 ANNOTATIONS = "/metadata/annotations"
 FIELD_MANAGER = "incident-bot"
@@ -149,7 +151,7 @@ def _with_causes(answer: Answer) -> str:
 
 def retry_after(answer: Answer) -> float:
     header = next((value for key, value in answer.headers.items() if key.lower() == "retry-after"), "")
-    return float(header) if header.isdigit() else RETRY_SECONDS
+    return min(float(header), LONGEST_RETRY_SECONDS) if header.isdecimal() else RETRY_SECONDS
 
 
 Looked = Literal["done", "not_done", "unclear"]

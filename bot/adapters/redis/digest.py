@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +16,7 @@ M = TypeVar("M")
 MESSAGE = "message"
 INCIDENT = "incident:"
 CLAIM_SECONDS = 20
-"""Longer than a call to Slack may take."""
+"""Longer than a call to Slack may take; who needs more loses the word, and what they say then is not kept."""
 
 
 class RedisDigest(Generic[K, F, M]):
@@ -30,7 +31,7 @@ class RedisDigest(Generic[K, F, M]):
         fields: Callable[[Any], Mapping[str, Any]],
     ) -> None:
         self._redis, self._make, self._folded, self._message, self._fields = connection, make, folded, message, fields
-        self._key, self._claim = connection.key("digest"), connection.key("digest_claim")
+        self._key = connection.key("digest")
 
     async def load(self) -> K:
         raw = await self._redis.ask(self._redis.client.hgetall(self._key))
@@ -41,20 +42,22 @@ class RedisDigest(Generic[K, F, M]):
         }
         return self._make(folded, self._message(**json.loads(raw.get(MESSAGE, "{}"))))
 
-    async def fold(self, incident_id: str, folded: F) -> None:
-        await self._save(INCIDENT + incident_id, folded)
+    async def fold(self, incident_id: str, before: F | None, now: F) -> bool:
+        records = "" if before is None else self._record(before), self._record(now)
+        return bool(await self._redis.script("digest_fold", [self._key], [INCIDENT + incident_id, *records]))
 
     async def unfold(self, incident_id: str) -> None:
         await self._redis.ask(self._redis.client.hdel(self._key, INCIDENT + incident_id))
 
-    async def keep(self, message: M) -> None:
-        await self._save(MESSAGE, message)
+    async def claim(self) -> str:
+        claim = secrets.token_hex(8)
+        return claim if await self._redis.script("digest_claim", [self._key], [claim, CLAIM_SECONDS]) else ""
 
-    async def claim(self) -> bool:
-        return bool(await self._redis.ask(self._redis.client.set(self._claim, "1", nx=True, ex=CLAIM_SECONDS)))
+    async def keep(self, message: M, claim: str) -> bool:
+        return bool(await self._redis.script("digest_keep", [self._key], [claim, self._record(message)]))
 
-    async def release(self) -> None:
-        await self._redis.ask(self._redis.client.delete(self._claim))
+    async def release(self, claim: str) -> None:
+        await self._redis.script("digest_keep", [self._key], [claim, ""])
 
-    async def _save(self, name: str, record: F | M) -> None:
-        await self._redis.ask(self._redis.client.hset(self._key, name, json.dumps(dict(self._fields(record)))))
+    def _record(self, record: F | M) -> str:
+        return json.dumps(dict(self._fields(record)))

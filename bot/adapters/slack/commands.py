@@ -56,7 +56,7 @@ USAGES = {
     "reopen": _Usage("INC WHY", "open a closed incident again"),
     "open": _Usage("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident by hand"),
     "playbooks": _Usage("", "what the bot knows, and what opens it"),
-    "graph": _Usage("[INC|PLAYBOOK]", "a playbook's states, with the way that an incident took"),
+    "graph": _Usage("[INC|PLAYBOOK]", "a picture of a playbook, with the way that an incident took"),
     "settings": _Usage("[INC|PLAYBOOK]", "a playbook's numbers: what they are, may be, and why"),
     "unmatched": _Usage("", "alerts that no playbook took"),
 }

@@ -38,12 +38,14 @@ NEEDS_A_PERSON = frozenset({"question", "request", "note"})
 
 @dataclass(frozen=True)
 class Folded:
-    """An incident whose card waits."""
+    """An incident that has no card yet."""
 
     said: str
     """Its line in the digest, as it is sent."""
     comes_next: bool = False
     """Its turn came, or somebody looked for it; only Slack's pace keeps its card back now."""
+    is_listed: bool = False
+    """It had to wait: it stands in the digest until its card does in the channel."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +55,26 @@ class Kept:
     """`attempt_at` is the newest post or edit; without `ts`, a post whose answer is not known."""
 
     @property
-    def waiting(self) -> dict[str, str]:
+    def listed(self) -> dict[str, str]:
         """The lines of those that the digest stands for."""
-        return {incident_id: folded.said for incident_id, folded in self.folded.items() if not folded.comes_next}
+        return {incident_id: folded.said for incident_id, folded in self.folded.items() if folded.is_listed}
 
     @property
     def hash(self) -> str:
-        return hashlib.sha256(json.dumps(self.waiting, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.listed, sort_keys=True).encode()).hexdigest()
 
     @property
     def is_nothing(self) -> bool:
-        return self.message == Shown() and not self.waiting
+        return self.message == Shown() and not self.listed
 
     def with_(self, incident_id: str, folded: Folded | None) -> Kept:
         others = {other: kept for other, kept in self.folded.items() if other != incident_id}
         return replace(self, folded=others if folded is None else others | {incident_id: folded})
+
+    def older_than(self, incident_id: str) -> int:
+        """How many wait for their turn before it."""
+        waits = (other for other, folded in self.folded.items() if not folded.comes_next)
+        return sum(1 for other in waits if _number(other) < _number(incident_id))
 
 
 class DigestStore(Protocol):
@@ -75,17 +82,21 @@ class DigestStore(Protocol):
 
     async def load(self) -> Kept: ...
 
-    async def fold(self, incident_id: str, folded: Folded) -> None: ...
+    async def fold(self, incident_id: str, before: Folded | None, now: Folded) -> bool:
+        """Whether it was done; nothing is when something other than `before` is kept by now."""
+        ...
 
     async def unfold(self, incident_id: str) -> None: ...
 
-    async def keep(self, message: Shown) -> None: ...
-
-    async def claim(self) -> bool:
-        """Whether this process alone speaks for the digest now; ends by itself after some seconds."""
+    async def claim(self) -> str:
+        """By which this process alone speaks for the digest now, or empty; ends by itself after some seconds."""
         ...
 
-    async def release(self) -> None: ...
+    async def keep(self, message: Shown, claim: str) -> bool:
+        """Whether it was done; nothing is when the claim has ended."""
+        ...
+
+    async def release(self, claim: str) -> None: ...
 
 
 class Digest:
@@ -100,15 +111,17 @@ class Digest:
         if _needs_a_person(run):
             return 0.0
         kept = await self._store.load()
-        before = kept.folded.get(run.incident_id, Folded(said=""))
-        if before.comes_next:
+        before = kept.folded.get(run.incident_id)
+        if before is not None and before.comes_next:
             return 0.0
         wait = LOOK_AGAIN_SECONDS
-        if _older(run.incident_id, kept.waiting) < NEXT:
+        if kept.older_than(run.incident_id) < NEXT:
             wait = await self._pace.take("card", self._channel)
-        now = Folded(said=line_in_digest(run), comes_next=wait <= 0)
-        if now != before:
-            await self._store.fold(run.incident_id, now)
+        is_listed = wait > 0 or (before is not None and before.is_listed)
+        now = Folded(said=line_in_digest(run), comes_next=wait <= 0, is_listed=is_listed)
+        if now != before and not await self._store.fold(run.incident_id, before, now):
+            # Somebody looks for it since a moment ago.
+            return 1.0
         if now.comes_next:
             return 0.0
         await self._speak(kept.with_(run.incident_id, now))
@@ -116,9 +129,12 @@ class Digest:
 
     async def want(self, incident_id: str) -> None:
         """Somebody looks for this incident: its card comes next."""
-        folded = (await self._store.load()).folded.get(incident_id)
-        if folded is not None and not folded.comes_next:
-            await self._store.fold(incident_id, replace(folded, comes_next=True))
+        while True:
+            folded = (await self._store.load()).folded.get(incident_id)
+            if folded is None or folded.comes_next:
+                return
+            if await self._store.fold(incident_id, folded, replace(folded, comes_next=True)):
+                return
 
     async def has_card(self, run: Run) -> float:
         """Take it out of the digest; seconds after which to come again when nobody else will bring that up to date."""
@@ -127,19 +143,19 @@ class Digest:
             await self._store.unfold(run.incident_id)
             kept = kept.with_(run.incident_id, None)
         rest = await self._speak(kept)
-        return 0.0 if kept.folded else rest
+        return 0.0 if kept.listed else rest
 
     # --- the message -------------------------------------------------------------------------------------------------
 
     async def _speak(self, kept: Kept) -> float:
         """Bring the message up to date; seconds after which to try again, 0 when it says what is so."""
-        if kept.is_nothing or (kept.waiting and kept.message.hash == kept.hash):
+        if kept.is_nothing or (kept.listed and kept.message.hash == kept.hash):
             return 0.0
         # Before anything is claimed: in a storm hundreds come by in the seconds between two edits.
         rest = kept.message.attempt_at + EDIT_EVERY_SECONDS - self._clock.now()
         if kept.message.ts and rest > 0:
             return rest
-        if not await self._store.claim():
+        if not (claim := await self._store.claim()):
             return 1.0
         try:
             # Read again: another replica may have spoken before the claim was ours.
@@ -147,31 +163,31 @@ class Digest:
             if kept.is_nothing:
                 return 0.0
             if kept.message.ts:
-                return await self._edit(kept)
-            return await self._post(kept)
+                return await self._edit(kept, claim)
+            return await self._post(kept, claim)
         finally:
-            await self._store.release()
+            await self._store.release(claim)
 
-    async def _post(self, kept: Kept) -> float:
+    async def _post(self, kept: Kept, claim: str) -> float:
         now, entry = self._clock.now(), kept.message
         if entry.attempt_at:
             if (rest := entry.attempt_at + SETTLE_SECONDS - now) > 0:
                 return rest
-            key, oldest = self._key(entry), entry.first_attempt_at
-            found = await find_by_key(self._client, channel=self._channel, key=key, since=oldest)
+            found = await self._found(entry)
             if isinstance(found, Refusal):
                 return self._refused(found, "looking for the digest")
-            if not found and not kept.waiting:
-                await self._store.keep(Shown())
-                return 0.0
             if found:
-                await self._store.keep(replace(entry, ts=found[0], hash="", channel=self._channel))
+                await self._store.keep(replace(entry, ts=found, hash="", channel=self._channel), claim)
                 return EDIT_EVERY_SECONDS
+            if not kept.listed:
+                await self._store.keep(Shown(), claim)
+                return 0.0
         if (wait := await self._pace.take("post", self._channel)) > 0:
             return wait
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
-        await self._store.keep(attempt)
-        message = digest_message(kept.waiting)
+        if not await self._store.keep(attempt, claim):
+            return 1.0
+        message = digest_message(kept.listed)
         result = await ask(
             self._client.chat_postMessage(
                 channel=self._channel,
@@ -183,17 +199,35 @@ class Digest:
         )
         if isinstance(result, Refusal):
             if result.happened == "no":
-                await self._store.keep(entry)
+                await self._store.keep(entry, claim)
             return self._refused(result, "posting the digest")
-        posted = replace(attempt, ts=str(result["ts"]), channel=str(result["channel"]), hash=kept.hash)
-        await self._store.keep(posted)
-        log.info("slack.digest_posted", waiting=len(kept.waiting), ts=posted.ts)
+        ts = str(result["ts"])
+        if entry.attempt_at:
+            # An earlier attempt may have landed since it was looked for.
+            found = await self._found(attempt)
+            ts = ts if isinstance(found, Refusal) else found or ts
+        await self._store.keep(replace(attempt, ts=ts, channel=str(result["channel"]), hash=kept.hash), claim)
+        log.info("slack.digest_posted", waiting=len(kept.listed), ts=ts)
         return 0.0
 
-    async def _edit(self, kept: Kept) -> float:
+    async def _found(self, entry: Shown) -> str | Refusal:
+        """The first message with the key of these attempts, once it is the only one; empty when there is none."""
+        found = await find_by_key(
+            self._client, channel=self._channel, key=self._key(entry), since=entry.first_attempt_at
+        )
+        if isinstance(found, Refusal) or not found:
+            return found if isinstance(found, Refusal) else ""
+        for duplicate in found[1:]:
+            result = await ask(self._client.chat_delete(channel=self._channel, ts=duplicate))
+            if isinstance(result, Refusal) and result.error != "message_not_found":
+                return result
+            log.warning("slack.duplicate_deleted", slot="digest", ts=duplicate)
+        return found[0]
+
+    async def _edit(self, kept: Kept, claim: str) -> float:
         now, entry, wanted = self._clock.now(), kept.message, kept.hash
         if entry.hash != wanted:
-            message = digest_message(kept.waiting)
+            message = digest_message(kept.listed)
             if (rest := entry.attempt_at + EDIT_EVERY_SECONDS - now) > 0:
                 return rest
             if (wait := await self._pace.take("update", "workspace")) > 0:
@@ -205,10 +239,10 @@ class Digest:
                     return self._refused(result, "editing the digest")
                 # Somebody deleted it, say: the next news are a new message.
                 log.error("slack.digest_lost", error=result.error)
-                await self._store.keep(Shown())
+                await self._store.keep(Shown(), claim)
                 return 0.0
         # The storm is over when nobody waits any more; the next one gets a message of its own.
-        await self._store.keep(replace(entry, hash=wanted, attempt_at=now) if kept.waiting else Shown())
+        await self._store.keep(replace(entry, hash=wanted, attempt_at=now) if kept.listed else Shown(), claim)
         return 0.0
 
     def _refused(self, refusal: Refusal, what: str) -> float:
@@ -223,10 +257,6 @@ class Digest:
 
 def _needs_a_person(run: Run) -> bool:
     return bool(run.lead) or any(post.kind in NEEDS_A_PERSON for post in run.posts)
-
-
-def _older(incident_id: str, waiting: Mapping[str, str]) -> int:
-    return sum(1 for other in waiting if _number(other) < _number(incident_id))
 
 
 def line_in_digest(run: Run) -> str:

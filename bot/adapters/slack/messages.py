@@ -172,6 +172,9 @@ def _banners(run: Run) -> list[Block]:
         banners.append(f"⛔ *{what}*{by}: no call is sent until `/incident resume {lifts}`.")
     if any(request.policy.single_operator for request in run.requests.values()):
         banners.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
+    if run.silences:
+        until = moment(max(run.silences.values()))
+        banners.append(f"🔇 *Silenced* until {until}: the bot does not hear meanwhile what becomes of these alerts.")
     if run.alerts_resolved_at is not None and run.is_open:
         banners.append(f"All alerts resolved at {moment(run.alerts_resolved_at)}.")
     return section(banners)

@@ -175,8 +175,9 @@ def _weigh(run: Run, request: Request) -> list[Block]:
 def _asked_before(run: Run, name: str) -> str:
     earlier = run.requests.get(name)
     became = "" if earlier is None else f", and was {'applied' if earlier.outcome == 'done' else earlier.status}"
+    when = "within the last half hour" if earlier is None else "a moment ago"
     by = f" by {mention(earlier.decided_by)}" if earlier is not None and earlier.status == "refused" else ""
-    return f"🔁 {line(name, 20)} asked for exactly this a moment ago{became}{by}: approving it needs a new reason."
+    return f"🔁 {line(name, 40)} asked for exactly this {when}{became}{by}: approving it needs a new reason."
 
 
 def _so_far(request: Request) -> list[str]:

@@ -57,7 +57,7 @@ class Silencing:
                 [f"*Silenced for {span(duration)}*, or until {line(run.incident_id, 40)} closes, in Alertmanager:"]
             ),
             *section([code_block(shown, SECTION)]),
-            *context(["Whatever matches one of these lines pages nobody meanwhile, and reaches the bot not either."]),
+            *context(["Whatever matches one of these lines pages nobody meanwhile, nor does the bot hear of it."]),
             *forms.inputs(WHY, filled={"text": why.strip()}),
         ]
         return forms.Modal(SILENCE_FORM, f"Silence {run.incident_id}", "Silence", blocks, command.place | kept)

@@ -162,6 +162,8 @@ class PlanResult(BaseModel):
     hint: str = ""
     missing: tuple[str, ...] = ()
     """Of `unknown`: the names of the playbook that had no value."""
+    asked_before: str = ""
+    """The request of an earlier incident on this target that asked for exactly this within half an hour."""
 
 
 Result = Literal["done", "failed", "unclear", "superseded", "halted"]

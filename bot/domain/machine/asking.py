@@ -67,7 +67,7 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
         question_id=f"Q{draft.number()}",
         state=draft.run.state,
         visit=draft.run.visit,
-        text=f"This needs people: {state.why}",
+        text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
         choices={"taken": "I take it"},
         styles={"taken": "primary"},
         asked_at=draft.at,
@@ -318,7 +318,8 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, copied)
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
-        return _reject(draft, press, f"question {press.about} was already {question.status}{by}")
+        became = "left behind" if question.status == "open" else question.status
+        return _reject(draft, press, f"question {press.about} was already {became}{by}")
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)
     if press.value not in question.choices:

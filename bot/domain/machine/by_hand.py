@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 
 from bot.domain.effect import SilenceAlerts
 from bot.domain.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
-from bot.domain.machine import entering, severity, steering
+from bot.domain.machine import diverting, entering, severity, steering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.language import AskState, ChangeState
-from bot.domain.run import NEXT_STATUS, Run
+from bot.domain.run import NEXT_STATUS, SILENCE_ENDS, Run
+
+SAID_WHERE_ASKED = frozenset({"silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"})
+"""What a person waits for in the thread; a press that nobody could judge was acknowledged and decided nothing."""
 
 
 def commanded(draft: Draft, event: Commanded) -> None:
@@ -24,13 +27,15 @@ def commanded(draft: Draft, event: Commanded) -> None:
 def due(draft: Draft, event: Due) -> None:
     if event.deadline == NEXT_STATUS and draft.run.deadlines.get(NEXT_STATUS) == event.due_at:
         _remind(draft)
+    elif event.deadline == SILENCE_ENDS and draft.run.deadlines.get(SILENCE_ENDS) == event.due_at:
+        _silence_ends(draft)
     else:
         steering.due(draft, event)
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """What a person asked for and did not get is said where it was asked for."""
-    if event.effect_kind in ("silence_alerts", "end_silences", "draw_way"):
+    if event.effect_kind in SAID_WHERE_ASKED:
         steering.say(draft, "", f"{event.effect_kind.replace('_', ' ').capitalize()} failed: {event.reason}")
     else:
         steering.effect_failed(draft, event)
@@ -130,7 +135,7 @@ def _unsilence(draft: Draft, event: Commanded) -> None:
 
 
 def silenced(draft: Draft, event: Silenced) -> None:
-    draft.set(silences=draft.run.silences | dict.fromkeys(event.ids, event.ends_at))
+    _hold(draft, draft.run.silences | dict.fromkeys(event.ids, event.ends_at))
     minutes = (event.ends_at - draft.at) / 60
     text = f"silenced in Alertmanager for {minutes:.0f} min ({', '.join(event.about)})"
     undo = f"`/incident silence {draft.run.incident_id} off` ends it"
@@ -142,9 +147,21 @@ def silenced(draft: Draft, event: Silenced) -> None:
 
 
 def silences_ended(draft: Draft, event: SilencesEnded) -> None:
-    left = {name: until for name, until in draft.run.silences.items() if name not in event.ids}
-    draft.set(silences=left)
-    draft.record("undo", f"{len(event.ids)} silences ended in Alertmanager", data={"silences": list(event.ids)})
+    _hold(draft, {name: until for name, until in draft.run.silences.items() if name not in event.ids})
+    what = "the silence" if len(event.ids) == 1 else f"{len(event.ids)} silences"
+    draft.record("undo", f"{what} ended in Alertmanager", data={"silences": list(event.ids)})
+
+
+def _silence_ends(draft: Draft) -> None:
+    """Alertmanager ends it by itself: nothing is to be done, but nobody should believe that it still holds."""
+    over = [name for name, until in draft.run.silences.items() if until <= draft.at]
+    _hold(draft, {name: until for name, until in draft.run.silences.items() if name not in over})
+    draft.record("note", "the time of the silence is over: its alerts are told again", data={"silences": over})
+
+
+def _hold(draft: Draft, silences: Mapping[str, float]) -> None:
+    draft.set(silences=dict(silences))
+    draft.set_deadline(SILENCE_ENDS, min(silences.values(), default=None))
 
 
 # --- reopening and pinning -------------------------------------------------------------------------------------------
@@ -155,7 +172,7 @@ def reopen(draft: Draft, event: Commanded) -> None:
         return steering.say(draft, event.user, f"{draft.run.incident_id} is open.")
     draft.set(closed_at=None, ending="", steered_by=event.user)
     draft.record("reopened", f"reopened by hand: {event.text}", who=event.user)
-    return entering.enter(draft, draft.playbook.start, because="a person reopened it")
+    return diverting.begin_anew(draft, because="a person reopened it")
 
 
 def pin(draft: Draft, event: Commanded) -> None:

@@ -40,7 +40,7 @@ def planned(draft: Draft, event: Planned) -> None:
 
 def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcome: str) -> None:
     if result.outcome == "planned" and result.plan is not None:
-        ask_for(draft, change, result.plan)
+        ask_for(draft, change, result.plan, asked_elsewhere=result.asked_before)
         entering.go(draft, outcome)
         return
     if result.outcome == "impossible" and change.values:
@@ -77,7 +77,7 @@ def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResul
     plan_again(draft, change.model_copy(update={"values": {}, "edited_by": ""}), "with the playbook's own values")
 
 
-def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
+def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: str = "") -> None:
     """Put a plan to people. Its expiry begins when it is posted."""
     state = draft.playbook.state(change.state)
     written = state if isinstance(state, ChangeState) and not change.undo_of else None
@@ -100,7 +100,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan) -> None:
         asked_at=draft.at,
         own_work_of=tuple(dict.fromkeys(filter(None, (draft.run.steered_by, change.edited_by)))),
         edited_by=change.edited_by,
-        asked_before=asked_before(plan, draft.run.requests.values(), at=draft.at),
+        asked_before=asked_before(plan, draft.run.requests.values(), at=draft.at) or asked_elsewhere,
     )
     draft.set(
         requests=draft.run.requests | {request.request_id: request},
@@ -259,6 +259,13 @@ def give_up(draft: Draft) -> None:
     draft.set(requests=draft.run.requests | {ended.request_id: ended})
     draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
     draft.want(ReleaseLeases(effect_id=f"release/{ended.request_id}"))
+
+
+def given_up(draft: Draft, reason: str) -> None:
+    """The step could not be carried through, and nothing tells whether its call arrived: unclear, not failed."""
+    change = draft.run.change
+    if change is not None:
+        _finish(draft, change, "unclear", f"given up, and it is not known whether its call arrived: {reason}")
 
 
 def settled_late(draft: Draft, event: StepSettled) -> None:

@@ -13,11 +13,15 @@ from bot.domain.effect import Effect, ShowInSlack, Tell
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.redaction import redacted, redacted_data
-from bot.domain.run import NEXT_STATUS, Post, PostKind, Run
+from bot.domain.run import NEXT_STATUS, SILENCE_ENDS, Post, PostKind, Run
 from bot.domain.timeline import Entry, EntryKind
 
 SHOW = ShowInSlack(effect_id="show")
 """One for each incident: showing brings everything up to date, so a second one owed adds nothing."""
+
+
+NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
+THREAD_IS_FULL = "the thread is full: what is not asked is only on the timeline from here on"
 
 
 class Rules(BaseModel):
@@ -99,9 +103,12 @@ class Draft:
         return self.run.counter
 
     def post(self, kind: PostKind, slot: str, ref: str, data: dict[str, Any] | None = None) -> None:
-        if len(self.run.posts) < self.rules.keeps_messages_at_most:
-            post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data or {}))
-            self.set(posts=(*self.run.posts, post))
+        """A message of the thread. A full thread takes only what people must see for the run to go on, or to end."""
+        if len(self.run.posts) >= self.rules.keeps_messages_at_most and kind not in NEVER_LEFT_OUT:
+            self.fold("slack", THREAD_IS_FULL, who="")
+            return
+        post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data or {}))
+        self.set(posts=(*self.run.posts, post))
 
     def effect_id(self, what: str) -> str:
         return f"v{self.run.visit}/{what}"
@@ -114,8 +121,9 @@ class Draft:
         self.set(deadlines=others if at is None else others | {name: at})
 
     def clear_waits(self) -> None:
-        """Forget the deadlines of what is waited for; when the next status is due does not hang on the state."""
-        self.set(deadlines={name: at for name, at in self.run.deadlines.items() if name == NEXT_STATUS})
+        """Forget the deadlines of what is waited for; statuses and silences do not hang on the state."""
+        kept = (NEXT_STATUS, SILENCE_ENDS)
+        self.set(deadlines={name: at for name, at in self.run.deadlines.items() if name in kept})
 
     def clear_deadlines(self, about: str) -> None:
         self.set(deadlines={k: v for k, v in self.run.deadlines.items() if not k.startswith(f"{about}:")})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast, get_args
 
-from bot.domain.change.plan import LedgerEntry
+from bot.domain.change.plan import Call, LedgerEntry
 from bot.domain.effect import DrawWay, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.form import OPENING
@@ -241,6 +241,15 @@ def is_applying(draft: Draft) -> bool:
     return change is not None and change.begun and not change.stopped
 
 
+def _is_call_under_way(draft: Draft) -> bool:
+    """Whether a call of the present step may be on its way. A wait sends nothing, nor does what the halt stopped."""
+    change = draft.run.change
+    if change is None or change.halted:
+        return False
+    steps = draft.run.requests[change.request_id].plan.steps
+    return bool(steps) and isinstance(steps[change.step], Call)
+
+
 def say(draft: Draft, event_user: str, text: str) -> None:
     number = f"N{draft.number()}"
     draft.record("note", text, who=event_user)
@@ -260,6 +269,10 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
     """Propose to undo exactly these applied calls."""
     if is_applying(draft) and not draft.run.halted_by:
         return say(draft, user, "A change is being applied right now; halt it first, then undo.")
+    if is_applying(draft) and _is_call_under_way(draft):
+        return say(
+            draft, user, "A call is under way; the halt stops the next one. Undo again once its outcome is known."
+        )
     withdraw_what_waits(draft, "an undo was asked for")
     draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
     draft.set(steered_by=user)
@@ -309,5 +322,7 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
     if event.effect_kind == "show_in_slack":
         draft.record("slack", f"Slack could not be brought up to date: {event.reason}")
+    elif waits_for_it and event.effect_kind == "apply_step" and is_applying(draft):
+        changing.given_up(draft, event.reason)
     elif waits_for_it:
         asking.ask_what_next(draft, f"{event.effect_kind.replace('_', ' ')} failed: {event.reason}")

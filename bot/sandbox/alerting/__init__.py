@@ -1,1 +1,1 @@
-"""Stands in for Prometheus and Alertmanager in the demo: one rule over the fleet's pages, real webhooks to the bot."""
+"""Stands in for Prometheus and Alertmanager in the demo: one rule over the fleet's pages, silences, real webhooks."""

@@ -1,23 +1,31 @@
-"""`python -m bot.sandbox.alerting --api URL --bot-url URL --token T`: watch the fleet, post webhooks until SIGTERM."""
+"""`python -m bot.sandbox.alerting --api URL --bot-url URL --token T`: watch the fleet, tell the bot, until SIGTERM.
+
+One `ready` line on standard output says where Alertmanager's API is.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import signal
+import sys
 import time
 from datetime import UTC, datetime
-from typing import Any
 
 import httpx
 import structlog
+from aiohttp import web
 
-from bot.sandbox.alerting.rule import CrashRule, HeatRule, Rule, SloRule, ThrashRule, XidRule, state_page
+from bot.sandbox.alerting.alertmanager import Alert, Alertmanager, webhook
+from bot.sandbox.alerting.api import AlertmanagerRoutes
+from bot.sandbox.alerting.rule import CrashRule, HeatRule, Rule, SloRule, ThrashRule, XidRule, labels_of, state_page
 from bot.sandbox.lifetime import die_with_parent
 
 log = structlog.get_logger()
-NAMESPACE, WORKLOAD = "serving", "llm"
+LOOK_EVERY_SECONDS = 1.0
+"""How soon the end of a silence is seen."""
 RETRY_SECONDS = 2.0
 
 
@@ -26,8 +34,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--api", required=True, help="URL of the Kubernetes API")
     parser.add_argument("--bot-url", required=True)
     parser.add_argument("--token", required=True, help="bearer token of the bot's receiver")
+    parser.add_argument("--port", type=int, default=0, help="of Alertmanager's API; 0 picks a free one")
     parser.add_argument(
-        "--rule", choices=("thrash", "xid", "heat", "slo", "crash"), default="thrash", help="what is watched"
+        "--rule",
+        choices=("thrash", "xid", "heat", "slo", "crash", "none"),
+        default="thrash",
+        help="what is watched; none: only what is posted to /api/v2/alerts fires",
     )
     parser.add_argument("--ttft-target", type=float, default=0.5, help="seconds, of the rule slo")
     parser.add_argument("--window-seconds", type=float, default=10.0)
@@ -37,22 +49,23 @@ def _options() -> argparse.Namespace:
 
 
 class Watcher:
-    def __init__(self, client: httpx.AsyncClient, options: argparse.Namespace) -> None:
-        self._client, self._options = client, options
-        self._rule = rule_of(options)
-        self._firing_since: datetime | None = None
+    """Prometheus' part: scrapes, judges one rule, and says what fires."""
+
+    def __init__(self, client: httpx.AsyncClient, api: str, rule: Rule, alertmanager: Alertmanager) -> None:
+        self._client, self._api, self._rule, self._alertmanager = client, api, rule, alertmanager
+        self._firing: Alert | None = None
 
     async def forever(self) -> None:
         while True:
             try:
-                await self._tell(fires=self._rule.look(await self._pages(), time.time()))
+                self._say(fires=self._rule.look(await self._pages(), time.time()))
             except httpx.HTTPError as error:
                 log.warning("round.failed", reason=str(error) or type(error).__name__)
             await asyncio.sleep(1.0)
 
     async def _pages(self) -> dict[str, str]:
         selector, port = self._rule.pages
-        answer = await self._client.get(f"{self._options.api}/api/v1/pods", params={"labelSelector": selector})
+        answer = await self._client.get(f"{self._api}/api/v1/pods", params={"labelSelector": selector})
         answer.raise_for_status()
         if not port:
             return {pod["metadata"]["name"]: state_page(pod) for pod in answer.json()["items"]}
@@ -68,27 +81,50 @@ class Watcher:
         except httpx.HTTPError:
             return None
 
-    async def _tell(self, *, fires: bool) -> None:
-        """Post when the state changes, until the bot has stored it, as Alertmanager does."""
-        if fires == (self._firing_since is not None):
-            return
+    def _say(self, *, fires: bool) -> None:
         now = datetime.now(UTC)
-        started = self._firing_since or now
-        payload = webhook(self._rule, started, None if fires else now)
+        if fires and self._firing is None:
+            self._firing = alert_of(self._rule, now)
+            self._alertmanager.put([self._firing], now)
+        elif not fires and self._firing is not None:
+            self._alertmanager.put([self._firing.model_copy(update={"ends_at": now})], now)
+            self._firing = None
+
+
+class Notifier:
+    """Tells the bot of each alert until the bot has stored it."""
+
+    def __init__(self, client: httpx.AsyncClient, alertmanager: Alertmanager, bot_url: str, token: str) -> None:
+        self._client, self._alertmanager = client, alertmanager
+        self._url, self._headers = f"{bot_url}/alertmanager", {"Authorization": f"Bearer {token}"}
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def forever(self) -> None:
         while True:
-            headers = {"Authorization": f"Bearer {self._options.token}"}
-            try:
-                answer = await self._client.post(f"{self._options.bot_url}/alertmanager", json=payload, headers=headers)
-                answer.raise_for_status()
-                break
-            except httpx.HTTPError as error:
-                log.warning("webhook.retried", reason=str(error) or type(error).__name__)
-                await asyncio.sleep(RETRY_SECONDS)
-        self._firing_since = now if fires else None
+            self._changed.clear()
+            for alert in self._alertmanager.untold(datetime.now(UTC)):
+                await self._tell(alert, is_over=alert.is_over(datetime.now(UTC)))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_SECONDS)
+
+    async def _tell(self, alert: Alert, *, is_over: bool) -> None:
+        try:
+            answer = await self._client.post(self._url, json=webhook(alert, is_over=is_over), headers=self._headers)
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            log.warning("webhook.retried", reason=str(error) or type(error).__name__)
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            self._alertmanager.was_told(alert, is_over=is_over)
 
 
-def rule_of(options: argparse.Namespace) -> Rule:
+def rule_of(options: argparse.Namespace) -> Rule | None:
     match options.rule:
+        case "none":
+            return None
         case "xid":
             return XidRule()
         case "heat":
@@ -101,55 +137,49 @@ def rule_of(options: argparse.Namespace) -> Rule:
             return ThrashRule(options.window_seconds, options.for_seconds)
 
 
-def webhook(rule: Rule, started: datetime, ended: datetime | None) -> dict[str, Any]:
-    """Alertmanager's webhook, version 4."""
-    status = "resolved" if ended else "firing"
-    labels = {
-        "alertname": rule.alertname,
-        "namespace": NAMESPACE,
-        "deployment": WORKLOAD,
-        "severity": "warning",
-        "cluster": "sandbox",
-    }
-    alert = {
-        "status": status,
-        "labels": labels,
-        "annotations": {"summary": rule.summary},
-        "startsAt": started.isoformat().replace("+00:00", "Z"),
-        "endsAt": ended.isoformat().replace("+00:00", "Z") if ended else "0001-01-01T00:00:00Z",
-        "generatorURL": "http://prometheus.sandbox/graph",
-        "fingerprint": "5a4db0c5f00dcafe",
-    }
-    return {
-        "version": "4",
-        "groupKey": f'{{}}:{{alertname="{rule.alertname}"}}',
-        "truncatedAlerts": 0,
-        "status": status,
-        "receiver": "incident-bot",
-        "groupLabels": {"alertname": rule.alertname},
-        "commonLabels": labels,
-        "commonAnnotations": {"summary": rule.summary},
-        "externalURL": "http://alertmanager.sandbox",
-        "alerts": [alert],
-    }
+def alert_of(rule: Rule, started: datetime) -> Alert:
+    return Alert(labels=labels_of(rule.alertname), annotations={"summary": rule.summary}, startsAt=started)
 
 
 async def _run(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with httpx.AsyncClient(timeout=3.0) as client:
-        watching = asyncio.create_task(Watcher(client, options).forever())
-        print(f"ready {json.dumps({})}", flush=True)
-        await stop.wait()
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+    alertmanager, rule = Alertmanager(), rule_of(options)
+    async with httpx.AsyncClient(timeout=3.0, trust_env=False) as client:
+        notifier = Notifier(client, alertmanager, options.bot_url, options.token)
+        runner, url = await _listen(AlertmanagerRoutes(alertmanager, notifier.changed), options.port)
+        work = [asyncio.create_task(notifier.forever(), name="notifier")]
+        if rule is not None:
+            watcher = Watcher(client, options.api, rule, alertmanager)
+            work.append(asyncio.create_task(watcher.forever(), name="watcher"))
+        print(f"ready {json.dumps({'url': url})}", flush=True)
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([*work, stopped], return_when=asyncio.FIRST_COMPLETED)
+        for task in work:
+            if task.done():
+                task.result()  # a loop that ended by itself ended with an error: let it be seen
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+        await runner.cleanup()
+
+
+async def _listen(routes: AlertmanagerRoutes, port: int) -> tuple[web.AppRunner, str]:
+    application = web.Application()
+    application.add_routes(routes.routes())
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    host, bound = runner.addresses[0][:2]
+    return runner, f"http://{host}:{bound}"
 
 
 def main() -> None:
     options = _options()
     if options.die_with_parent:
         die_with_parent()
+    # Standard output carries one line only, for whoever started us.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(_run(options))
 
 

@@ -22,6 +22,17 @@ RESTARTS = "kube_pod_container_status_restarts_total"
 CRASH_LOOP = 2
 
 
+def labels_of(alertname: str) -> dict[str, str]:
+    """What an alert about the demo's workload carries, whoever raises it."""
+    return {
+        "alertname": alertname,
+        "namespace": "serving",
+        "deployment": "llm",
+        "severity": "warning",
+        "cluster": "sandbox",
+    }
+
+
 class Rule(Protocol):
     alertname: str
     summary: str

@@ -91,6 +91,7 @@ CARDS = {
     "card-halted-single-operator": waiting(policy=policy(single_operator=True)).with_(
         halted_by="U0BEN", alerts_resolved_at=BEGAN + 500
     ),
+    "card-silenced": run(silences={"s1": BEGAN + 900, "s2": BEGAN + 1800}),
     "card-halted-with-all": run(halted_by="U0BEN", halted_with_all=True),
     "card-closed": closed(),
 }
@@ -121,6 +122,7 @@ THREADS = {
         posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
     ),
     "request-asked-before": asked_before(),
+    "request-asked-by-another-incident": waiting(asked_before="INC-6/R3"),
     "request-refused": waiting(status="refused", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="not now"),
     "request-expired": waiting(status="expired"),
     "request-superseded": waiting(status="superseded", decision_reason="llm-a was replaced meanwhile"),

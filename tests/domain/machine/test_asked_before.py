@@ -54,6 +54,14 @@ def test_what_was_just_asked_for_is_approved_again_only_with_a_new_reason(before
     assert story.run.requests[story.request].decision_reason == "the queue has doubled since"
 
 
+def test_that_another_incident_asked_for_it_changes_nothing() -> None:
+    found = PlanResult(outcome="planned", plan=builders.plan(), asked_before="INC-6/R3")
+    story = Story().opened().reads(0.95).chooses("grow").planned(found).posted()
+    assert not is_approved(story)
+    assert "INC-6/R3 asked for exactly this" in story.wanted(Tell).text
+    assert is_approved(story, reason="the other incident was about a test")
+
+
 @pytest.mark.parametrize("before", [refused, expired, applied])
 def test_half_an_hour_later_it_is_an_ordinary_request(before: object) -> None:
     assert callable(before)

@@ -8,7 +8,7 @@ from bot.domain.approval import Authority
 from bot.domain.effect import DrawWay, EndSilences, SilenceAlerts
 from bot.domain.event import Due, EffectFailed, Silenced, SilencesEnded
 from bot.domain.machine.by_hand import ways_to_skip
-from bot.domain.run import NEXT_STATUS
+from bot.domain.run import NEXT_STATUS, SILENCE_ENDS
 from tests import builders
 from tests.domain.machine.steps import PLAYBOOK, Story
 
@@ -153,6 +153,27 @@ def test_a_silence_is_ended_on_request() -> None:
     assert story.wanted(EndSilences).ids == ("s1",)
     story.happens(SilencesEnded(event_id=story.id(), ids=("s1",)))
     assert story.run.silences == {}
+    assert SILENCE_ENDS not in story.run.deadlines
+
+
+def test_a_silence_whose_time_is_over_is_held_no_longer_wherever_the_run_is_by_then() -> None:
+    story = silenced()
+    ends_at = story.run.silences["s1"]
+    story.happens(Silenced(event_id="s", ids=("s2",), about=("A",), ends_at=ends_at + 60, user="ana"))
+    story.reads(0.95)
+    assert story.run.deadlines[SILENCE_ENDS] == ends_at
+    story.at = ends_at - 10
+    story.due(SILENCE_ENDS)
+    assert list(story.run.silences) == ["s2"]
+    assert story.run.deadlines[SILENCE_ENDS] == ends_at + 60
+    assert story.texts("note")[-1] == "the time of the silence is over: its alerts are told again"
+
+
+def test_a_silence_that_could_not_be_ended_is_held_until_its_own_end() -> None:
+    story = silenced().says("resolve")
+    story.at = story.run.deadlines[SILENCE_ENDS] - 10
+    story.due(SILENCE_ENDS)
+    assert (story.run.silences, story.run.deadlines) == ({}, {})
 
 
 def test_a_silence_does_not_outlive_its_incident() -> None:

@@ -24,6 +24,7 @@ def test_the_spare_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: s
         "results.cap_binds.kv_budget.tokens": 4064.0,
         "results.cap_binds.prompt_length": 96.0,
         "results.cap_binds.output_length": 512.0,
+        "results.cap_binds.prompt_p95": 120.0,
         "results.cap_binds.output_p95": 700.0,
     }
     arguments = PLAYBOOK.arguments(state, then)
@@ -49,10 +50,16 @@ def test_the_numbers_of_the_captures_are_told_apart(data: dict[str, Value], stat
 
 def test_a_silent_counter_is_not_calm() -> None:
     healthy: dict[str, Value] = {"thrash": 0.0, "kv_usage": 0.61, "stall": False}
-    load: dict[str, Value] = {"arrivals": 2.0, "baseline.arrivals": 2.0}
+    load: dict[str, Value] = dict.fromkeys(("arrivals", "baseline.arrivals"), 2.0)
+    load |= dict.fromkeys(("prompt_rate", "baseline.prompt_rate"), 216.0)
     assert PLAYBOOK.watch_parts("verify_calm", healthy | load) == {"calm": True, "load": True}
     silent = PLAYBOOK.watch_parts("verify_calm", {"kv_usage": 0.61, "stall": False} | load)
     assert isinstance(silent["calm"], Unknown)
+
+
+def test_replicas_that_crash_page_unless_the_old_ones_of_a_rollout_serve() -> None:
+    states = PLAYBOOK.playbook.states
+    assert (states["to_oom_triage"].severity, states["to_stuck_rollout"].severity) == ("page", None)
 
 
 def test_every_wait_of_the_playbook_can_be_shortened_for_a_demo() -> None:

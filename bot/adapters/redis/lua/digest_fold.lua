@@ -1,0 +1,7 @@
+-- Change what is kept of one incident. KEYS: digest. ARGV: field, record before ('' for none), record from now on.
+-- Returns 0, and changes nothing, when something else is kept by now.
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
+  return 0
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 1
