@@ -26,7 +26,15 @@ LEVERS: tuple[Branch, ...] = (
     ),
     (
         scenarios.OFFLOADED_IN_VAIN,
-        ["supply", "host_memory", "offload_spare", "roll_out_judge", "roll_out_drop", "choose", "handed_over"],
+        [
+            "supply",
+            "host_memory",
+            "offload_spare",
+            "roll_out_host_judge",
+            "roll_out_host_drop",
+            "choose",
+            "handed_over",
+        ],
     ),
     (
         scenarios.EARLY_SIGNS,
