@@ -89,7 +89,7 @@ def promises() -> list[str]:
 
 
 @cache
-def tests_of(path: str) -> frozenset[str]:
+def _functions_of(path: str) -> frozenset[str]:
     tree = ast.parse((ROOT / "tests" / path).read_text())
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -103,7 +103,7 @@ def test_every_promise_of_the_readme_names_the_tests_that_keep_it() -> None:
 @pytest.mark.parametrize("named", [name for names in KEPT_BY.values() for name in names])
 def test_every_test_that_keeps_a_promise_exists(named: str) -> None:
     path, _, function = named.partition("::")
-    assert function in tests_of(path)
+    assert function in _functions_of(path)
 
 
 def test_the_numbers_that_the_readme_promises_are_those_of_the_code() -> None:

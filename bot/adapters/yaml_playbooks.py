@@ -33,7 +33,7 @@ from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
 from bot.domain.playbook.settings import Tuning
 from bot.domain.playbook.source import Position, Source
 from bot.domain.playbook.tuning import tuned_settings, tuning_faults
-from bot.domain.playbook.yaml_words import in_plain_words, is_told_late
+from bot.domain.playbook.yaml_words import Spot, told
 from bot.domain.rehearsed import Origin
 from bot.domain.signal import Value
 
@@ -339,12 +339,16 @@ def _events(text: str, file: str) -> list[Event]:
         return _plain(YAML(typ="safe", pure=True).parse(text), file)
     except MarkedYAMLError as error:
         problem = _one_line(error.problem or error.context or "is not YAML")
-        mark = (error.context_mark if is_told_late(problem) else None) or error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        what, hint = in_plain_words(problem)
-        raise PlaybookError((Fault(where, what, hint),)) from error
+        seen, begun = _spot(error.problem_mark or error.context_mark), _spot(error.context_mark)
+        slip = told(problem, seen or Spot(0, 0), begun, text.splitlines())
+        where = f"{file}:{slip.at.line + 1}:{slip.at.column + 1}"
+        raise PlaybookError((Fault(where, slip.what, slip.hint),)) from error
     except YAMLError as error:
         raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
+
+
+def _spot(mark: Any) -> Spot | None:
+    return Spot(mark.line, mark.column) if mark else None
 
 
 def _one_line(text: str) -> str:
@@ -362,12 +366,20 @@ def _plain(events: Iterable[Event], file: str) -> list[Event]:
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         documents += kind == "DocumentStartEvent"
         if depth > DEEPEST or documents > 1:
-            faults.append(Fault(where, "a file holds one playbook" if documents > 1 else "this is nested too deep"))
+            deep = Fault(where, "this is nested too deep", "Nothing here needs so many levels.")
+            second = Fault(where, "a file holds one playbook", "Delete the line '---', or take a second file.")
+            faults.append(second if documents > 1 else deep)
             break
         if getattr(event, "anchor", None) is not None:
             faults.append(Fault(where, "anchors and aliases are refused", "Write the value out, or make it a setting."))
         elif kind != "DocumentStartEvent" and getattr(event, "tag", None) is not None:
-            faults.append(Fault(where, f"the tag '{event.tag}' is refused", "Write a plain value."))
+            faults.append(
+                Fault(
+                    where,
+                    f"the tag '{event.tag}' is refused",
+                    "Write a plain value; a text that begins with '!' in quotes.",
+                )
+            )
         kept.append(event)
     if faults:
         raise PlaybookError(tuple(faults))
@@ -417,13 +429,13 @@ class _Reader:
         for key_event in iter(lambda: self._next_until("MappingEndEvent"), None):
             where = self._position(key_event).of(self._file)
             if _kind(key_event) != "ScalarEvent":
-                self._faults.append(Fault(where, "a key must be a word"))
+                self._faults.append(Fault(where, "a key must be a word", "Write 'key: value'."))
                 self._read(key_event, (*path, "?"))
                 self._read(next(self._events), (*path, "?"))
                 continue
             key = key_event.value
             if key in data:
-                self._faults.append(Fault(where, f"'{key}' is written twice"))
+                self._faults.append(Fault(where, f"'{key}' is written twice", "Delete one, or give it another name."))
             self.keys[*path, key] = self._position(key_event)
             data[key] = self._read(next(self._events), (*path, key))
         return data

@@ -63,7 +63,9 @@ MISTAKES = read_mistakes((Path(__file__).parent / "playbook_mistakes.txt").read_
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_is_told_with_its_place_and_a_hint(mistake: Mistake) -> None:
-    assert [str(fault) for fault in check_text(mistake.text, {}, file="p.yaml").faults] == [mistake.fault]
+    faults = check_text(mistake.text, {}, file="p.yaml").faults
+    assert [str(fault) for fault in faults] == [mistake.fault]
+    assert faults[0].hint, "it must say what to do next"
 
 
 def test_the_small_playbook_is_sound() -> None:
@@ -134,7 +136,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
         "p.yaml:24:21: unknown state 'ovr'. Did you mean 'over'?",
         "p.yaml:33:13: unknown verb 'set_flag'. Did you mean 'set_flags'?",
         "p.yaml:42:19: unknown name 'trash'. Did you mean 'thrash'?",
-        "p.yaml:47:3: 'taken' is missing",
+        "p.yaml:47:3: 'taken' is missing. Write 'taken': where it leads that somebody took it.",
     ]
 
 
@@ -517,7 +519,7 @@ def test_a_list_is_a_table_of_cases(tmp_path: Path) -> None:
 def test_keys_that_are_no_words_or_stand_twice_are_told_all_at_once() -> None:
     faults = check_text("? [a, b]\n: c\nd: {e: 1, e: {f: 2}}\nd: 3\n", {}, file="p.yaml").faults
     assert [str(fault) for fault in faults] == [
-        "p.yaml:1:3: a key must be a word",
-        "p.yaml:3:11: 'e' is written twice",
-        "p.yaml:4:1: 'd' is written twice",
+        "p.yaml:1:3: a key must be a word. Write 'key: value'.",
+        "p.yaml:3:11: 'e' is written twice. Delete one, or give it another name.",
+        "p.yaml:4:1: 'd' is written twice. Delete one, or give it another name.",
     ]

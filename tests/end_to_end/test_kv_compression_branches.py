@@ -32,7 +32,10 @@ NOT_ENABLED: tuple[Branch, ...] = (
     (scenarios.FP8_LOSES, ["none_is_on", "set_quantised", "score", "confirm", "waive", "back_out", "backed_out"]),
 )
 AT_ONCE: tuple[Branch, ...] = (
-    (scenarios.FP8_AS_DESIGNED, ["classify", "enabled", "before", "remeasure", "by_design", "flat_device"]),
+    (
+        scenarios.FP8_AS_DESIGNED,
+        ["classify", "enabled", "before", "remeasure", "by_design", "which_gauge", "flat_device"],
+    ),
     (scenarios.NEVER_SET, ["classify", "none_is_on", "not_applicable"]),
     (scenarios.KIND_UNKNOWN, ["classify", "ask_class", "hand_over", "handed_over"]),
 )

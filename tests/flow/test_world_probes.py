@@ -101,6 +101,21 @@ async def test_a_rollout_outside_of_its_time_did_not_happen(minutes_before: floa
 
 
 @pytest.mark.parametrize(
+    ("minutes_before", "who", "said"),
+    [
+        (20, "kubectl-edit", "ConfigMap flags was written by kubectl-edit 20 min before the incident began"),
+        (200, "kubectl-edit", ""),
+        (20, "incident-bot", ""),
+    ],
+)
+async def test_flags_that_changed_beside_the_template_are_told(minutes_before: float, who: str, said: str) -> None:
+    written = at(OPENED - minutes_before * MINUTES)
+    metadata = {"creationTimestamp": at(0), "managedFields": [{"manager": who, "time": written}]}
+    reading = await ask("recent_rollout", world(OLD, config_maps={"flags": {"metadata": metadata}}))
+    assert (reading.fields["happened"], reading.fields["summary"]) == (False, said)
+
+
+@pytest.mark.parametrize(
     ("minutes_before", "happened"),
     [
         pytest.param(200, True, id="20-minutes-before-the-alert"),

@@ -166,10 +166,14 @@ def seen_in(call: Call, present: Obj | None, *, call_id: str) -> Looked:
         return _seen_create(present, call_id)
     if present is None or uid_of(present) != call.target.uid:
         return "unclear"
-    has_stamp = call.stamped and annotations_of(present).get(CALL_ANNOTATION) == call_id
-    if has_stamp or is_in_force(call.body, present):
+    if is_in_force(call.body, present):
         return "done"
-    return "not_done" if not broken_tests(call.body, present) else "unclear"
+    has_stamp = call.stamped and annotations_of(present).get(CALL_ANNOTATION) == call_id
+    if broken_tests(call.body, present):
+        return "done" if has_stamp else "unclear"
+    # Our stamp on the values of before: somebody took it back already, or a storage that was wiped counts incidents
+    # anew and it is an older call of the same number. Neither is done, and neither is to be sent without a word.
+    return "unclear" if has_stamp else "not_done"
 
 
 def _seen_create(present: Obj | None, call_id: str) -> Looked:

@@ -152,14 +152,15 @@ class Commands:
                 f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md`, `json` or `html`"
             )
         await self._inbound.export(run.incident_id, cast(ExportFormat, wanted), command.user)
-        return said(f"The timeline of {line(run.incident_id, 40)} comes as a {wanted} file into its thread.")
+        return said(f"The timeline of {line(run.incident_id, 40)} comes into its thread as a file ({wanted}).")
 
     async def _unmatched(self, command: Command) -> Message:
         del command
         alerts = await self._inbound.unmatched()
         if not alerts:
             return said("Every alert found its playbook.")
-        return said("*Alerts that opened nothing*", *(f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts))
+        lines = [f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts]
+        return said("*Alerts that opened nothing*", *lines, "`/incident playbooks` shows what each playbook opens on.")
 
     # --- steering ----------------------------------------------------------------------------------------------------
 
@@ -188,12 +189,9 @@ class Commands:
             await self._inbound.resume_all(command.user)
             return said("▶ *The halt of everything is lifted.*")
         run = await self._only_named(command)
-        name = line(run.incident_id, 40)
-        told = f"▶ *{name} goes on.*"
         if by := await self._inbound.halted_by():
-            told = (
-                f"The halt of {name} is lifted, but {mention(by)} halted everything: `/incident resume all` lifts that."
-            )
+            raise TeachError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts that.")
+        told = f"▶ *{line(run.incident_id, 40)} goes on.*"
         return await self._store(command, run.incident_id, "resume", "", told)
 
     async def _reset(self, command: Command) -> Message:

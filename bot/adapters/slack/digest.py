@@ -273,9 +273,10 @@ def digest_message(waiting: Mapping[str, str]) -> Message:
         "More began at once than anybody could read. The bot works on each of them already; a card comes at once where "
         "a person is needed, the others one by one."
     )
-    shown = [said for _, said in sorted(waiting.items(), key=lambda pair: _number(pair[0]))]
+    names = sorted(waiting, key=_number)
+    shown = [waiting[name] for name in names]
     more = [f"… and {count - LINES} more: `/incident list`"] if count > LINES else []
-    foot = context(["`/incident show INC-1` shows an incident now and brings its card"])
+    foot = context([f"`/incident show {line(names[0], 40)}` shows that one now and brings its card"])
     blocks = (header(title), *section([why]), *section([*shown[:LINES], *more]), *foot)
     return Message("\n".join([f"{title}.", *shown[:LINES], *more]), blocks)
 

@@ -198,7 +198,9 @@ def home(seen: Seen, waiting: Sequence[Waiting], *, now: float) -> tuple[Block, 
     blocks += section([_waits(each) for each in waiting[:WAITING_SHOWN]] or ["Nothing waits for you."])
     blocks += _more(len(waiting) - WAITING_SHOWN)
     blocks += [divider(), header("Open incidents")]
-    blocks += section([_stands(run) for run in still_open[:OPEN_SHOWN]] or ["No incident is open."])
+    # A block each: two lines of one and two of the next would run into each other.
+    blocks += [block for run in still_open[:OPEN_SHOWN] for block in section([_stands(run)])]
+    blocks += [] if still_open else section(["No incident is open."])
     blocks += _more(len(still_open) - OPEN_SHOWN)
     blocks += [divider(), header("The last seven days"), *fields(week([*recent, *still_open], now=now))]
     blocks += context(["As of " + moment(now) + ". `/incident help` says what can be done."])

@@ -330,7 +330,8 @@ def _note(run: Run, post: Post) -> Message:
     told = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])
     shown = f"📝 {mention(user)}: {said}" if user else f"⏰ {asked}: {said}" if asked else f"ℹ️ {said}"
     shown = f"📣 {told}: {said}" if told else shown
-    return Message(f"Note: {line(text, 1_000)}", limits.fitted(section([shown])))
+    spoken = prose(text, 1_000, people=people_of(run)).replace("\n", " ")
+    return Message(f"Note: {spoken}", limits.fitted(section([shown])))
 
 
 def _named(told: str) -> str:

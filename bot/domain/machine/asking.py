@@ -19,6 +19,7 @@ from bot.domain.signal import in_words
 GO_ON = "go_on"
 KEEP = "keep"
 """The choice that only the question about leftovers has."""
+TRIED = 4
 
 
 def draw_for_the_first(draft: Draft) -> None:
@@ -56,10 +57,17 @@ def ask_written(draft: Draft, state: AskState) -> None:
         forms={key: choice.form for key, choice in state.choices.items() if choice.form},
         by=draft.rules.approvals.one_of(state.by) if state.by else None,
         not_by=draft.run.answered_by.get(state.not_by, ""),
-        evidence=evidence(draft, draft.playbook.needs(draft.run.state)),
+        evidence=(*evidence(draft, draft.playbook.needs(draft.run.state)), *_tried(draft)),
         asked_at=draft.at,
     )
     ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
+
+
+def _tried(draft: Draft) -> tuple[str, ...]:
+    """The last changes that people decided about, oldest first: whoever chooses again should not have to scroll."""
+    decided = [request for request in draft.run.requests.values() if request.status not in ("open", "superseded")]
+    tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.status}" for one in decided[-TRIED:])
+    return tuple(f"tried: {line}" for line in tried)
 
 
 def ask_to_take_over(draft: Draft, state: DivertState) -> None:

@@ -271,12 +271,12 @@ async def test_a_halt_stops_whatever_else_is_said_and_keeps_it_as_the_reason(cou
     assert counter.inbound.halter == "U0ANA"
 
 
-async def test_the_end_of_one_halt_says_that_everything_is_halted_still(counter: Counter) -> None:
-    assert "INC-7 goes on" in await counter.say("resume INC-7")
+async def test_one_incident_does_not_go_on_while_everything_is_halted(counter: Counter) -> None:
     counter.inbound.halter = "U0LEA"
-    said = await counter.say("resume INC-7")
-    assert "<@U0LEA> halted everything: `/incident resume all`" in said
-    assert "goes on" not in said
+    assert "<@U0LEA> halted everything, and `/incident resume all`" in await counter.say("resume INC-7")
+    assert counter.inbound.commands == {}
+    counter.inbound.halter = ""
+    assert "INC-7 goes on" in await counter.say("resume INC-7")
 
 
 async def test_an_undo_with_nothing_to_take_back_promises_none(counter: Counter) -> None:

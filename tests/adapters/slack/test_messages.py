@@ -103,9 +103,7 @@ THREADS = {
     "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),
     "request-editable": waiting(plan=EDITABLE, edited_by="U0BEN", extended_by="U0ANA"),
-    "request-half-time-with-a-glass": waiting(
-        policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True, extended_by="U0ANA"
-    ),
+    "request-half-time-with-a-glass": waiting(policy=GLASS, half_passed=True, extended_by="U0ANA"),
     "request-glass-broken": waiting(
         policy=GLASS,
         status="granted",
@@ -305,3 +303,23 @@ def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:
     shown = asked.with_(questions=built_in)
     assert "Request R2 expired" in now_line(shown, {})
     assert "Request R2 expired" in last(shown).text
+
+
+def test_nobody_is_told_to_break_the_glass_of_their_own_silence() -> None:
+    only_lead_is_missing = waiting(policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True)
+    assert "glass" not in str(last(only_lead_is_missing).blocks)
+    assert "break_glass" in str(last(waiting(policy=GLASS, half_passed=True)).blocks)
+
+
+@pytest.mark.parametrize(
+    ("expected", "shown"),
+    [
+        ("none: nothing that runs is touched", "*Expected* no interruption: nothing that runs is touched"),
+        ("none", "*Expected* no interruption"),
+        ("nonetheless calm", "*Expected* nonetheless calm"),
+    ],
+)
+def test_no_interruption_is_not_said_to_be_no_effect(expected: str, shown: str) -> None:
+    asked = last(waiting(plan=plan(expected=expected)))
+    assert f"{shown}\n" in "".join(block["text"]["text"] + "\n" for block in asked.blocks if block["type"] == "section")
+    assert shown.replace("*", "").replace("Expected ", "Expected: ") in asked.text
