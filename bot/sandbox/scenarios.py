@@ -177,7 +177,7 @@ SHED_THE_REST = Scenario(
         # The fourth change within the hour.
         "the breaker is open": ("/incident reset", "Try"),
     },
-    windows={"queue_depth": "1", "spare_for": "4s", "settle_for": "1s", "calm_for": "6s"},
+    windows={"queue_depth": "1", "spare_for": "4s", "calm_for": "6s"},
 )
 OFFLOADED_IN_VAIN = Scenario(
     name="offloaded-in-vain",
