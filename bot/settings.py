@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
@@ -129,6 +130,15 @@ def _folder(raw: Path) -> Path:
     if not raw.is_dir():
         raise ValueError(f"'{raw}' is not a folder")
     return raw
+
+
+def _unreadable(path: Path) -> str:
+    """Why this file cannot be read; empty when it can."""
+    try:
+        with path.open("rb"):
+            return ""
+    except OSError as error:
+        return error.strerror or type(error).__name__
 
 
 def _named_kinds(raw: dict[str, Any]) -> dict[str, Any]:
@@ -259,6 +269,8 @@ class Kubernetes(_Part):
             raise ValueError("has a context without a kubeconfig; set kubernetes.kubeconfig")
         if self.token is not None and self.url is None:
             raise ValueError("has a token without a url; set kubernetes.url")
+        if self.kubeconfig is not None and (why := _unreadable(self.kubeconfig)):
+            raise ValueError(f"has a kubeconfig that cannot be read: {self.kubeconfig}: {why}")
         return self
 
 
@@ -548,7 +560,8 @@ def load_settings(environ: Mapping[str, str], file: Path | None = None, *, overr
     try:
         settings = Settings.model_validate(gathered.values)
     except Invalid as invalid:
-        raise SettingsError([*gathered.problems, *gathered.explain(invalid)]) from None
+        faults = [*gathered.problems, *gathered.explain(invalid)]
+        raise SettingsError([*faults, *gathered.hidden_by(invalid)]) from None
     if gathered.problems:
         raise SettingsError(gathered.problems)
     return settings
@@ -629,7 +642,7 @@ class _Gathered:
             content = YAML(typ="safe", pure=True).load(text)
         except (OSError, UnicodeDecodeError) as unreadable:
             reason = unreadable.strerror if isinstance(unreadable, OSError) else "it is not UTF-8"
-            self.problems.append(f"{path} cannot be read: {reason}; correct {FILE_VARIABLE}")
+            self.problems.append(f"{path} cannot be read: {reason}; correct --settings or {FILE_VARIABLE}")
         except MarkedYAMLError as wrong:
             mark = wrong.problem_mark
             where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -649,9 +662,26 @@ class _Gathered:
 
     def explain(self, invalid: Invalid) -> Iterator[str]:
         for error in invalid.errors(include_url=False, include_input=False, include_context=False):
-            path = tuple(str(part) for part in error["loc"] if not isinstance(part, int))
-            for line in _plain(error["msg"]).splitlines():
-                yield self._fault(path, error["type"], line)
+            yield from self._faults(error)
+
+    def _faults(self, error: Mapping[str, Any]) -> Iterator[str]:
+        path = tuple(str(part) for part in error["loc"] if not isinstance(part, int))
+        for line in _plain(error["msg"]).splitlines():
+            yield self._fault(path, error["type"], line)
+
+    def hidden_by(self, invalid: Invalid) -> Iterator[str]:
+        """The faults that checks of whole parts find once what stopped them is taken away."""
+        rest = deepcopy(self.values)
+        for error in invalid.errors(include_url=False, include_input=False, include_context=False):
+            _take_away(rest, tuple(str(part) for part in error["loc"]))
+        try:
+            Settings.model_validate(rest)
+        except Invalid as second:
+            known = {(error["loc"], error["msg"]) for error in invalid.errors(include_url=False)}
+            for error in second.errors(include_url=False, include_input=False, include_context=False):
+                # What is missing now was there: it has been told already.
+                if error["type"] != "missing" and (error["loc"], error["msg"]) not in known:
+                    yield from self._faults(error)
 
     def _fault(self, path: Location, kind: str, what: str) -> str:
         known = path in LEAVES
@@ -673,6 +703,30 @@ class _Gathered:
             return ".".join(path)
         plain = next((name for name, place in PLAIN_NAMES.items() if place == path), "")
         return f"{plain or PREFIX + '_'.join(path).upper()} ({'.'.join(path)} in the file)"
+
+
+_STAND_INS = {
+    "users": ("user_group", "S0"),
+    "user_group": ("user_group", "S0"),
+    "channel": ("channel", "C0"),
+    "url": ("url", "https://localhost"),
+}
+"""What stands for a faulty value, so that nothing is told that is wrong only because it is gone."""
+
+
+def _take_away(values: dict[str, Any], path: Location) -> None:
+    """The setting at `path`, or the one that it is a part of; a part of the settings as a whole stays."""
+    end = next((end for end in range(len(path), 0, -1) if path[:end] in LEAVES), 0)
+    inner: Any = values
+    for name in path[: end - 1] if end else path[:-1]:
+        inner = inner.get(name) if isinstance(inner, dict) else None
+    last = path[end - 1] if end else path[-1]
+    if not isinstance(inner, dict) or (isinstance(inner.get(last), dict) and not end):
+        return
+    inner.pop(last, None)
+    if last in _STAND_INS:
+        name, value = _STAND_INS[last]
+        inner[name] = value
 
 
 def _positions(node: Any, file: str, path: Location = ()) -> Iterator[tuple[Location, str]]:

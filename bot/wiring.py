@@ -9,7 +9,7 @@ import json
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -68,6 +68,8 @@ from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
+from bot.domain.alert import Alert
+from bot.domain.approval import Policy
 from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.picture import Picture
@@ -80,7 +82,7 @@ from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
 from bot.flow.draw_chart import DrawChartForRun, ReadSeriesForRun
-from bot.flow.draw_way import DrawWayForRun
+from bot.flow.draw_way import DrawForChannel, DrawWayForRun
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
@@ -162,6 +164,20 @@ class Sight:
     """What runs on each replica now is always asked of the replicas themselves, whoever keeps the history."""
     scraper: VllmScraper
     generations: VllmGenerations
+
+
+@dataclass(frozen=True)
+class Core:
+    """What decides and wakes."""
+
+    library: LivePlaybooks
+    advance: AdvanceRun
+    alarms: DocketAlarms
+    wake: Wake
+    silencers: Policy | None
+    """Who may silence; None where Alertmanager's address is not known."""
+    changed: asyncio.Event
+    """Set when what people see of a run, or the kill switch, is not as it was."""
 
 
 def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
@@ -268,7 +284,9 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     probes = {
         **WORLD_PROBES,
         **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
-        **workload_probes(history=history, now=clock.now, loads=loads if history is scraped else None),
+        **workload_probes(
+            history=history, now=clock.now, runs=storage.store, loads=loads if history is scraped else None
+        ),
         **log_probes(logs=cluster.logs, history=history, now=clock.now),
         **pressure_probes(history=history, now=clock.now),
         **past_probes(runs=storage.store, now=clock.now),
@@ -305,61 +323,11 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         cluster = open_cluster(settings, stack)
         talk = open_talk(settings, storage, stack)
         sight = open_sight(settings, storage, cluster, stack)
-        library = live_playbooks(settings, storage, talk)
-        rules = Rules(
-            approvals=settings.approval_rules, status_every_seconds=settings.slack.status_every.total_seconds()
-        )
-        advance = AdvanceRun(storage.store, from_bundle, rules)
-        silences = open_silences(settings, stack)
-        changed = asyncio.Event()
-        handlers: Mapping[str, Handler] = {
-            **effect_handlers(settings, storage, cluster, talk, advance, sight),
-            **silencing(silences),
-            "show_in_slack": ShowRun(talk.messenger, changed.set),
-        }
-        perform = PerformEffect(storage.store, storage.store, handlers)
-        alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
-        wake = Wake(advance, perform, alarms)
-        route = RouteAlerts(
-            storage.store,
-            storage.store,
-            library,
-            cluster.port,
-            cluster_name=settings.cluster,
-            reopen_within_seconds=settings.reopen_within.total_seconds(),
-            wake=wake.incident,
-        )
-        hear = HearPeople(storage.store, storage.store, storage.claims, wake.incident)
-        by_hand = OpenByHand(storage.store, library, wake=wake.incident)
-        shelf = PlaybookShelf(lambda: library.library, by_hand, advance.playbook_of, cluster.port)
-        desk = Desk(
-            inbound=hear,
-            people=talk.people,
-            messenger=talk.messenger,
-            clock=SystemClock(),
-            shelf=shelf,
-            links=talk.messenger.links,
-            want_card=talk.messenger.want_card,
-            deployment=settings.redis_tag,
-            silencers=None if silences is None else rules.approvals.of_a_silence(),
-        )
-        homes = Homes(talk.client, desk, RedisViewers(storage.connection), talk.pace, changed)
-        halts = KeepHalts(storage.store, storage.claims, wake.incident, changed.set)
-        reconcile = Reconcile(
-            storage.store,
-            storage.store,
-            wake,
-            route,
-            besides={
-                "playbooks.not_refreshed": library.refresh,
-                "halts.not_kept": halts.once,
-                "homes.not_refreshed": homes.once,
-            },
-        )
+        core = open_core(settings, storage, cluster, talk, sight, stack)
+        desk = desk_of(settings, storage, cluster, talk, core)
+        homes = Homes(talk.client, desk, RedisViewers(storage.connection), talk.pace, core.changed)
+        reconcile = reconciling(settings, storage, cluster, core, homes)
         app = bolt_app(talk.client, signing_secret(settings), desk, homes)
-        if settings.slack.app_token is not None:
-            token = settings.slack.app_token.get_secret_value()
-            await stack.enter_async_context(listening(app, talk.client, token))
         inside = Inside(
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
@@ -368,24 +336,83 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             slack=endpoint(app),
         )
         await warm_up(cluster)
-        await alarms.start(wake.incident)
-        stack.push_async_callback(alarms.stop)
-        stack.push_async_callback(wake.stop)
-        rounds = asyncio.create_task(reconcile.forever(), name="reconcile")
-        stack.push_async_callback(_end, rounds)
-        named = [
-            Target(cluster=settings.cluster, namespace=namespace, kind=kind, name=name)
-            for namespace, kind, name in settings.sampling.named
-        ]
-        sampling = KeepSampling(
-            sight.signals,
-            SampledWorkloads(storage.store, named),
-            every_seconds=settings.sampling.every.total_seconds(),
-        )
-        samples = asyncio.create_task(sampling.run(), name="sampling")
-        stack.push_async_callback(_end, samples)
+        await core.alarms.start(core.wake.incident)
+        stack.push_async_callback(core.alarms.stop)
+        stack.push_async_callback(core.wake.stop)
+        if settings.slack.app_token is not None:
+            token = settings.slack.app_token.get_secret_value()
+            await stack.enter_async_context(listening(app, talk.client, token))
+        begin(reconcile.forever(), "reconcile", stack)
+        begin(sampling(settings, storage, sight).run(), "sampling", stack)
         limit = settings.http.body_limit_bytes
         yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
+
+
+def open_core(
+    settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, sight: Sight, stack: contextlib.AsyncExitStack
+) -> Core:
+    rules = Rules(approvals=settings.approval_rules, status_every_seconds=settings.slack.status_every.total_seconds())
+    advance = AdvanceRun(storage.store, from_bundle, rules)
+    silences = open_silences(settings, stack)
+    changed = asyncio.Event()
+    handlers: Mapping[str, Handler] = {
+        **effect_handlers(settings, storage, cluster, talk, advance, sight),
+        **silencing(silences),
+        "show_in_slack": ShowRun(talk.messenger, changed.set),
+    }
+    alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
+    wake = Wake(advance, PerformEffect(storage.store, storage.store, handlers), alarms)
+    silencers = None if silences is None else rules.approvals.of_a_silence()
+    return Core(live_playbooks(settings, storage, talk), advance, alarms, wake, silencers, changed)
+
+
+def desk_of(settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, core: Core) -> Desk:
+    by_hand = OpenByHand(storage.store, core.library, wake=core.wake.incident)
+    return Desk(
+        inbound=HearPeople(storage.store, storage.store, storage.claims, core.wake.incident),
+        people=talk.people,
+        messenger=talk.messenger,
+        clock=SystemClock(),
+        shelf=PlaybookShelf(lambda: core.library.library, by_hand, core.advance.playbook_of, cluster.port),
+        links=talk.messenger.links,
+        want_card=talk.messenger.want_card,
+        draw=DrawForChannel(talk.messenger.share, draw_png),
+        deployment=settings.redis_tag,
+        silencers=core.silencers,
+    )
+
+
+def reconciling(settings: Settings, storage: Storage, cluster: Cluster, core: Core, homes: Homes) -> Reconcile:
+    route = RouteAlerts(
+        storage.store,
+        storage.store,
+        core.library,
+        cluster.port,
+        cluster_name=settings.cluster,
+        reopen_within_seconds=settings.reopen_within.total_seconds(),
+        wake=core.wake.incident,
+    )
+    halts = KeepHalts(storage.store, storage.claims, core.wake.incident, core.changed.set)
+    besides = {
+        "playbooks.not_refreshed": core.library.refresh,
+        "halts.not_kept": halts.once,
+        "homes.not_refreshed": homes.once,
+    }
+    return Reconcile(storage.store, storage.store, core.wake, route, besides=besides)
+
+
+def sampling(settings: Settings, storage: Storage, sight: Sight) -> KeepSampling:
+    named = [
+        Target(cluster=settings.cluster, namespace=namespace, kind=kind, name=name)
+        for namespace, kind, name in settings.sampling.named
+    ]
+    workloads = SampledWorkloads(storage.store, named)
+    return KeepSampling(sight.signals, workloads, every_seconds=settings.sampling.every.total_seconds())
+
+
+def begin(work: Coroutine[None, None, None], name: str, stack: contextlib.AsyncExitStack) -> None:
+    """Goes on beside the application until that ends."""
+    stack.push_async_callback(_end, asyncio.create_task(work, name=name))
 
 
 def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlaybooks:
@@ -542,6 +569,12 @@ async def load_run(redis_url: str, incident_id: str, *, tag: str = "bot") -> Run
 async def load_timeline(redis_url: str, incident_id: str, *, tag: str = "bot") -> Sequence[Chained]:
     async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
         return await reading.store.timeline(incident_id)
+
+
+async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[Alert, str]]:
+    """The newest alerts that opened nothing, each with its reason."""
+    async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
+        return await reading.store.unmatched(10)
 
 
 class _Reading:

@@ -1,10 +1,42 @@
 """Options of the whole test run, and what a test needs that may not be installed."""
 
+import os
+import sys
+
+import hypothesis
 import pytest
 
 from tests.servers import skip_without_servers
 
+# A world is many processes of one code: without bytecode each of them compiles every library anew, for seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# A deadline for each example is a timing assertion: on a busy machine it fails what is right.
+hypothesis.settings.register_profile("without_timing", deadline=None)
+hypothesis.settings.load_profile("without_timing")
+
 pytest_plugins = ["tests.redis_server"]
+
+LONGEST_FIRST = (
+    "tests/flow/test_crash_points.py",
+    "tests/end_to_end/test_kv_cache_levers.py",
+    "tests/end_to_end/test_kv_cache_branches.py",
+    "tests/end_to_end/test_kv_compression_branches.py",
+    "tests/end_to_end/",
+    "tests/flow/",
+    "tests/bench/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Workers take whole modules in this order: one that takes minutes must not be the last that is begun."""
+
+    def turn(item: pytest.Item) -> int:
+        begins = (item.nodeid.startswith(begin) for begin in LONGEST_FIRST)
+        return next((at for at, fits in enumerate(begins) if fits), len(LONGEST_FIRST))
+
+    items.sort(key=turn)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -48,7 +48,7 @@ def test_every_linked_file_exists(linked: str) -> None:
 
 def test_the_settings_shown_are_enough_and_known() -> None:
     shown = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))
-    values = shown | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": "config"}
+    values = shown | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": __file__}
     assert load_settings(values).cluster == ""
 
 
@@ -72,4 +72,4 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_SLACK_INCIDENT_CHANNELS": "true",
     }
     enough = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))
-    load_settings(enough | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": "config", name: examples[name]})
+    load_settings(enough | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": __file__, name: examples[name]})

@@ -197,6 +197,32 @@ def test_nothing_that_is_missing_is_kept_for_a_second_error() -> None:
     assert listed[0] == "REDIS_URL (redis_url in the file) is not set; example: redis://localhost:6379/0"
 
 
+def test_a_fault_of_one_setting_hides_none_of_the_whole_part() -> None:
+    environ = ENOUGH | {
+        "INCIDENT_BOT_APPROVALS_USER_GROUP": "",
+        "INCIDENT_BOT_APPROVALS_USERS": "U0ANA",
+        "INCIDENT_BOT_APPROVALS_HIGH_NEEDED": "2",
+        "INCIDENT_BOT_APPROVALS_WHO": "set_flag=lead",
+        "INCIDENT_BOT_ALERTMANAGER_URL": "alertmanager:9093",
+        "INCIDENT_BOT_ALERTMANAGER_OPEN": "true",
+    }
+    said = "\n".join(faults(environ))
+    assert "'set_flag' is no kind of change" in said
+    assert "approvals: need 2 people for high risk and name 1" in said
+    assert "INCIDENT_BOT_ALERTMANAGER_URL: is not of the right form" in said
+    assert "alertmanager: has more than one way to prove a sender" in said
+    assert len(faults(environ)) == 4
+
+
+def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
+    environ = ENOUGH | {
+        "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "",
+        "INCIDENT_BOT_KUBERNETES_KUBECONFIG": str(tmp_path / "none"),
+    }
+    (only,) = faults(environ)
+    assert only == f"kubernetes: has a kubeconfig that cannot be read: {tmp_path / 'none'}: No such file or directory"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
@@ -301,7 +327,9 @@ def test_a_file_that_is_no_settings_file_says_so_without_its_values(tmp_path: Pa
 
 def test_a_file_that_is_not_there_is_a_fault_beside_the_others(tmp_path: Path) -> None:
     listed = faults({"INCIDENT_BOT_SETTINGS": str(tmp_path / "none.yaml")})
-    assert listed[0].endswith("none.yaml cannot be read: No such file or directory; correct INCIDENT_BOT_SETTINGS")
+    assert listed[0].endswith(
+        "none.yaml cannot be read: No such file or directory; correct --settings or INCIDENT_BOT_SETTINGS"
+    )
     assert len(listed) == 8
 
 

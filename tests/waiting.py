@@ -14,9 +14,17 @@ LOOK_EVERY_SECONDS = 0.1
 
 
 def until(
-    condition: Callable[[], T | None], what: str, within: float, *, seen: Callable[[], object] | None = None
+    condition: Callable[[], T | None],
+    what: str,
+    within: float,
+    *,
+    seen: Callable[[], object] | None = None,
+    every: float = LOOK_EVERY_SECONDS,
 ) -> T:
-    """Return the first truthy answer of `condition`; fail with `what`, and with what was `seen` last, when late."""
+    """Return the first truthy answer of `condition`; fail with `what`, and with what was `seen` last, when late.
+
+    `every`: the seconds between two looks, for one that costs much.
+    """
     deadline = time.monotonic() + within
     while True:
         found = condition()
@@ -25,4 +33,4 @@ def until(
         if time.monotonic() > deadline:
             last = f"; last seen: {seen()}" if seen is not None else ""
             raise AssertionError(f"not within {within:g} s: {what}{last}")
-        time.sleep(LOOK_EVERY_SECONDS)
+        time.sleep(every)

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from bot.domain.errors import SourceError
+from bot.domain.finding import Finding, broken, fine
 
 AUTHOR = "incident-bot"
 MOST_COMMENT_CHARACTERS = 1_000
@@ -49,6 +50,20 @@ class AlertmanagerApi:
         except (httpx.HTTPError, ValueError) as error:
             raise SourceError(f"Alertmanager: {type(error).__name__}") from error
         raise SourceError(f"Alertmanager: HTTP {response.status_code}: {response.text[:200]}")
+
+
+async def reachable(http: httpx.AsyncClient, url: str) -> Finding:
+    """Whether this is an Alertmanager that can be asked for silences."""
+    remedy = "Correct alertmanager.url; until then `/incident silence` fails. Alerts come in without it."
+    try:
+        answer = await http.get(f"{url.rstrip('/')}/api/v2/status")
+        version = answer.json()["versionInfo"]["version"] if answer.is_success else ""
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        said = str(error) if isinstance(error, httpx.HTTPError) else "what answers is no Alertmanager"
+        return broken("alertmanager", f"{url}: {said or type(error).__name__}", remedy)
+    if not answer.is_success:
+        return broken("alertmanager", f"{url} answers /api/v2/status with HTTP {answer.status_code}", remedy)
+    return fine("alertmanager", f"answers, version {version}")
 
 
 def _time(at: float) -> str:

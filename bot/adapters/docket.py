@@ -15,6 +15,7 @@ from docket import Docket, Worker
 
 log = structlog.get_logger()
 CHECK_EVERY = timedelta(milliseconds=250)
+BEGIN_AGAIN_SECONDS = 5.0
 
 
 class DocketAlarms:
@@ -25,6 +26,7 @@ class DocketAlarms:
         url = redis_url if "max_connections" in redis_url else f"{redis_url}{separator}max_connections=500"
         self._docket = Docket(name=f"{tag}-alarms", url=url, execution_ttl=timedelta(0))
         self._worker: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     async def start(self, wake: Callable[[str], None]) -> None:
         await self._docket.__aenter__()
@@ -37,6 +39,16 @@ class DocketAlarms:
         self._worker = asyncio.create_task(self._work(), name="docket worker")
 
     async def _work(self) -> None:
+        # docket's worker swallows being cancelled: only this flag ends it for good.
+        while not self._is_stopping:
+            try:
+                await self._work_on()
+            except Exception:
+                # The top of its work, which nobody awaits: a worker that fell over is begun again, and it is said.
+                log.exception("alarms.failed")
+                await asyncio.sleep(BEGIN_AGAIN_SECONDS)
+
+    async def _work_on(self) -> None:
         async with Worker(
             self._docket, concurrency=8, minimum_check_interval=CHECK_EVERY, scheduling_resolution=CHECK_EVERY
         ) as worker:
@@ -47,6 +59,7 @@ class DocketAlarms:
         await self._docket.add(self._task, when=when, key=f"{incident_id}:{at:.3f}")(incident_id)
 
     async def stop(self) -> None:
+        self._is_stopping = True
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)

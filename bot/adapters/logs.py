@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from bot.domain.redaction import shown_value
+from bot.domain.redaction import redacted, shown_value
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -64,33 +64,47 @@ class _Levels(Collector):
 
 def masked(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     for name, value in event.items():
-        if name != "event" and isinstance(value, str):
+        if name != "event" and isinstance(value, str | list | dict):
             event[name] = shown_value(name, value)
     return event
 
 
-def configure(facts: Facts, *, level: str, style: str) -> None:
-    """`style`: `json` for machines, `console` for people. Standard-library loggers join at warning and above."""
-    chosen: Any = (
+class Masking(logging.Formatter):
+    """What libraries log, tracebacks too, under the same rule as our own facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
+
+
+def processors(facts: Facts, *, style: str) -> list[structlog.typing.Processor]:
+    chosen: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
         else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     )
+    return [
+        facts.count,
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # Before masking: an error's text may quote what it was about.
+        structlog.processors.format_exc_info,
+        masked,
+        chosen,
+    ]
+
+
+def configure(facts: Facts, *, level: str, style: str) -> None:
+    """`style`: `json` for machines, `console` for people. Standard-library loggers join at warning and above."""
     structlog.configure(
-        processors=[
-            facts.count,
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([structlog.processors.format_exc_info] if style == "json" else []),
-            masked,
-            chosen,
-        ],
+        processors=processors(facts, style=style),
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    libraries = logging.StreamHandler(sys.stderr)
+    libraries.setFormatter(Masking("%(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[libraries])
     # An illegal outcome is an answer to us, and a token beside a client is what we want: neither deserves a warning.
     for talkative in ("docket", "transitions", "slack_bolt"):
         logging.getLogger(talkative).setLevel(logging.ERROR)

@@ -155,7 +155,8 @@ class BodyLimit:
                 if received <= self._most:
                     return message
             log.warning("request.refused", status=413, path=scope["path"])
-            raise HTTPException(413, f"body: over {self._most} bytes", {"Connection": "close"})
+            what = f"body: over {self._most} bytes; set max_alerts in Alertmanager's webhook_config, or raise"
+            raise HTTPException(413, f"{what} http.body_limit_bytes of the bot", {"Connection": "close"})
 
         await self._app(scope, limited, send)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
 
+import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from bot.domain.errors import Fault, PlaybookError
 from bot.domain.playbook.bundle import Bundle, diverts_of
@@ -33,7 +33,7 @@ from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
 from bot.domain.playbook.settings import Tuning
 from bot.domain.playbook.source import Position, Source
 from bot.domain.playbook.tuning import tuned_settings, tuning_faults
-from bot.domain.playbook.yaml_words import in_plain_words, is_told_late
+from bot.domain.playbook.yaml_words import Spot, told
 from bot.domain.rehearsed import Origin
 from bot.domain.signal import Value
 
@@ -46,7 +46,9 @@ SETTINGS = "settings"
 """In place of a file: where an operator's own settings are wrong."""
 BIGGEST_BYTES = 256 * 1024
 DEEPEST = 30
-_NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
+STANDS_FOR_A_VALUE = {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
+Event = Any
+"""Of PyYAML's or of ruamel's: they have the same names and marks."""
 
 
 def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) -> CompiledPlaybook:
@@ -217,16 +219,10 @@ def load_table(path: FilePath) -> Source:
     text, file = _text_of(path), str(path)
     if isinstance(text, Fault):
         raise PlaybookError((text,))
-    root = _composed(text, file)
-    reader = _NodeReader(text, file)
-    if isinstance(root, SequenceNode):
-        data = {"cases": reader.read(root, ("cases",))}
-    elif isinstance(root, MappingNode):
-        data = reader.read(root, ())
-    else:
+    reader = _Reader(text, file)
+    data = reader.document(list_as="cases")
+    if not isinstance(data, dict):
         raise PlaybookError((Fault(f"{file}:1:1", "a test table is a list of cases"),))
-    if reader.faults:
-        raise PlaybookError(tuple(reader.faults))
     return Source(file, text, data, reader.values, reader.keys)
 
 
@@ -258,6 +254,7 @@ def pieces_of(texts: Mapping[str, str]) -> Pieces:
     return {name: _read_piece(name, text, f"{PIECES}/{name}.yaml") for name, text in texts.items()}
 
 
+@lru_cache(maxsize=64)
 def _read_piece(name: str, text: str | Fault, file: str) -> ReadPiece:
     if isinstance(text, Fault):
         return ReadPiece(None, None, (text,))
@@ -325,108 +322,147 @@ def _sound(checked: Checked) -> CompiledPlaybook:
 
 def _read_source(text: str, file: str) -> Source:
     """The data with the position of everything in it; raise `PlaybookError` for what is no plain YAML."""
-    root = _composed(text, file)
-    if not isinstance(root, MappingNode):
+    reader = _Reader(text, file)
+    data = reader.document()
+    if not isinstance(data, dict):
         raise PlaybookError((Fault(f"{file}:1:1", "a playbook is a mapping of keys", "Begin with 'language: 1'."),))
-    reader = _NodeReader(text, file)
-    data = reader.read(root, ())
-    if reader.faults:
-        raise PlaybookError(tuple(reader.faults))
     return Source(file, text, data, reader.values, reader.keys)
 
 
-def _composed(text: str, file: str) -> Node | None:
+def _events(text: str, file: str) -> list[Event]:
+    """What the file says, in order. libyaml reads it; what it refuses is read again by a slow one, which explains."""
     try:
-        faults = list(_strange_things(text, file))
-        if faults:
-            raise PlaybookError(tuple(faults))
-        root: Node | None = _yaml().compose(text)
+        return _plain(list(yaml.parse(text, Loader=yaml.CSafeLoader)), file)
+    except yaml.YAMLError:
+        pass
+    try:
+        return _plain(YAML(typ="safe", pure=True).parse(text), file)
     except MarkedYAMLError as error:
         problem = _one_line(error.problem or error.context or "is not YAML")
-        mark = (error.context_mark if is_told_late(problem) else None) or error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        what, hint = in_plain_words(problem)
-        raise PlaybookError((Fault(where, what, hint),)) from error
+        seen, begun = _spot(error.problem_mark or error.context_mark), _spot(error.context_mark)
+        slip = told(problem, seen or Spot(0, 0), begun, text.splitlines())
+        where = f"{file}:{slip.at.line + 1}:{slip.at.column + 1}"
+        raise PlaybookError((Fault(where, slip.what, slip.hint),)) from error
     except YAMLError as error:
         raise PlaybookError((Fault(file, _one_line(str(error))),)) from error
-    return root
 
 
-def _yaml() -> YAML:
-    return YAML(typ="safe", pure=True)
+def _spot(mark: Any) -> Spot | None:
+    return Spot(mark.line, mark.column) if mark else None
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _strange_things(text: str, file: str) -> Iterator[Fault]:
-    """What is refused before any of it is built, so that a small file cannot grow into a big one."""
+def _plain(events: Iterable[Event], file: str) -> list[Event]:
+    """Refuses before any of it is built, so that a small file cannot grow into a big one."""
+    kept: list[Event] = []
+    faults: list[Fault] = []
     depth = documents = 0
-    for event in _yaml().parse(text):
-        kind = type(event).__name__
+    for event in events:
+        kind = _kind(event)
         where = f"{file}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         documents += kind == "DocumentStartEvent"
         if depth > DEEPEST or documents > 1:
-            yield Fault(where, "a file holds one playbook" if documents > 1 else "this is nested too deep")
-            return
+            deep = Fault(where, "this is nested too deep", "Nothing here needs so many levels.")
+            second = Fault(where, "a file holds one playbook", "Delete the line '---', or take a second file.")
+            faults.append(second if documents > 1 else deep)
+            break
         if getattr(event, "anchor", None) is not None:
-            yield Fault(where, "anchors and aliases are refused", "Write the value out, or make it a setting.")
-        elif getattr(event, "ctag", None) is not None and event.tag is not None:
-            yield Fault(where, f"the tag '{event.tag}' is refused", "Write a plain value.")
+            faults.append(Fault(where, "anchors and aliases are refused", "Write the value out, or make it a setting."))
+        elif kind != "DocumentStartEvent" and getattr(event, "tag", None) is not None:
+            faults.append(
+                Fault(
+                    where,
+                    f"the tag '{event.tag}' is refused",
+                    "Write a plain value; a text that begins with '!' in quotes.",
+                )
+            )
+        kept.append(event)
+    if faults:
+        raise PlaybookError(tuple(faults))
+    return kept
 
 
-class _NodeReader:
-    """Turns composed nodes into plain data, and remembers where each key and value stands."""
+def _kind(event: Event) -> str:
+    """Both readers name their events alike, and share no class."""
+    return type(event).__name__
+
+
+class _Reader:
+    """Turns a file into plain data, and remembers where each key and value stands."""
 
     def __init__(self, text: str, file: str) -> None:
         self._lines, self._file = text.splitlines(), file
+        self._events = iter(_events(text, file))
         self.values: dict[Path, Position] = {}
         self.keys: dict[Path, Position] = {}
-        self.faults: list[Fault] = []
+        self._faults: list[Fault] = []
 
-    def read(self, node: Node, path: Path) -> Any:
-        self.values[path] = self._position(node)
-        if isinstance(node, MappingNode):
-            return self._mapping(node, path)
-        if isinstance(node, SequenceNode):
-            return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
-        assert isinstance(node, ScalarNode)
-        return _scalar(node)
-
-    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
-        data: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key, where = key_node.value, self._position(key_node)
-            if not isinstance(key_node, ScalarNode):
-                self.faults.append(Fault(where.of(self._file), "a key must be a word"))
-            elif key in data:
-                self.faults.append(Fault(where.of(self._file), f"'{key}' is written twice"))
-            else:
-                self.keys[*path, key] = where
-                data[key] = self.read(value_node, (*path, key))
+    def document(self, list_as: str = "") -> Any:
+        """A list stands under `list_as`; None for an empty file. Raise `PlaybookError` for impossible keys."""
+        data: Any = None
+        if root := next((event for event in self._events if _kind(event) in STANDS_FOR_A_VALUE), None):
+            is_named = list_as and _kind(root) == "SequenceStartEvent"
+            data = {list_as: self._read(root, (list_as,))} if is_named else self._read(root, ())
+        if self._faults:
+            raise PlaybookError(tuple(self._faults))
         return data
 
-    def _position(self, node: Node) -> Position:
-        line, column = node.start_mark.line, node.start_mark.column
+    def _read(self, event: Event, path: Path) -> Any:
+        self.values[path] = self._position(event)
+        if _kind(event) == "MappingStartEvent":
+            return self._mapping(path)
+        if _kind(event) == "SequenceStartEvent":
+            items = iter(lambda: self._next_until("SequenceEndEvent"), None)
+            return [self._read(item, (*path, index)) for index, item in enumerate(items)]
+        return _scalar(event)
+
+    def _next_until(self, end: str) -> Event | None:
+        event = next(self._events)
+        return None if _kind(event) == end else event
+
+    def _mapping(self, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_event in iter(lambda: self._next_until("MappingEndEvent"), None):
+            where = self._position(key_event).of(self._file)
+            if _kind(key_event) != "ScalarEvent":
+                self._faults.append(Fault(where, "a key must be a word", "Write 'key: value'."))
+                self._read(key_event, (*path, "?"))
+                self._read(next(self._events), (*path, "?"))
+                continue
+            key = key_event.value
+            if key in data:
+                self._faults.append(Fault(where, f"'{key}' is written twice", "Delete one, or give it another name."))
+            self.keys[*path, key] = self._position(key_event)
+            data[key] = self._read(next(self._events), (*path, key))
+        return data
+
+    def _position(self, event: Event) -> Position:
+        line, column = event.start_mark.line, event.start_mark.column
         text_column = None
-        if isinstance(node, ScalarNode) and line < len(self._lines):
-            begins = column + (node.style in ("'", '"'))
+        if _kind(event) == "ScalarEvent" and line < len(self._lines):
+            begins = column + (event.style in ("'", '"'))
             # Folded and escaped texts do not stand in the file as they are: only their beginning can be pointed at.
-            if node.value and self._lines[line][begins : begins + len(node.value)] == node.value:
+            if event.value and self._lines[line][begins : begins + len(event.value)] == event.value:
                 text_column = begins + 1
         return Position(line + 1, column + 1, text_column)
 
 
-def _scalar(node: ScalarNode) -> Any:
-    text: str = node.value
-    if node.tag == "tag:yaml.org,2002:bool":
+def _scalar(event: Event) -> Any:
+    """By YAML 1.2's core schema, decimal only: `on`, `no`, `0x1F` and `1_000` are texts, as is all that is quoted."""
+    text: str = event.value
+    is_plain = event.implicit[0]
+    if not is_plain:
+        return text
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
         return text.lower() == "true"
-    if node.tag == "tag:yaml.org,2002:null":
+    if text in ("", "~", "null", "Null", "NULL"):
         return None
-    if node.tag in _NUMBER_TAGS and re.fullmatch(r"[-+]?\d{1,15}", text):
+    if re.fullmatch(r"[-+]?\d{1,15}", text):
         return int(text)
-    if node.tag in _NUMBER_TAGS and re.fullmatch(r"[-+]?(\d{1,15}\.?\d{0,15}|\.\d{1,15})([eE][-+]?\d{1,2})?", text):
+    if re.fullmatch(r"[-+]?(\d{1,15}\.?\d{0,15}|\.\d{1,15})([eE][-+]?\d{1,2})?", text):
         return float(text)
     return text

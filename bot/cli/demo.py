@@ -30,11 +30,12 @@ def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Consol
     # SIGTERM unwinds as Ctrl-C does, so that whatever was started is stopped.
     signal.signal(signal.SIGTERM, _end)
     scenario = demo.SCENARIOS[scenario_name]
-    shortened = ", ".join(f"{name} {value}" for name, value in {**demo.WINDOWS, **scenario.windows}.items())
+    windows = {**demo.WINDOWS, **scenario.windows}
+    shortened = f"{len(windows)} of them, such as window {windows['window']}; /incident settings shows each"
     console.print("Starting Valkey, Kubernetes, the vLLM fleet, Slack, alerting and the bot …")
     with demo.world(slack_port=port, scenario=scenario) as world:
         console.print(f"[bold]Slack page:[/bold] {world.slack_url}")
-        console.print(f"[dim]Logs: {world.folder}. Windows are shortened for the demo: {shortened}.[/dim]")
+        console.print(f"[dim]Logs: {world.folder}. Windows are shortened for the demo ({shortened}).[/dim]")
         world.prepare(scenario)
         _wait(world, scenario.healthy_seconds)
         console.print(f"Now it goes wrong: {scenario.what}.")

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 import httpx
 
 from bot import wiring
+from bot.adapters import alertmanager_api
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.doctor import access
 from bot.adapters.prometheus.doctor import reachable
@@ -34,6 +35,8 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
         _within("slack", _slack(settings)),
         _within("kubernetes", _kubernetes(settings, verbs_of(library), namespace)),
     ]
+    if settings.alertmanager.url:
+        looks.append(_within("alertmanager", _alertmanager(settings)))
     if settings.prometheus.url:
         looks.append(_within("prometheus", _prometheus(settings)))
     found = await asyncio.gather(*looks)
@@ -83,6 +86,11 @@ def options_of(settings: Settings) -> list[str]:
     """What the settings ask of the cluster besides what every bot needs."""
     chosen = {"proxy": settings.sampling.through == "proxy", "exec": settings.gpu.exec}
     return [option for option, is_on in chosen.items() if is_on]
+
+
+async def _alertmanager(settings: Settings) -> Sequence[Finding]:
+    async with httpx.AsyncClient(timeout=DEADLINE_SECONDS) as client:
+        return [await alertmanager_api.reachable(client, settings.alertmanager.url)]
 
 
 async def _prometheus(settings: Settings) -> Sequence[Finding]:

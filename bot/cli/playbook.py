@@ -198,16 +198,19 @@ def words(
 @playbooks.command()
 def coverage(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[FOLDER]", help="Playbooks and their tables; default: the packaged ones.")
+        Path | None, typer.Argument(metavar="[PATH]", help="A folder or a playbook; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none."""
+    """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none.
+
+    Of playbooks of your own only what they claim by `covers`: rows, and rules of your own by whatever id.
+    """
     from bot.cli.playbook_coverage import covered, told
 
     found = covered(folder or packaged_playbooks())
     for line in told(found):
         typer.echo(line)
-    if found.strange or found.faults or any(row.lacks for row in found.rows):
+    if not found.is_whole:
         raise typer.Exit(1)
 
 
@@ -219,20 +222,20 @@ def graph(
         Path | None, typer.Option(metavar="FILE", help="Write there; a picture is not written to a terminal.")
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Draw the states of pieces too, not one row for each piece.")
+        bool, typer.Option("--whole", help="A picture of every state, pieces put in: for a wall.")
     ] = False,
+    section: Annotated[
+        str, typer.Option(metavar="TITLE", help="A picture of the states below one heading, `# --- TITLE ---`.")
+    ] = "",
     folder: Annotated[
         Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Draw the written states of a playbook: as mermaid text, or as a picture."""
+    """Draw a playbook: as mermaid text, or as a picture of its sections."""
     from bot.cli.playbook_graph import graph_of
 
-    as_file = Path(name)
-    folder = folder or packaged_playbooks()
-    found = load_named(name, folder)
-    path = as_file if as_file.suffix == ".yaml" else Path(found.file)
-    content = graph_of(found, path, format.value, whole=whole)
+    found = load_named(name, folder or packaged_playbooks())
+    content = graph_of(found, format.value, whole=whole, section=section)
     if out is not None:
         out.write_bytes(content)
         typer.echo(f"{out}: {len(content):,} bytes", err=True)

@@ -1,4 +1,7 @@
-"""`incident-bot playbook coverage`: each row of the requirements with its states and tests, and the rows without."""
+"""`incident-bot playbook coverage`: each row of the requirements with its states and tests, and the rows without.
+
+Only the shipped playbooks have to cover the table; of somebody's own, what they claim is shown, rules of their own too.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.cli.playbook_test import ENDING, play_file
 from bot.domain.errors import Fault, PlaybookError
+from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.playbook.rows import Played, RowCoverage, coverage
 from bot.flow.rehearse_case import TableResult
 
@@ -16,25 +20,34 @@ from bot.flow.rehearse_case import TableResult
 @dataclass(frozen=True)
 class Covered:
     rows: list[RowCoverage]
-    strange: dict[str, list[str]]
-    """Ids that are no row, with where they are named."""
+    strange: list[RowCoverage]
+    """Ids that are no row."""
     faults: tuple[Fault, ...]
     """Of playbooks and tables that cannot be played: they cover nothing."""
+    is_own: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.strange or self.faults or any(row.lacks for row in self.rows))
 
 
-def covered(folder: Path, play: Callable[[Path], TableResult] = play_file) -> Covered:
-    """Play every table of the folder; only cases that hold prove anything."""
+def covered(where: Path, play: Callable[[Path], TableResult] = play_file) -> Covered:
+    """Play the tables of a folder, or that of one playbook; only cases that hold prove anything."""
+    folder, name = (where, "*") if where.is_dir() else (where.parent, where.stem)
     library = load_folders(with_packaged(folder))
-    own = [compiled.playbook for compiled in library.playbooks.values() if Path(compiled.file).parent == folder]
-    faults = [fault for file, found in library.faults.items() if Path(file).is_relative_to(folder) for fault in found]
+    own = [one.playbook for one in library.playbooks.values() if Path(one.file) in folder.glob(f"{name}.yaml")]
+    faults = [fault for file, found in library.faults.items() if Path(file).is_relative_to(where) for fault in found]
     played: list[Played] = []
-    for path in sorted(folder.glob(f"*{ENDING}")):
+    for path in sorted(folder.glob(f"{name}{ENDING}")):
         try:
             played += _played(play(path))
         except PlaybookError as error:
             faults += error.faults
     rows, strange = coverage(own, played)
-    return Covered(rows, strange, tuple(dict.fromkeys(faults)))
+    if folder.resolve() == packaged_playbooks().resolve():
+        return Covered(rows, strange, tuple(dict.fromkeys(faults)))
+    claimed = [row for row in (*rows, *strange) if row.states or row.cases]
+    return Covered(claimed, [], tuple(dict.fromkeys(faults)), is_own=True)
 
 
 def _played(result: TableResult) -> Iterator[Played]:
@@ -46,7 +59,7 @@ def _played(result: TableResult) -> Iterator[Played]:
 def told(covered: Covered) -> Iterator[str]:
     rows = covered.rows
     for found in rows:
-        yield f"{'✖' if found.lacks else '✔'} {found.row.id:<4} {found.row.row}" + (
+        yield f"{'✖' if found.lacks else '✔'} {found.row.id:<4} {found.row.row or 'a rule of its own'}" + (
             f": {found.lacks}" if found.lacks else ""
         )
         if found.states:
@@ -56,10 +69,13 @@ def told(covered: Covered) -> Iterator[str]:
             yield f"       cases   {'; '.join(found.cases[:3])}{more}"
         for other in found.row.elsewhere:
             yield f"       {other.what}: {other.test}"
-    for row_id, places in covered.strange.items():
-        yield f"✖ {row_id} is no row; it is named in {', '.join(places)}"
+    for found in covered.strange:
+        yield f"✖ {found.row.id} is no row; it is named in {', '.join(found.states or found.cases)}"
     yield from (f"✖ {fault}" for fault in covered.faults)
     missing = [found.row.id for found in rows if found.lacks]
-    yield f"{len(rows) - len(missing)} of {len(rows)} rows are covered" + (
+    if covered.is_own and not rows and not covered.faults:
+        yield "nothing is claimed: `covers: [ID]` in a state says which row, or rule of your own, it is for"
+        return
+    yield f"{len(rows) - len(missing)} of {len(rows)} rows{' it claims' if covered.is_own else ''} are covered" + (
         f"; missing: {', '.join(missing)}" if missing else ""
     )

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
-from bot.adapters.yaml_playbooks import origins_in
+from bot.cli.failures import CommandError
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.playbook.expression import did_you_mean
+from bot.domain.playbook.folding import sections_of
 from bot.domain.playbook.graph import mermaid
-from bot.domain.playbook.picture import picture
+from bot.domain.playbook.overview import overview, section_picture
+from bot.domain.playbook.picture import Picture, picture
 
 
 def graph_of(
-    compiled: CompiledPlaybook, path: Path, file_format: Literal["mermaid", "svg", "png"], *, whole: bool
+    compiled: CompiledPlaybook, file_format: Literal["mermaid", "svg", "png"], *, whole: bool, section: str
 ) -> bytes:
+    """Text always has every state: whatever shows it can be zoomed."""
     if file_format == "mermaid":
         return mermaid(compiled.playbook).encode()
     from bot.adapters.drawn_graph import drawn
 
-    folded = {} if whole else {state: origin.include for state, origin in origins_in(path).items()}
-    return drawn(picture(compiled.playbook, folded=folded), file_format)
+    return drawn(_picture(compiled, whole=whole, section=section), file_format)
+
+
+def _picture(compiled: CompiledPlaybook, *, whole: bool, section: str) -> Picture:
+    if whole:
+        return picture(compiled.playbook)
+    if not section:
+        return overview(compiled)
+    known = list(dict.fromkeys(sections_of(compiled).values()))
+    found = next((title for title in known if title.lower() == section.lower()), None)
+    if found is None:
+        hint = did_you_mean(section, known) or f"There are: {', '.join(known) or 'none'}."
+        raise CommandError(f"{compiled.name} has no section '{section}'. {hint}")
+    return section_picture(compiled, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,8 @@ from bot.domain.playbook.language import AskState
 from bot.domain.run import Run
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from bot.sandbox.processes import tail
+from bot.sandbox.scenarios import Labels
 
 LONGEST_SECONDS = 300.0
 OPENS_WITHIN_SECONDS = 30.0
@@ -139,7 +141,8 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
                 typer.echo(shown(item.entry, began))
         told = len(entries)
         if not entries and time.time() - began > OPENS_WITHIN_SECONDS:
-            typer.echo(f"The alert opened no incident; the bot's log is {world.folder / 'bot.log'}")
+            kept = asyncio.run(wiring.load_unmatched(world.redis_url))
+            typer.echo(nothing_opened([why for _, why in kept], tail(world.folder / "bot.log")))
             return 1
         run = asyncio.run(wiring.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
@@ -150,6 +153,14 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
     return 1
 
 
+def nothing_opened(reasons: Sequence[str], log: str) -> str:
+    """Why the alert opened no incident, as the bot kept it; without a reason its last words must do."""
+    if not reasons:
+        return f"The alert opened no incident, and the bot kept no reason. Its last words are:\n{log}"
+    why = "; ".join(dict.fromkeys(reasons))
+    return f"The alert opened no incident: {why}.\nGive it other labels; example: --alert deployment=llm"
+
+
 def summary(run: Run) -> Iterator[str]:
     yield ""
     yield f"way: {' → '.join(run.way)}"
@@ -158,7 +169,7 @@ def summary(run: Run) -> Iterator[str]:
     yield f"ended: {run.ending}"
 
 
-def labels_to_press(wanted: Wanted) -> dict[str, str]:
+def labels_to_press(wanted: Wanted) -> dict[str, Labels]:
     """What the scripted approver presses: the question's text to the label of the choice that the file names."""
     pressed = dict(wanted.scenario.answers)
     for name, said in wanted.written.answers.items():
@@ -175,4 +186,4 @@ def _wait(world: demo.World, seconds: float) -> None:
     time.sleep(seconds)
     gone = world.family.ended()
     if gone is not None:
-        raise BotError(f"{gone.name} ended by itself; its log is {world.folder / (gone.name + '.log')}")
+        raise BotError(f"{gone.name} ended by itself; its last words are:\n{tail(world.folder / f'{gone.name}.log')}")

@@ -21,12 +21,8 @@ ABOUT = "approvals"
 
 
 def who_approves(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> list[Finding]:
-    """One line for each policy of a playbook, with the states that it is for."""
-    lines = [
-        _in_general(rules),
-        _silences(rules),
-        *(line for playbook in playbooks for line in _lines(playbook, rules)),
-    ]
+    """One line for each policy of each kind of change, with the playbooks that propose it."""
+    lines = [_in_general(rules), _silences(rules), *_lines(playbooks, rules)]
     return [fine(ABOUT, line) for line in lines]
 
 
@@ -50,16 +46,20 @@ def teams_asked(rules: ApprovalRules) -> set[str]:
     return asked - {"", APPROVERS}
 
 
-def _lines(playbook: CompiledPlaybook, rules: ApprovalRules) -> Iterator[str]:
-    states: dict[tuple[str, str], list[str]] = {}
-    for name, state in playbook.playbook.states.items():
-        if not isinstance(state, ChangeState):
-            continue
-        for kind in kinds_of(state):
-            said = _explained(kind, state, playbook, rules)
-            states.setdefault((kind, said), []).append(name)
-    for (kind, said), names in states.items():
-        yield f"{playbook.name}: {', '.join(names)}: {kind}: {said}"
+def _lines(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> Iterator[str]:
+    """Where a kind has one policy only, its playbooks are enough; else the states are named too."""
+    kinds: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for playbook in playbooks:
+        changes = ((name, one) for name, one in playbook.playbook.states.items() if isinstance(one, ChangeState))
+        for name, state in changes:
+            for kind in kinds_of(state):
+                said = _explained(kind, state, playbook, rules)
+                kinds.setdefault(kind, {}).setdefault(said, {}).setdefault(playbook.name, []).append(name)
+    for kind, policies in kinds.items():
+        for said, found in policies.items():
+            alone = ", ".join(found)
+            where = alone if len(policies) == 1 else "; ".join(f"{name}: {', '.join(of)}" for name, of in found.items())
+            yield f"{kind} ({where}): {said}"
 
 
 def kinds_of(state: ChangeState) -> tuple[str, ...]:

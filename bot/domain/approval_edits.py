@@ -18,6 +18,7 @@ from bot.domain.change.verbs.scale import MOST_REPLICAS
 from bot.domain.errors import ApprovalError
 
 REPLICAS = "replicas"
+LONGEST_NUMBER = 9
 Number = int | float
 
 
@@ -102,6 +103,8 @@ def _flag(name: str, text: str, range_text: str) -> Number:
 
 def _replicas(text: str) -> int:
     stripped = text.strip()
-    if not stripped.isascii() or not stripped.isdigit() or not 1 <= int(stripped[:9]) <= MOST_REPLICAS:
+    # A number of thousands of digits takes Python as many steps to read as it has, squared.
+    is_short = stripped.isascii() and stripped.isdigit() and len(stripped) <= LONGEST_NUMBER
+    if not is_short or not 1 <= int(stripped) <= MOST_REPLICAS:
         raise ApprovalError(f"the number of replicas has to be a whole number from 1 to {MOST_REPLICAS}")
     return int(stripped)

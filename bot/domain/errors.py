@@ -88,5 +88,5 @@ class MessengerError(BotError):
         self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
 
 
-class LostReplyError(BotError):
-    """The request left and no answer came: it may or may not have happened. Never send it again blindly."""
+class LostRunError(BotError):
+    """Call a human: the storage says that an incident is open and does not have it."""

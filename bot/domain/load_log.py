@@ -59,12 +59,17 @@ def load_point(scrapes: Sequence[Scrape], slot: Window) -> LoadPoint | None:
     return LoadPoint(start=slot.start, **known) if "arrivals" in known else None
 
 
-def load_of(points: Sequence[LoadPoint], window: Window, *, since: float | None) -> Mapping[str, Reading]:
-    """The window's load by the points that overlap it. `since`: when the first point that is kept began."""
+def load_of(
+    points: Sequence[LoadPoint], window: Window, *, since: float | None, ago: float = DAY_SECONDS
+) -> Mapping[str, Reading]:
+    """The window's load by the points that overlap it. `since`: when the first point that is kept began.
+
+    `ago`: how long before the moment of the question the window ends.
+    """
     shares = [(point, _overlap(point, window)) for point in points]
     covered = sum(share for _, share in shares)
     if covered < NEEDED_SHARE * window.seconds:
-        reason = _missing(window, since)
+        reason = _missing(window, since, ago)
         return {name: unknown(name, reason, at=window.end) for name in load_specs("5m")}
     arrivals = sum(point.arrivals * share for point, share in shares) / covered
     readings = {"arrivals": Reading(name="arrivals", value=arrivals, at=window.end)}
@@ -87,11 +92,11 @@ def _overlap(point: LoadPoint, window: Window) -> float:
     return max(0.0, min(point.start + SLOT_SECONDS, window.end) - max(point.start, window.start))
 
 
-def _missing(window: Window, since: float | None) -> str:
+def _missing(window: Window, since: float | None, ago: float) -> str:
     if since is None:
         return "nobody sampled it then; name it in sampling.workloads, and it is known a day later"
     if since <= window.start:
         return "the samples of that time have gaps"
-    known = datetime.fromtimestamp(since + DAY_SECONDS + window.seconds, UTC)
+    known = datetime.fromtimestamp(since + ago + window.seconds, UTC)
     began = datetime.fromtimestamp(since, UTC)
     return f"its load is kept since {began:%Y-%m-%d %H:%M} UTC, so this is known from {known:%Y-%m-%d %H:%M} UTC on"

@@ -55,6 +55,7 @@ HISTOGRAMS = frozenset(
         "request_decode_time_seconds",
         "request_prompt_tokens",
         "request_generation_tokens",
+        "request_params_max_tokens",
     }
 )
 DERIVED: dict[str, frozenset[str]] = {
@@ -70,7 +71,7 @@ UNITS: dict[str, str] = {
     **dict.fromkeys(("num_gpu_blocks", "free_blocks"), "blocks"),
     **dict.fromkeys(("block_size", "usable_tokens", "prompt_tokens", "generation_tokens"), "tokens"),
     **dict.fromkeys(("prefix_cache_queries", "prefix_cache_hits"), "tokens"),
-    **dict.fromkeys(("request_prompt_tokens", "request_generation_tokens"), "tokens"),
+    **dict.fromkeys(("request_prompt_tokens", "request_generation_tokens", "request_params_max_tokens"), "tokens"),
     **dict.fromkeys(("num_requests_running", "num_requests_waiting", "arrivals", "admission_rejections"), "requests"),
     **dict.fromkeys(("request_success", "request_success_abort", "request_success_error"), "requests"),
     **dict.fromkeys(("time_to_first_token_seconds", "inter_token_latency_seconds"), "s"),

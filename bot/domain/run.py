@@ -182,6 +182,8 @@ class Run(_Frozen):
     """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
     state: str
     """The written state."""
+    doing: str = ""
+    """What that state is called for people; a run from before this was kept has none."""
     visit: int = 1
     """Counts entries into states; effects carry it."""
     entered_at: float
@@ -223,7 +225,6 @@ class Run(_Frozen):
     """Slots whose message carries a head of the timeline and is known to stand in Slack."""
     counter: int = 0
     """Numbers requests, questions and notes of this incident."""
-    failures: dict[str, int] = {}
     ignored: dict[str, int] = {}
     """Strange events by their description, with how often each came."""
 

@@ -57,6 +57,8 @@ SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSi
 
 COUNTER_TAKES = ("rate", "increase", "last")
 GAUGE_LACKS = ("rate", "increase")
+NAMED_AT_MOST = 3
+"""Replicas that a reason names."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 STALL_FALL, STALL_RISE = 0.7, 1.3
 """Running down by 30 %, waiting up by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
@@ -299,12 +301,15 @@ def _joined(each: dict[str, float], whole: float | None, across: Across) -> floa
 
 def _nothing(counted: str, history: History) -> str:
     """Nothing per nothing: an idle engine, or one that is stuck, so the load goes with it."""
-    at_work = sum(
-        value_of(scrapes[-1], rank, "num_requests_running") or 0.0
+    running = [
+        value_of(scrapes[-1], rank, "num_requests_running")
         for scrapes in history.scrapes.values()
         for rank in scrapes[-1].ranks
-    )
+    ]
+    at_work = sum(each for each in running if each is not None)
     span = short(history.window.seconds)
+    if at_work == 0 and None in running:
+        return f"{counted} did not rise in {span}, and how many requests run is not known"
     if at_work > 0:
         return f"{counted} did not rise in {span} although {at_work:g} requests run"
     return f"no load: {counted} did not rise in {span} and nothing runs"
@@ -463,8 +468,15 @@ def _reasons(missing: Mapping[str, str]) -> str:
         grouped[reason].append(replica)
     if len(grouped) == 1:
         reason, replicas = next(iter(grouped.items()))
-        return f"{reason} ({', '.join(replicas)})"
-    return "; ".join(f"{', '.join(replicas)}: {reason}" for reason, replicas in grouped.items())
+        return f"{reason} ({_few(replicas)})"
+    return "; ".join(f"{_few(replicas)}: {reason}" for reason, replicas in grouped.items())
+
+
+def _few(replicas: Sequence[str]) -> str:
+    """All of three, else two and the number of the others: a fleet's names would hide the reason."""
+    if len(replicas) <= NAMED_AT_MOST:
+        return ", ".join(replicas)
+    return f"{', '.join(replicas[: NAMED_AT_MOST - 1])} and {len(replicas) - NAMED_AT_MOST + 1} more"
 
 
 def words_of(spec: SampledSpec, window: Window) -> str:

@@ -122,6 +122,7 @@ PROBES: dict[str, dict[str, Kind]] = {
         "free_blocks": "number",
         "blocks_per_request": "number",
         "more_requests": "number",
+        "concurrency": "number",
         "tail_waste": "number",
     },
     "request_lengths": {"longest": "number", "above": "number", "requests": "number"},
@@ -161,7 +162,13 @@ PROBES: dict[str, dict[str, Kind]] = {
         **dict.fromkeys(("expandable", "expandable_fits"), "flag"),
     },
     # A compression, and what it was judged on.
-    "compression_since": {"by": "text", "hours": "number", "same_image": "flag", "changed": "text"},
+    "compression_since": {
+        "by": "text",
+        "hours": "number",
+        "same_image": "flag",
+        "changed": "text",
+        "revision": "number",
+    },
     "served_config": {"digest": "text", "image": "text", "model": "text"},
     # The bot's own closed incidents.
     "recurrence": {"count": "number", "incidents": "text"},

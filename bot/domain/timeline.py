@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict
 
 EntryKind = Literal[
     "opened", "alert", "entered", "read", "baseline", "asked", "answered", "planned", "request", "press", "decided",
-    "applying", "call", "wait", "outcome", "watch", "verdict", "question", "note", "halt", "resume", "undo", "slack",
-    "ignored", "failed", "closed", "reopened", "export", "lease", "severity",
+    "call", "wait", "outcome", "verdict", "question", "note", "halt", "resume", "undo", "slack",
+    "ignored", "failed", "closed", "reopened", "export", "severity",
     "diverted", "chart",
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ import structlog
 from bot.domain.effect import Effect
 from bot.domain.errors import BotError, Fault, PlaybookError, StaleRunError
 from bot.domain.event import Due, Event
-from bot.domain.machine import Decision, Rules, advance, set_aside
+from bot.domain.machine import Decision, Rules, advance, set_aside, without_playbook
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.run import Run
@@ -92,7 +92,7 @@ class AdvanceRun:
         effects: dict[str, Effect] = {}
         moved, consumed = run, 0
         for event in events:
-            decision = await self._decide(moved, event, await self.bundle_of(moved))
+            decision = await self._decide(moved, event)
             if decision is None:
                 break
             moved, consumed = decision.run, consumed + 1
@@ -110,8 +110,13 @@ class AdvanceRun:
         await self._store.commit(moved, consumed=consumed, entries=chained, effects=live)
         return live
 
-    async def _decide(self, run: Run, event: Event, bundle: Bundle) -> Decision | None:
+    async def _decide(self, run: Run, event: Event) -> Decision | None:
         """The decision, or None to stop before this event and try it again later. Its third failure sets it aside."""
+        try:
+            bundle = await self.bundle_of(run)
+        except PlaybookError as error:
+            log.error("run.stranded", incident=run.incident_id, reason=str(error))
+            return without_playbook(run, event, str(error), self._rules)
         try:
             return advance(run, event, bundle, self._rules)
         except Exception as error:
@@ -124,4 +129,5 @@ class AdvanceRun:
             if failures < FAILURES_BEFORE_SET_ASIDE:
                 return None
             reason = f"{type(error).__name__}: {error}"
+            log.error("event.set_aside", incident=run.incident_id, event_kind=event.kind, reason=reason)
             return set_aside(run, event, reason, bundle, self._rules)

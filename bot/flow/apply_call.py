@@ -16,7 +16,7 @@ from bot.domain.approval import Approved, Request, grant
 from bot.domain.burden import Burden, takes_capacity, too_much
 from bot.domain.change.interference import interference
 from bot.domain.change.node_disruption import NODE_VERBS, NodeDisruption, node_disruption
-from bot.domain.change.plan import Call, Plan, Step, Wait
+from bot.domain.change.plan import Call, Plan, Step, Wait, highest
 from bot.domain.change.progress import progress
 from bot.domain.effect import ApplyStep
 from bot.domain.errors import ApprovalError, ClusterError
@@ -83,6 +83,8 @@ class ApplyCall:
         if (stopped := await self._stopped(job, effect, request)) is not None:
             return stopped
         if isinstance(step, Wait):
+            # A rollout may take longer than a lease lasts, and is no less a hand on the wheel than its calls.
+            await self._claims.hold(job.incident_id, lease_keys(job.run, request.plan, is_first=False))
             return await self._wait(job, effect, step)
         try:
             approved = grant(request, request.presses)
@@ -163,7 +165,7 @@ class ApplyCall:
         if job.lost.is_set():
             return Later(0.0)
         if verdict == "already_claimed":
-            known = await self._after_an_attempt(job, effect, call, call_id)
+            known = await self._after_an_attempt(job, effect, request, call, call_id)
             if known is not None:
                 return known
         return await self._send(job, effect, approved, call, call_id)
@@ -206,7 +208,9 @@ class ApplyCall:
         readings = {made.reading.name: made.reading} if made.reading else {}
         return self._settled(effect, made.result, made.detail, call_id=call_id, readings=readings)
 
-    async def _after_an_attempt(self, job: Job, effect: ApplyStep, call: Call, call_id: str) -> Done | Later | None:
+    async def _after_an_attempt(
+        self, job: Job, effect: ApplyStep, request: Request, call: Call, call_id: str
+    ) -> Done | Later | None:
         """What an earlier attempt did; None when it did nothing and the same call may be sent (at most one can win)."""
         if call.method == "generate":
             reason = "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended"
@@ -217,7 +221,7 @@ class ApplyCall:
             return self._settled(effect, "done", "seen in the cluster after an interrupted attempt", call_id=call_id)
         if seen == "unclear":
             return self._unclear(job, effect, "the cluster shows neither the state before nor the one after", call_id)
-        return None
+        return self._lapsed(job, effect, request, PATIENCE_SECONDS) if effect.step == 0 else None
 
     def _unclear(self, job: Job, effect: ApplyStep, detail: str, call_id: str) -> Done | Later:
         """Look again a moment later; after some attempts nobody but a person can tell."""
@@ -236,11 +240,8 @@ class ApplyCall:
 
     async def _looked_again(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:
         """Right before the first call: grant still fresh, reason still there, plan still the same and no riskier."""
-        decided_at = request.decided_at if request.decided_at is not None else job.now
-        if job.now - decided_at > self._grant_valid:
-            return self._settled(
-                effect, "lapsed", f"the grant was not begun within {self._grant_valid / 60:.0f} minutes"
-            )
+        if (lapsed := self._lapsed(job, effect, request)) is not None:
+            return lapsed
         result, readings = await self._planner.plan(job.run, at=job.now)
         if result.outcome == "not_needed":
             return self._settled(effect, "not_needed", result.reason, readings=dict(readings))
@@ -250,6 +251,16 @@ class ApplyCall:
             return self._settled(effect, "superseded", result.reason, replanned=result)
         moved = what_changed(request.plan, result.plan)
         return self._settled(effect, "superseded", moved, replanned=result) if moved else None
+
+    def _lapsed(self, job: Job, effect: ApplyStep, request: Request, more_seconds: float = 0.0) -> Done | None:
+        """A grant of long ago, of which nothing has arrived yet, is asked for again: nobody watches it any more.
+
+        `more_seconds`: how long a call may be put off once it was claimed.
+        """
+        waited = job.now - (request.decided_at if request.decided_at is not None else job.now)
+        if waited <= self._grant_valid + more_seconds:
+            return None
+        return self._settled(effect, "lapsed", f"the grant was not begun within {self._grant_valid / 60:.0f} minutes")
 
     async def _touched(self, job: Job, effect: ApplyStep, call_id: str) -> Done | Later | None:
         """Whether somebody else changed meanwhile what this run has changed: then a person says how to go on."""
@@ -336,7 +347,11 @@ def what_changed(approved: Plan, now: Plan) -> str:
         old = [line.text or line.path for call in approved.calls for line in call.differences]
         new = [line.text or line.path for call in now.calls for line in call.differences]
         return f"the plan is another one now: {'; '.join(new)} instead of {'; '.join(old)}"
-    worse = now.is_worse_than(approved)
+    worse = list(now.is_worse_than(approved))
+    # A run may have raised the risk that was shown, never lowered it.
+    if highest(now.risk, approved.risk) != approved.risk:
+        worse.append(f"its risk is {now.risk}, not {approved.risk}")
+    worse += [f"{team} has to approve it too" for team in now.approved_by if team not in approved.approved_by]
     return f"circumstances got worse: {'; '.join(worse)}" if worse else ""
 
 

@@ -7,10 +7,14 @@ from collections.abc import Awaitable, Callable
 
 from bot.domain.effect import DrawWay
 from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.picture import Picture, picture
+from bot.domain.playbook.overview import overview
+from bot.domain.playbook.picture import Picture
 from bot.domain.run import Run
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Messenger
+
+Share = Callable[[str, str, bytes, str], Awaitable[None]]
+"""A file for a channel: where, its name, what is in it, and what is said with it. Raise `MessengerError`."""
 
 
 class DrawWayForRun:
@@ -35,24 +39,16 @@ class DrawWayForRun:
         return Done()
 
 
+class DrawForChannel:
+    """A playbook's picture for whoever asks, into the channel where it was asked for. Raise `MessengerError`."""
+
+    def __init__(self, share: Share, draw: Callable[[Picture], bytes]) -> None:
+        self._share, self._draw = share, draw
+
+    async def __call__(self, compiled: CompiledPlaybook, channel: str, comment: str) -> None:
+        content = await asyncio.to_thread(self._draw, overview(compiled))
+        await self._share(channel, f"{compiled.name}.png", content, comment)
+
+
 def way_picture(run: Run, compiled: CompiledPlaybook) -> Picture:
-    """What was written in a piece is drawn as one row."""
-    return picture(
-        compiled.playbook, way=run.way, current=run.state if run.is_open else "", folded=rows_of_pieces(compiled)
-    )
-
-
-def rows_of_pieces(compiled: CompiledPlaybook) -> dict[str, str]:
-    """State to the state that stands for its piece: what was written in a piece carries that file's name."""
-    written = {
-        (piece.file, at.line): str(where[1])
-        for piece in compiled.pieces
-        for where, at in piece.keys.items()
-        if len(where) == 2 and where[0] == "states"
-    }
-    states = {
-        str(where[1]): written.get((at.file, at.line), "")
-        for where, at in compiled.source.keys.items()
-        if len(where) == 2 and where[0] == "states"
-    }
-    return {state: state.removesuffix(f"_{own}") for state, own in states.items() if own}
+    return overview(compiled, way=run.way, current=run.state if run.is_open else "")

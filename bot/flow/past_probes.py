@@ -6,6 +6,7 @@ Only what is still kept is counted; an incident that was deleted is not remember
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -56,6 +57,16 @@ async def asked_by_the_last(runs: PastRuns, run: Run, plan: Plan, *, at: float) 
     earlier = await runs.load(last) if last is not None and last != run.incident_id else None
     found = asked_before(plan, earlier.requests.values(), at=at) if earlier is not None else ""
     return f"{last}/{found}" if found else ""
+
+
+async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tuple[float, float]]:
+    """From when to when this target had an incident, as far as those are kept; one that is open has no end yet."""
+    found = (run for run in await _since(runs, 0.0) if run.target.key == target.key and run.incident_id != but)
+    return [
+        (min(run.starts_at, run.opened_at), math.inf if run.closed_at is None else run.closed_at)
+        for run in found
+        if run.ending != "not_applicable"
+    ]
 
 
 def _is_rollback(entry: LedgerEntry, run: Run, start: float) -> bool:

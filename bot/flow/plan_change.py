@@ -125,7 +125,6 @@ def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanCont
     return PlanContext(
         against=state.against if isinstance(state, ChangeState) else "",
         incident_id=run.incident_id,
-        request_number=run.counter,
         now=at,
         ledger=run.ledger,
         picked=run.picked,

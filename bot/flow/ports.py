@@ -21,7 +21,7 @@ from bot.domain.load_log import LoadPoint
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.language import ProbeSignal, SignalSpec
-from bot.domain.run import Offer, Run
+from bot.domain.run import STARTS_AT, Offer, Run
 from bot.domain.scrape import Scrape
 from bot.domain.signal import Reading
 from bot.domain.target import Target
@@ -179,12 +179,16 @@ class EffectStore(Protocol):
     async def settle(self, owed: Owed, outcome: Sequence[Event]) -> bool:
         """The effect is done: append its outcome to the inbox (once by id) and owe it no more.
 
-        True when it was owed anew meanwhile and is due again.
+        True when it was owed anew meanwhile and is due again. What was owed anew and is another process's by now
+        stays with that process.
         """
         ...
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
-        """Owe the effect again later; return how often it failed so far."""
+        """Owe the effect again later; return how often it failed so far.
+
+        Nothing changes when the lease was lost and another process performs the effect by now.
+        """
         ...
 
 
@@ -254,6 +258,10 @@ class CallClaims(Protocol):
         """Forget what was counted: changes of the workload, and nodes. What is cordoned in the cluster still weighs."""
         ...
 
+    async def hold(self, incident_id: str, lease_keys: Sequence[str]) -> None:
+        """While nothing is sent: keep those of these leases that are this incident's for as long again."""
+        ...
+
     async def release(self, incident_id: str) -> None:
         """Give back every lease of the incident."""
         ...
@@ -303,6 +311,11 @@ class ReadContext:
     settings: Mapping[str, float | str | bool]
     moments: Mapping[str, float] = field(default_factory=dict)
     """What a window may end at besides now: `incident.starts_at`, and `results.<state>.<signal>` once it was read."""
+
+    @property
+    def began_at(self) -> float:
+        """When the trouble began by the alert's own word; the bot may have heard of it hours later."""
+        return min(self.opened_at, self.moments.get(STARTS_AT, self.opened_at))
 
 
 @dataclass(frozen=True)

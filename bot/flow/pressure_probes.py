@@ -62,7 +62,7 @@ class _Asking:
 
 
 class KvRoom(_Asking):
-    """Block arithmetic: blocks of a mean request, how many more requests fit now, what the last blocks waste."""
+    """Block arithmetic: blocks of a mean request, how many fit now and at all, what last blocks waste."""
 
     OVER = "30m"
 
@@ -88,29 +88,35 @@ class KvRoom(_Asking):
         pools = [pool for scrapes in said.scrapes.values() for pool in _pools(scrapes[-1])]
         if not pools:
             return unknown(question.name, "no pool is on any page", at=now, source=self.history.source)
-        size = min(size for size, _ in pools)
-        free = sum(blocks for _, blocks in pools)
+        size = min(size for size, _, _ in pools)
+        free = sum(blocks for _, blocks, _ in pools)
         parts: dict[str, Part | None] = {"free_blocks": free}
-        parts |= _arithmetic(lengths, size, free)
+        parts |= _arithmetic(lengths, size, free, least=min(blocks for _, _, blocks in pools))
         missing = dict.fromkeys(parts, lengths["prompt"].unknown or lengths["output"].unknown)
         return answer(question, parts, missing=missing, source=self.history.source)
 
 
-def _pools(scrape: Scrape) -> list[tuple[float, float]]:
-    """Block size and free blocks of each engine rank."""
-    found = [(scrape.ranks[rank].get("block_size"), value_of(scrape, rank, "free_blocks")) for rank in scrape.ranks]
-    return [(size, free) for size, free in found if size and free is not None]
+def _pools(scrape: Scrape) -> list[tuple[float, float, float]]:
+    """Block size, free blocks and usable blocks of each engine rank."""
+    found = []
+    for rank in scrape.ranks:
+        size, free = scrape.ranks[rank].get("block_size"), value_of(scrape, rank, "free_blocks")
+        tokens = value_of(scrape, rank, "usable_tokens")
+        if size and free is not None and tokens is not None:
+            found.append((size, free, tokens / size))
+    return found
 
 
-def _arithmetic(lengths: Mapping[str, Reading], size: float, free: float) -> dict[str, Part | None]:
+def _arithmetic(lengths: Mapping[str, Reading], size: float, free: float, *, least: float) -> dict[str, Part | None]:
     prompt, output = lengths["prompt"].value, lengths["output"].value
     if not isinstance(prompt, float) or not isinstance(output, float) or prompt + output <= 0:
-        return dict.fromkeys(("blocks_per_request", "more_requests", "tail_waste"))
+        return dict.fromkeys(("blocks_per_request", "more_requests", "concurrency", "tail_waste"))
     blocks = math.ceil((prompt + output) / size)
     # On average the last block of a request is half empty.
     return {
         "blocks_per_request": float(blocks),
         "more_requests": float(math.floor(free / blocks)),
+        "concurrency": float(math.floor(least / blocks)),
         "tail_waste": (size - 1) / 2 / (prompt + output),
     }
 
@@ -119,14 +125,18 @@ def _arithmetic(lengths: Mapping[str, Reading], size: float, free: float) -> dic
 
 
 class RequestLengths(_Asking):
-    """How long requests were in a day, by the next larger bucket, and which share was longer than that."""
+    """How long requests could have become in a day, by the next larger bucket, and which share was longer than that.
 
-    PROMPT, OUTPUT = "request_prompt_tokens", "request_generation_tokens"
+    The engine refuses a request by the answer that it asks for, however short the answer then is. Who asks for nothing
+    is counted with all that the model's length leaves, which proves no shorter one.
+    """
+
+    PROMPT, ASKED = "request_prompt_tokens", "request_params_max_tokens"
 
     async def __call__(self, question: Question) -> Reading:
         now = self.now()
         window = Window(now - DAY_SECONDS, now)
-        metrics = frozenset({self.PROMPT, self.OUTPUT})
+        metrics = frozenset({self.PROMPT, self.ASKED})
         said = gather(await self.scrapes(question, metrics, window), of=question.spec.of, picked={}, window=window)
         if not said.scrapes:
             return unknown(question.name, "no replica was scraped", at=now, source=self.history.source)
@@ -134,7 +144,7 @@ class RequestLengths(_Asking):
         short_of = next((count.reason for count in counts.values() if isinstance(count, Missing)), "")
         if short_of:
             return unknown(question.name, short_of, at=now, source=self.history.source)
-        # Prompts and answers are counted apart, so each may have half of what is allowed.
+        # Prompts and what was asked for are counted apart, so each may have half of what is allowed.
         allowed = _share(question) / 2
         bounds = [_bound(count, allowed) for count in counts.values() if not isinstance(count, Missing)]
         if any(bound is None for bound in bounds):
@@ -144,7 +154,9 @@ class RequestLengths(_Asking):
         above = sum(share for _, share, _ in filter(None, bounds))
         requests = max(count for _, _, count in filter(None, bounds))
         parts: dict[str, Part | None] = {"longest": longest, "above": above, "requests": requests}
-        detail = f"of {requests:.0f} requests in a day, prompt and answer stayed within {longest:.0f} tokens"
+        detail = (
+            f"of {requests:.0f} requests in a day, prompt and the answer asked for stayed within {longest:.0f} tokens"
+        )
         return answer(question, parts, detail=detail, source=self.history.source)
 
 
@@ -194,14 +206,22 @@ def _bound(counts: Mapping[str, float], allowed: float) -> tuple[float, float, f
 
 
 class PressureSymptoms(_Asking):
-    """How many early signs there are at once. A sign that cannot be read is not counted, and named."""
+    """How many early signs there are at once. A sign that cannot be read is not counted, and named.
 
-    OVER = "30m"
+    Parameters: `over` is what counts as now, and `past` how long ago the time before it began.
+    """
+
+    OVER, PAST = "30m", "24h"
 
     async def __call__(self, question: Question) -> Reading:
-        now, span = self.now(), span_of(self.OVER, {})
+        now, asked, settings = self.now(), question.spec.parameters, question.context.settings
+        try:
+            span = span_of(str(asked.get("over", self.OVER)), settings)
+            past = span_of(str(asked.get("past", self.PAST)), settings)
+        except ValueError as error:
+            return unknown(question.name, str(error), at=now, source=self.history.source)
         recent = await self.read(question, _SIGNS, Window(now - span, now))
-        before = await self.read(question, _SIGNS, Window(now - DAY_SECONDS, now - span))
+        before = await self.read(question, _SIGNS, Window(now - past, now - span))
         signs = {
             "fewer run at once": _collapsed(recent, before),
             "latency doubled": _doubled(recent, before),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.domain.change.capacity import capacity_of
 from bot.domain.change.drain import drain_mode
+from bot.domain.change.interference import OURS
 from bot.domain.change.kept_revisions import RolledOut, rolled_out
 from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, is_going_away, seconds_of
 from bot.domain.change.owner import autoscaler_of, owner_of
@@ -26,7 +27,7 @@ SOURCE = "Kubernetes"
 ROTATION = ("pods", "replica_sets", "endpoint_slices")
 """What rotation is read from."""
 BEFORE_SECONDS, AFTER_SECONDS = 2 * 3600.0, 600.0
-"""A deploy shows late, through caches and traffic ramps; one long after the opening cannot be the cause."""
+"""A deploy shows late, through caches and traffic ramps; one long after the beginning cannot be the cause."""
 REUSED_ANNOTATION = "deployment.kubernetes.io/revision-history"
 _CAN_MATTER = re.compile(
     r"/spec/(?:initContainers|volumes|nodeSelector|affinity|tolerations|runtimeClassName|hostIPC)\b"
@@ -139,14 +140,14 @@ async def owner(question: Question) -> Reading:
 
 
 async def recent_rollout(question: Question) -> Reading:
-    """What was rolled out shortly before the incident opened, by whom, and whether it can have caused it."""
+    """What was rolled out shortly before the incident began, by whom, and whether it can have caused it."""
     world = await question.world()
     kind = question.context.target.kind
     if failed := unreadable(question, world, "revisions" if kind in NUMBERED else "replica_sets"):
         return failed
     if world.workload is None or kind not in (*KINDS, "Unknown"):
         return unknown(question.name, "it keeps no revisions to look at", at=question.at, source=SOURCE)
-    opened = question.context.opened_at
+    opened, began = question.context.opened_at, question.context.began_at
     if kind in NUMBERED:
         every = rolled_out(world, incident_id=question.context.incident_id, opened_at=opened)
     else:
@@ -154,16 +155,33 @@ async def recent_rollout(question: Question) -> Reading:
     if kind in NUMBERED and (not every or every[0].at is None):
         reason = "when its present revision was rolled out is not known" if every else "its controller kept no revision"
         return unknown(question.name, reason, at=question.at, source=SOURCE)
-    recent = [
-        one for one in every if one.at is not None and opened - BEFORE_SECONDS <= one.at <= opened + AFTER_SECONDS
-    ]
+    recent = [one for one in every if one.at is not None and began - BEFORE_SECONDS <= one.at <= began + AFTER_SECONDS]
     # Our own fix is never the suspect: with a deploy before it, the deploy is.
     chosen = next((one for one in recent if one.by_bot is not True), recent[0] if recent else None)
+    written = _written_config_maps(world, began)
     if chosen is None:
-        parts: dict[str, Part | None] = {"happened": False, "matters": False, "by_bot": False, "summary": ""}
-        detail = "no rollout from 2 h before the incident opened to 10 m after"
+        parts: dict[str, Part | None] = {"happened": False, "matters": False, "by_bot": False, "summary": written}
+        detail = "no rollout from 2 h before the incident began to 10 m after"
         return answer(question, parts | _revisions(every[0] if every else None), missing=_MISSING, detail=detail)
-    return _told(question, chosen)
+    return _told(question, chosen, written)
+
+
+def _written_config_maps(world: World, began: float) -> str:
+    """Flags that changed beside the template, which keeps no revision of them: told, since no rollback undoes them."""
+    found = []
+    for name, config_map in sorted(world.config_maps.items()):
+        created = seconds_of(dig(config_map, "metadata", "creationTimestamp")) or 0.0
+        for entry in dig(config_map, "metadata", "managedFields") or []:
+            at, who = seconds_of(entry.get("time")), str(entry.get("manager", ""))
+            is_new = at is not None and at > created and began - BEFORE_SECONDS <= at <= began + AFTER_SECONDS
+            if at is not None and is_new and who != OURS:
+                found.append(f"ConfigMap {name} was written by {who or 'somebody'} {_when(began, at)}")
+    return "; ".join(dict.fromkeys(found))[:600]
+
+
+def _when(began: float, at: float) -> str:
+    minutes = (began - at) / 60
+    return f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} the incident began"
 
 
 def _of_deployment(world: World, question: Question) -> list[RolledOut]:
@@ -224,21 +242,20 @@ def _revisions(rollout: RolledOut | None) -> dict[str, Part | None]:
     return {name: None if number is None else float(number) for name, number in named}
 
 
-def _told(question: Question, rollout: RolledOut) -> Reading:
+def _told(question: Question, rollout: RolledOut, written: str) -> Reading:
     differences = _differences(rollout)
     can_matter = any(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)) for change in differences)
     # What nobody knows is neither a cause nor none; what our own call rolled out is none.
     in_doubt = rollout.is_lost or (can_matter and rollout.by_bot is None)
     assert rollout.at is not None
-    minutes = (question.context.opened_at - rollout.at) / 60
-    when = f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} the incident opened"
+    when = _when(question.context.began_at, rollout.at)
     nothing = _LOST if rollout.is_lost else "first revision" if rollout.before is None else "no difference"
     changed = "; ".join(change.text for change in differences) or nothing
     parts: dict[str, Part | None] = {
         "happened": True,
         "matters": False if rollout.by_bot else None if in_doubt else can_matter,
         "by_bot": rollout.by_bot,
-        "summary": changed[:600],
+        "summary": "; ".join(filter(None, (changed, written)))[:600],
     }
     who = " by the bot" if rollout.by_bot else ""
     detail = f"rolled out{who} {when}: {changed}"[:900]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import structlog
 
 from bot.domain.alert import Alert
-from bot.domain.errors import ClusterError
+from bot.domain.errors import ClusterError, LostRunError, StorageUnavailableError
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
+from bot.domain.redaction import redacted
 from bot.domain.run import Offer, Run
 from bot.domain.target import Target, named_by
 from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore
@@ -19,6 +21,7 @@ log = structlog.get_logger()
 RESOLVE_WITHIN_SECONDS = 2.0
 REST_SECONDS = 10.0
 BATCH = 64
+FAILURES_BEFORE_SET_ASIDE = 3
 
 
 class RouteAlerts:
@@ -36,17 +39,35 @@ class RouteAlerts:
         self._alerts, self._runs, self._playbooks, self._cluster = alerts, runs, playbooks, cluster
         self._cluster_name, self._reopen_within, self._wake = cluster_name, reopen_within_seconds, wake
         self._slow_until = 0.0
+        self._failures: Counter[str] = Counter()
 
     async def __call__(self) -> int:
         """Route everything that was accepted, in order; return how many entries were ended."""
         routed = 0
         while entries := await self._alerts.intake(BATCH):
             # Asked for all at once: a cluster that is slow to answer must not cost each alert its two seconds.
-            targets = await asyncio.gather(*(self._target(entry.alert) for entry in entries))
+            targets = await asyncio.gather(*(self._target(entry.alert) for entry in entries), return_exceptions=True)
             for entry, target in zip(entries, targets, strict=True):
-                await self._route(entry, target)
+                await self._route_or_set_aside(entry, target)
                 routed += 1
         return routed
+
+    async def _route_or_set_aside(self, entry: Intake, target: Target | BaseException) -> None:
+        try:
+            if isinstance(target, BaseException):
+                raise target
+            await self._route(entry, target)
+        except StorageUnavailableError:
+            raise
+        except Exception as error:
+            # A fault of ours with one alert must not hold up every later one: its third failure sets it aside.
+            log.exception("alert.failed", fingerprint=entry.alert.fingerprint)
+            self._failures[entry.entry_id] += 1
+            if self._failures[entry.entry_id] < FAILURES_BEFORE_SET_ASIDE:
+                return
+            del self._failures[entry.entry_id]
+            reason = redacted(f"it could not be routed: {type(error).__name__}: {error}")
+            await self._alerts.keep_unmatched(entry, reason)
 
     async def _route(self, entry: Intake, target: Target) -> None:
         wanted = self._playbooks.match(entry.alert.labels)
@@ -95,7 +116,9 @@ class RouteAlerts:
         """The open incident of the target, or its last one: for stragglers, and for the same trouble soon again."""
         current = await self._runs.open_incident(target.key)
         if current is not None:
-            return await self._runs.load(current), "extends"
+            if (run := await self._runs.load(current)) is None:
+                raise LostRunError(f"{current} is open by the index and not stored: see what `doctor` says of Redis")
+            return run, "extends"
         last = await self._runs.last_incident(target.key)
         run = await self._runs.load(last) if last else None
         if run is None or run.closed_at is None or await self._runs.now() - run.closed_at > self._reopen_within:

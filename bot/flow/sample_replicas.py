@@ -100,7 +100,14 @@ class KeepSampling:
         except BotError as error:
             log.warning("sampling.skipped", reason=str(error))
             return
-        await asyncio.gather(*(self._signals.sample(context) for context in contexts))
+        await asyncio.gather(*(self._sample(context) for context in contexts))
+
+    async def _sample(self, context: ReadContext) -> None:
+        try:
+            await self._signals.sample(context)
+        except Exception:
+            # A fault of ours about one workload must not end the sampling of all, for good and in silence.
+            log.exception("sampling.failed", target=context.target.key)
 
 
 class OpenTargets(Protocol):

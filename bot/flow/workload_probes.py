@@ -5,27 +5,30 @@ What is too young, undated or without history is unknown; a guess would be rolle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.domain.change.objects import dig
 from bot.domain.change.rollout import replica_sets_of, revision_of
 from bot.domain.change.template_differences import template_differences
 from bot.domain.change.world import Obj, World
-from bot.domain.load_log import DAY_SECONDS, METRICS, load_of, load_specs
+from bot.domain.load_log import METRICS, load_of, load_specs
 from bot.domain.sampling import SampledSpec, read_window, span_of
 from bot.domain.signal import Reading, unknown
 from bot.domain.window import Window, short
+from bot.flow.past_probes import PastRuns, troubled_times
 from bot.flow.ports import History, LoadLog, Probe, Question
 from bot.flow.probes import SOURCE, Part, answer, is_ours, rolled_out_at, unreadable
 
 GOOD_SECONDS = 24 * 3600.0
 """A revision that went through a whole day's load has proved itself; an hour at night has not."""
-TRAFFIC_OVER = "30m"
+TRAFFIC_OVER, TRAFFIC_AGO = "30m", "24h"
 
 
-def workload_probes(*, history: History, now: Callable[[], float], loads: LoadLog | None = None) -> dict[str, Probe]:
-    return {"last_good": last_good, "traffic": Traffic(history, now, loads)}
+def workload_probes(
+    *, history: History, now: Callable[[], float], runs: PastRuns, loads: LoadLog | None = None
+) -> dict[str, Probe]:
+    return {"last_good": LastGood(runs), "traffic": Traffic(history, now, loads)}
 
 
 # --- last good --------------------------------------------------------------------------------------------------------
@@ -33,48 +36,65 @@ def workload_probes(*, history: History, now: Callable[[], float], loads: LoadLo
 
 @dataclass(frozen=True)
 class _Served:
-    """A revision and how long it was the newest before the incident; None where its beginning or end has no date."""
+    """A revision and how long it was the newest before the incident, counted from the last one that fell into its time.
+
+    None where its beginning or end has no date.
+    """
 
     replica_set: Obj
     seconds: float | None
     is_current: bool
 
 
-async def last_good(question: Question) -> Reading:
-    """The newest revision that served a day before the incident and is not the bot's own.
+class LastGood:
+    """The newest revision that served its last day before the incident without another one, and is not the bot's own.
 
     Kubernetes dates a revision by its ReplicaSet; one that was rolled back to is dated only while it is the newest.
     """
-    world = await question.world()
-    if failed := unreadable(question, world, "replica_sets"):
-        return failed
-    revisions = _served(world, question)
-    if not revisions:
-        return unknown(question.name, "it has no revisions to look at", at=question.at, source=SOURCE)
-    good = next((one for one in revisions if one.seconds is not None and one.seconds >= GOOD_SECONDS), None)
-    if good is None:
-        undated = any(one.seconds is None for one in revisions)
-        parts: dict[str, Part | None] = dict.fromkeys(("revision", "is_current", "hours", "summary"))
-        parts["found"] = None if undated else False
-        reason = f"no revision is known to have served {short(GOOD_SECONDS)} before the incident"
-        return answer(question, parts, missing=dict.fromkeys(parts, reason), detail=reason)
-    return _told(question, good, revisions[0])
+
+    def __init__(self, runs: PastRuns) -> None:
+        self._runs = runs
+
+    async def __call__(self, question: Question) -> Reading:
+        world = await question.world()
+        if failed := unreadable(question, world, "replica_sets"):
+            return failed
+        context = question.context
+        troubled = await troubled_times(self._runs, context.target, but=context.incident_id)
+        revisions = _served(world, question, troubled)
+        if not revisions:
+            return unknown(question.name, "it has no revisions to look at", at=question.at, source=SOURCE)
+        good = next((one for one in revisions if one.seconds is not None and one.seconds >= GOOD_SECONDS), None)
+        if good is None:
+            undated = any(one.seconds is None for one in revisions)
+            parts: dict[str, Part | None] = dict.fromkeys(("revision", "is_current", "hours", "summary"))
+            parts["found"] = None if undated else False
+            reason = f"no revision is known to have served {short(GOOD_SECONDS)} without an incident before this one"
+            return answer(question, parts, missing=dict.fromkeys(parts, reason), detail=reason)
+        return _told(question, good, revisions[0])
 
 
-def _served(world: World, question: Question) -> list[_Served]:
+def _served(world: World, question: Question, troubled: Sequence[tuple[float, float]]) -> list[_Served]:
     """Newest first, without the bot's own; those end where the next one, whoever made it, began."""
     found = replica_sets_of(world)
-    until: float | None = question.context.opened_at
+    until: float | None = question.context.began_at
     served = []
     for index, replica_set in enumerate(found):
         began = rolled_out_at(replica_set, world, is_current=index == 0)
         before = found[index + 1] if index + 1 < len(found) else None
-        seconds = None if began is None or until is None else until - began
+        seconds = None if began is None or until is None else _quiet_seconds(began, until, troubled)
         if not is_ours(replica_set, before, question) and (index > 0 or _is_rolled_out(world)):
             served.append(_Served(replica_set, seconds, index == 0))
-        # What was rolled out after the incident opened took nothing from the revision before it.
-        until = min(began, question.context.opened_at) if began is not None else None
+        # What was rolled out after the incident began took nothing from the revision before it.
+        until = min(began, question.context.began_at) if began is not None else None
     return served
+
+
+def _quiet_seconds(began: float, until: float, troubled: Sequence[tuple[float, float]]) -> float:
+    """The time up to its end in which it served without an incident."""
+    return until - max(
+        (min(ended, until) for start, ended in troubled if start < until and ended > began), default=began
+    )
 
 
 def _is_rolled_out(world: World) -> bool:
@@ -98,7 +118,12 @@ def _told(question: Question, good: _Served, newest: _Served) -> Reading:
     }
     missing = {"revision": "the ReplicaSet carries no revision"}
     what = "runs now" if good.is_current else f"going back to it means: {changed or 'no difference'}"
-    return answer(question, parts, missing=missing, detail=f"revision {revision} served {hours:.0f} h; {what}"[:900])
+    return answer(
+        question,
+        parts,
+        missing=missing,
+        detail=f"revision {revision} served {hours:.0f} h without an incident; {what}"[:900],
+    )
 
 
 # --- traffic ----------------------------------------------------------------------------------------------------------
@@ -107,6 +132,8 @@ def _told(question: Question, good: _Served, newest: _Served) -> Reading:
 class Traffic:
     """Arrivals and lengths beside the same time yesterday, as ratios; unknown where no history reaches there.
 
+    Parameters: `over` is how much time is compared, `ago` how long before that yesterday is.
+
     `loads` is the day that the bot keeps itself, in five minutes a point, where nobody else keeps samples that long.
     """
 
@@ -114,17 +141,20 @@ class Traffic:
         self._history, self._now, self._loads = history, now, loads
 
     async def __call__(self, question: Question) -> Reading:
-        over = str(question.spec.parameters.get("over", TRAFFIC_OVER))
+        asked, settings = question.spec.parameters, question.context.settings
+        over = str(asked.get("over", TRAFFIC_OVER))
         specs = load_specs(over)
         try:
-            span = span_of(over, question.context.settings)
+            span, ago = span_of(over, settings), span_of(str(asked.get("ago", TRAFFIC_AGO)), settings)
         except ValueError as error:
             return unknown(question.name, str(error), at=question.at, source=self._history.source)
         await self._history.sample(question.context)
         now = self._now()
         today = await self._read(specs, question, Window(now - span, now))
-        a_day_ago = Window(now - span - DAY_SECONDS, now - DAY_SECONDS)
-        yesterday = await self._kept(question, a_day_ago) or await self._read(specs, question, a_day_ago)
+        then = Window(now - span - ago, now - ago)
+        kept, sampled = await self._kept(question, then, ago), await self._read(specs, question, then)
+        # Samples are finer, and mostly do not reach that far; then the reason is that of the day that is kept.
+        yesterday = sampled if not sampled["arrivals"].unknown else kept or sampled
         return self._told(question, today, yesterday, span)
 
     async def _read(
@@ -133,11 +163,11 @@ class Traffic:
         scrapes = await self._history.between(question.context, METRICS, window.start, window.end)
         return {name: read_window(name, spec, scrapes, window=window, picked={}) for name, spec in specs.items()}
 
-    async def _kept(self, question: Question, window: Window) -> Mapping[str, Reading]:
+    async def _kept(self, question: Question, window: Window, ago: float) -> Mapping[str, Reading]:
         if self._loads is None:
             return {}
         points = await self._loads.all(question.context.target.key)
-        return load_of(points, window, since=points[0].start if points else None)
+        return load_of(points, window, since=points[0].start if points else None, ago=ago)
 
     def _told(
         self, question: Question, today: Mapping[str, Reading], yesterday: Mapping[str, Reading], span: float

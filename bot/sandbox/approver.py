@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from bot.sandbox.scenarios import Labels
+
 USER, SECOND = "U0ANA", "U0BEN"
 """Who presses, and who presses where somebody else has to."""
 SECOND_AFTER_SECONDS = 4.0
@@ -18,6 +20,8 @@ BUTTONS = ("choose:", "fill:")
 """A choice, and one that opens a form first."""
 PATIENCE = 3
 """How often the same question gets the same answer before somebody else has to look."""
+COMMAND = "/incident "
+"""What begins with it is no label: it is typed before the question is answered."""
 APPROVE = ("approve", "approve_again")
 """The second opens a form that asks for a reason."""
 REASON = {"": "as rehearsed"}
@@ -29,7 +33,7 @@ class Approver:
 
     slack_url: str
     channel: str
-    answers: Mapping[str, str]
+    answers: Mapping[str, Labels]
     say: Callable[[str], None]
     filled: Mapping[str, str] = field(default_factory=dict)
     _http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=10))
@@ -37,6 +41,8 @@ class Approver:
     _pressed: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
     """Message and button: who pressed it last, and when."""
     _answered: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _typed_for: set[str] = field(default_factory=set)
+    """Messages for which the commands of their answer were typed."""
 
     def command(self, text: str) -> None:
         """`/incident TEXT`, typed in the channel."""
@@ -50,6 +56,7 @@ class Approver:
                 self._fill(form, user)
                 return
         for message in self._messages():
+            self._type_first(message)
             chosen = self._choose(message, list(_buttons(message.get("blocks", []))))
             if chosen is not None and (user := self._who_presses(message["ts"], chosen["value"])):
                 self._press(message, chosen, user)
@@ -110,9 +117,27 @@ class Approver:
         tried = self._answered
         choices = [b for b in choices if tried[_asked(message), b["text"]["text"]] < PATIENCE] or choices[-1:]
         text = message.get("text", "")
-        wanted = next((label for words, label in self.answers.items() if words in text), None)
+        wanted = next((self._next(answer, message) for words, answer in self.answers.items() if words in text), None)
         named = next((button for button in choices if wanted and wanted in button["text"]["text"]), None)
         return named or next((button for button in choices if button["action_id"].startswith(BUTTONS[0])), None)
+
+    def _type_first(self, message: Mapping[str, Any]) -> None:
+        """The commands that an answer begins with, once for each question."""
+        text, asks = message.get("text", ""), any(_buttons(message.get("blocks", [])))
+        for words, answer in self.answers.items():
+            if not asks or words not in text or message["ts"] in self._typed_for:
+                continue
+            self._typed_for.add(message["ts"])
+            for command in _commands(answer):
+                self.command(command.removeprefix(COMMAND))
+
+    def _next(self, answer: Labels, message: Mapping[str, Any]) -> str:
+        if isinstance(answer, str):
+            return answer
+        answer = tuple(label for label in answer if not label.startswith(COMMAND))
+        asked = _asked(message)
+        before = sum(count for (question, _), count in self._answered.items() if question == asked)
+        return answer[min(before, len(answer) - 1)]
 
 
 def _buttons(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -121,6 +146,10 @@ def _buttons(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             for element in block["elements"]:
                 if element.get("type") == "button" and "value" in element:
                     yield {**element, "block_id": block.get("block_id", "")}
+
+
+def _commands(answer: Labels) -> list[str]:
+    return [label for label in ((answer,) if isinstance(answer, str) else answer) if label.startswith(COMMAND)]
 
 
 def _asked(message: Mapping[str, Any]) -> str:

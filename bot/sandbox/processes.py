@@ -18,7 +18,8 @@ from bot.sandbox.leash import leash
 
 READY = "ready "
 SETTINGS_PREFIX = "INCIDENT_BOT_"
-READY_WITHIN_SECONDS = 60.0
+READY_WITHIN_SECONDS = 180.0
+"""A start takes seconds of work: a minute or more where the machine has much else to do."""
 END_WITHIN_SECONDS = 5.0
 
 
@@ -39,6 +40,7 @@ class Family:
 
     folder: Path
     children: list[Child] = field(default_factory=list)
+    ready_within_seconds: float = READY_WITHIN_SECONDS
 
     def start(self, name: str, *command: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Run `python -m command…` and return what its `ready {json}` line says. Raise `StartError`."""
@@ -58,11 +60,12 @@ class Family:
         child = Child(name, process, {})
         self.children.append(child)
         try:
-            line = said.get(timeout=READY_WITHIN_SECONDS)
+            line = said.get(timeout=self.ready_within_seconds)
         except queue.Empty:
-            line = ""
+            why = f"was not ready within {self.ready_within_seconds:g} s (is this machine very busy?)"
+            raise StartError(f"{name} {why}; its last words are:\n{tail(log)}") from None
         if not line.startswith(READY):
-            raise StartError(f"{name} did not start; its last words are:\n{_tail(log)}")
+            raise StartError(f"{name} ended before it was ready; its last words are:\n{tail(log)}")
         child.ready = json.loads(line.removeprefix(READY))
         return child.ready
 
@@ -94,8 +97,12 @@ class Family:
 
 
 def _inherited() -> dict[str, str]:
-    """Settings of a real deployment in this shell must not reach the demo's bot."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS_PREFIX)}
+    """Settings of a real deployment in this shell must not reach the demo's bot.
+
+    Bytecode is written in any case: without it each of the demo's processes compiles every library anew, for seconds.
+    """
+    dropped = (SETTINGS_PREFIX, "PYTHONDONTWRITEBYTECODE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
 
 
 def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> None:
@@ -110,5 +117,6 @@ def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> 
     said.put("")
 
 
-def _tail(log: Path, lines: int = 20) -> str:
-    return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else "(nothing)"
+def tail(log: Path, lines: int = 20) -> str:
+    """The last words of a process. The logs themselves go with the world."""
+    return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else "(it said nothing)"

@@ -6,13 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+Labels = str | tuple[str, ...]
+"""The label to press; of several, the next one each time that the question comes again."""
+
 
 @dataclass(frozen=True)
 class Deploy:
-    flags: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str | None] = field(default_factory=dict)
+    """The value of a switch is empty; None takes a flag away."""
     env: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
     """Empty: the same as before."""
+
+    @property
+    def words(self) -> list[str]:
+        """What is added to the engine's arguments."""
+        given = ((flag, value) for flag, value in self.flags.items() if value is not None)
+        return [f"{flag}={value}" if value else flag for flag, value in given]
 
 
 @dataclass(frozen=True)
@@ -26,14 +36,14 @@ class Scenario:
     fault: dict[str, Any] = field(default_factory=dict)
     """A fault of one replica, or with `on_all` of each; empty for none."""
     on_all: bool = False
-    deployed_before: Mapping[str, str] = field(default_factory=dict)
+    deployed_before: Mapping[str, str | None] = field(default_factory=dict)
     """Flags that have been set for long."""
     deploy: Deploy | None = None
     """What somebody rolls out at the time of the trouble."""
     alert: str = ""
     """An alert that is raised whatever the engines say, in place of a `rule`."""
     alert_after_seconds: float = 2.0
-    answers: Mapping[str, str] = field(default_factory=dict)
+    answers: Mapping[str, Labels] = field(default_factory=dict)
     """Text of a question to the label of the choice that the scripted approver presses."""
     filled: Mapping[str, str] = field(default_factory=dict)
     """What that approver writes into the fields of forms."""
@@ -98,7 +108,10 @@ SLO_BREACH = Scenario(
     rule="slo",
     answers={"Replicas were added": "Yes: scale back"},  # too early: it gets worse, and that is taken back
     windows={
-        "verify_within": "25s",
+        "calm_for": "6s",
+        "verify_within": "20s",
+        "slow_short": "9s",
+        "slow_long": "12s",
         "ttft_target": "100ms",
     },
 )
@@ -146,11 +159,48 @@ DEPLOY_IN_TIME = Scenario(
 )
 MORE_TRAFFIC = Scenario(
     name="more-traffic",
-    what="more requests come than four replicas can keep; one more has room for them",
-    healthy_load=STEADY,
-    trouble_load={"workers": 51, "ramp_seconds": 2},
+    what="more requests come than at the same time yesterday, and one more replica has room for them",
+    # Short answers of almost one length: four replicas thrash for sure, and five do not.
+    healthy_load={"workers": 24, "output_tokens": [220, 240], "pause_seconds": 0.3},
+    trouble_load={"workers": 90, "output_tokens": [220, 240], "pause_seconds": 0.3, "ramp_seconds": 2},
     answers={"Which lever?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
-    windows={"thrash_ratio": "0.02", "kv_ceiling": "0.95", "slower": "2"},
+    windows={"slower": "2", "load_window": "8s", "yesterday": "42s"},
+    healthy_seconds=26.0,
+)
+SHED_THE_REST = Scenario(
+    name="shed-the-rest",
+    what="load rises, the cap ends the thrash, and what cannot be served in time is refused, past an open breaker",
+    healthy_load=CALM,
+    trouble_load=FULL,
+    answers={
+        "requests wait longer": "Refuse what cannot be served",
+        # The fourth change within the hour.
+        "the breaker is open": ("/incident reset", "Try"),
+    },
+    windows={"queue_depth": "1", "spare_for": "4s", "settle_for": "1s", "calm_for": "6s"},
+)
+OFFLOADED_IN_VAIN = Scenario(
+    name="offloaded-in-vain",
+    what="load rises, and KV in host memory is tried on a spare: it thrashes as before and goes; a person takes over",
+    healthy_load=CALM,
+    trouble_load=FULL,
+    answers={"Which lever?": ("More room for KV", "Hand over")},
+    windows={"spare_within": "10s"},
+    verified_by="",
+    endings=("handed_over",),
+)
+EARLY_SIGNS = Scenario(
+    name="early-signs",
+    what="prompts have become so long that few fit at once: three early signs, while nothing thrashes yet",
+    healthy_load={"arrivals_per_second": 36, "prompt_tokens": [80, 112], "output_tokens": [200, 260]},
+    trouble_load={"arrivals_per_second": 36, "prompt_tokens": [1440, 1480], "output_tokens": [200, 260]},
+    rule="",
+    alert=KV_ALERT,
+    alert_after_seconds=8.0,
+    answers={"Several early signs": "Scale out by one", "requests wait longer": "Hand over"},  # one is not enough
+    windows={"load_window": "20s", "yesterday": "40s"},
+    healthy_seconds=20.0,
+    endings=("handed_over",),
 )
 SHEDDING_ALREADY = Scenario(
     name="shedding-already",
@@ -220,7 +270,10 @@ BLIND = Scenario(
 # --- further branches of kv-compression-no-savings --------------------------------------------------------------------
 
 BY_HAND = "open kv-compression-no-savings serving/llm"
-COMPRESSION = {"before_window": "12s", "past": "60s"}
+COMPRESSION = {"before_window": "12s", "past": "60s", "rollout_settles": "4s"}
+SHORT_REQUESTS = {"workers": 24, "output_tokens": [100, 160]}
+BY_MEMORY = {"--num-gpu-blocks-override": None, "--kv-cache-memory-bytes": str(128 * 32 * 2048)}
+"""As large a pool as before, but counted in bytes: a smaller dtype then makes room for more tokens."""
 SCORE = {"eval": "gsm8k", "link": "https://evals.example/17", "baseline": "0.9"}
 SCORES = {"does this very configuration score": "It scores", "cannot be compared": "It is worth it"}
 NEVER_SET = Scenario(
@@ -241,10 +294,11 @@ SET_FP8 = Scenario(
     what="somebody believes that KV compression is on; now it is set, tried, measured and rolled out",
     healthy_load=STEADY,
     trouble_load=STEADY,
+    deployed_before=BY_MEMORY,
     rule="",
     opened_by=BY_HAND,
     answers=SCORES,
-    filled={"method": "unsure", "read_gauge": "usage", "score": "0.9", **SCORE},
+    filled={"method": "unsure", "read_gauge": "usage", "oom_tokens": "1000", "score": "0.9", **SCORE},
     windows=COMPRESSION,
 )
 FP8_LOSES = Scenario(
@@ -252,6 +306,7 @@ FP8_LOSES = Scenario(
     what="fp8 KV is tried on a spare, and the answers are worse than accepted",
     healthy_load=STEADY,
     trouble_load=STEADY,
+    deployed_before=BY_MEMORY,
     rule="",
     opened_by=BY_HAND,
     answers=SCORES,
@@ -288,6 +343,27 @@ SCATTERED = Scenario(
     verified_by="off_verify",
     endings=("backed_out",),
 )
+COMPACTS = Scenario(
+    name="compacts",
+    what="a plugin does free blocks, but only of requests longer than those that come: one long probe shows it",
+    healthy_load=SHORT_REQUESTS,
+    trouble_load=SHORT_REQUESTS,
+    deploy=Deploy(
+        flags={"--no-enable-prefix-caching": ""},  # the plugin cannot share blocks
+        env={
+            "ENABLE_TRIATTENTION": "1",
+            "TRIATTN_RUNTIME_KV_BUDGET": "256",
+            "TRIATTN_RUNTIME_DIVIDE_LENGTH": "32",
+        },
+        image="sandbox.registry/serving/vllm-triattention:v0.32.0",
+    ),
+    rule="",
+    opened_by=BY_HAND,
+    answers=SCORES,
+    filled={"method": "compaction", "read_gauge": "capacity"},
+    windows={**COMPRESSION, "budget_tokens": "256"},
+    healthy_seconds=20.0,
+)
 KIND_UNKNOWN = Scenario(
     name="kind-unknown",
     what="an image that nobody knows is said to compress, and nothing in it says how",
@@ -305,9 +381,9 @@ KIND_UNKNOWN = Scenario(
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        *(THRASH, ONE_BAD_REPLICA, DEPLOY_IN_TIME, MORE_TRAFFIC, SHEDDING_ALREADY, SICK_NODE, CRASHES),
-        *(BUSY, BLIND),
-        *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, SCATTERED, KIND_UNKNOWN),
+        *(THRASH, ONE_BAD_REPLICA, DEPLOY_IN_TIME, MORE_TRAFFIC, SHED_THE_REST, OFFLOADED_IN_VAIN, EARLY_SIGNS),
+        *(SHEDDING_ALREADY, SICK_NODE, CRASHES, BUSY, BLIND),
+        *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, SCATTERED, COMPACTS, KIND_UNKNOWN),
         *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP),
     )
 }

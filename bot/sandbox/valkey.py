@@ -101,13 +101,16 @@ def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, folder: 
             raise NoServerError(f"the embedded server ended at once: {(folder / 'server.log').read_text()[-500:]}")
         with socket.socket() as probe:
             probe.settimeout(0.2)
-            if probe.connect_ex(("127.0.0.1", port)) == 0 and _answers(probe):
+            if probe.connect_ex(("127.0.0.1", port)) == 0 and is_ready(probe):
                 return
         time.sleep(0.02)
     raise NoServerError(f"the embedded server did not listen on port {port} within {READY_WITHIN_SECONDS:.0f} s")
 
 
-def _answers(connection: socket.socket) -> bool:
-    """A server that loads its file accepts connections and says LOADING: only PONG is ready."""
-    connection.sendall(b"PING\r\n")
-    return connection.recv(16).startswith(b"+PONG")
+def is_ready(connection: socket.socket) -> bool:
+    """A server that loads its file accepts connections and says LOADING, or nothing yet: only PONG is ready."""
+    try:
+        connection.sendall(b"PING\r\n")
+        return connection.recv(16).startswith(b"+PONG")
+    except OSError:  # too late, or gone again: the next look asks anew
+        return False

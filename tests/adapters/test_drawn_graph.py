@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.drawn_graph import SHARPNESS, drawn
+from bot.adapters.drawn_graph import WIDTH_PIXELS, drawn
 from bot.adapters.yaml_playbooks import load_playbook
-from bot.domain.playbook.picture import WIDTH, picture
+from bot.domain.playbook.overview import overview
+from bot.domain.playbook.packaged import packaged_playbooks
+from bot.domain.playbook.picture import picture
 
 pytestmark = pytest.mark.fast
 
@@ -19,12 +21,21 @@ SMALL = load_playbook(Path(__file__).parents[1] / "domain" / "playbook" / "small
 PICTURE = picture(SMALL, way=("look", "cap"), current="cap")
 
 
-def test_a_png_has_the_width_that_slack_shows_twice_as_sharp() -> None:
-    content = drawn(PICTURE, "png")
-    assert content.startswith(b"\x89PNG")
-    width, height = struct.unpack(">II", content[16:24])
-    assert width == WIDTH * SHARPNESS
-    assert height == pytest.approx(PICTURE.height * SHARPNESS, abs=2)
+def size_of(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def test_a_png_has_the_width_that_slack_opens_a_file_with() -> None:
+    width, height = size_of(drawn(PICTURE, "png"))
+    assert width == WIDTH_PIXELS
+    assert height == pytest.approx(PICTURE.height * WIDTH_PIXELS / PICTURE.sizes.width, abs=4)
+
+
+def test_the_biggest_playbook_is_little_more_than_twice_as_high_as_wide() -> None:
+    width, height = size_of(drawn(overview(load_playbook(packaged_playbooks() / "kv-cache-oom.yaml")), "png"))
+    assert height < 2.25 * width
 
 
 def texts_of(svg: bytes) -> set[str]:

@@ -19,6 +19,7 @@ from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError, SourceError
 from bot.domain.gpu_query import FIELDS, GpuQuery
 from bot.domain.playbook.language import ProbeSignal
+from bot.domain.run import STARTS_AT
 from bot.domain.signal import Reading
 from bot.domain.target import Target
 from bot.flow.ports import Question, ReadContext
@@ -178,6 +179,7 @@ async def ask(
     store: FakeSampleStore,
     *,
     now: float = 1000.0,
+    opened_at: float = 900.0,
     world: World | None = None,
     shell: Shell | None = None,
     amd_labels: Mapping[str, str] | None = None,
@@ -188,9 +190,10 @@ async def ask(
     context = ReadContext(
         target=Target(cluster="c", namespace="serving", name="llm"),
         incident_id="INC-1",
-        opened_at=900.0,
+        opened_at=opened_at,
         picked={},
         settings={},
+        moments={STARTS_AT: 900.0},
     )
     question = Question("node", ProbeSignal(probe="gpu_health"), context, now, read_world)
     async with AddressPages() as pages:
@@ -216,6 +219,14 @@ async def test_an_xid_that_appears_while_we_look_is_a_fault(exporter: Exporter) 
     assert (reading.fields["healthy"], reading.fields["fault"]) == (False, True)
     assert reading.fields["detail"] == "n1/0: XID 79 since the incident began (the GPU has fallen off the bus)"
     assert reading.by_replica == {"llm-0": 0.0}
+
+
+async def test_an_xid_since_the_alert_is_a_fault_however_late_the_bot_heard_of_it(exporter: Exporter) -> None:
+    store, finder = FakeSampleStore(), Finder(exporter_pod(exporter.port))
+    await ask(finder, store, now=1000.0)
+    exporter.values["DCGM_FI_DEV_XID_ERRORS"] = 79
+    reading = await ask(finder, store, now=9050.0, opened_at=9000.0)
+    assert reading.fields["fault"] is True
 
 
 async def test_an_xid_of_unknown_age_is_neither_healthy_nor_a_fault(exporter: Exporter) -> None:

@@ -18,6 +18,7 @@ from bot.adapters.yaml_playbooks import (
     load_folder,
     load_folders,
     load_playbook,
+    load_table,
     load_text,
     with_packaged,
 )
@@ -62,7 +63,9 @@ MISTAKES = read_mistakes((Path(__file__).parent / "playbook_mistakes.txt").read_
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_is_told_with_its_place_and_a_hint(mistake: Mistake) -> None:
-    assert [str(fault) for fault in check_text(mistake.text, {}, file="p.yaml").faults] == [mistake.fault]
+    faults = check_text(mistake.text, {}, file="p.yaml").faults
+    assert [str(fault) for fault in faults] == [mistake.fault]
+    assert faults[0].hint, "it must say what to do next"
 
 
 def test_the_small_playbook_is_sound() -> None:
@@ -133,7 +136,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
         "p.yaml:24:21: unknown state 'ovr'. Did you mean 'over'?",
         "p.yaml:33:13: unknown verb 'set_flag'. Did you mean 'set_flags'?",
         "p.yaml:42:19: unknown name 'trash'. Did you mean 'thrash'?",
-        "p.yaml:47:3: 'taken' is missing",
+        "p.yaml:47:3: 'taken' is missing. Write 'taken': where it leads that somebody took it.",
     ]
 
 
@@ -472,3 +475,51 @@ def test_a_piece_of_ones_own_counts_for_ones_own_playbooks_only(tmp_path: Path) 
     library = load_folders(with_packaged(folder))
     assert "kv-cache-oom" in library.playbooks
     assert "renews" not in library.playbooks
+
+
+# --- plain values ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("12", 12),
+        ("-0.5", -0.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("true", True),
+        ("FALSE", False),
+        ("~", None),
+        ("", None),
+        ("on", "on"),
+        ("no", "no"),
+        ("0x1F", "0x1F"),
+        ("1_000", "1_000"),
+        ("12:30", "12:30"),
+        ("2026-11-21", "2026-11-21"),
+        ("'12'", "12"),
+        ('"true"', "true"),
+        ("[1, {a: b}]", [1, {"a": "b"}]),
+    ],
+)
+def test_a_value_is_read_as_it_is_written(tmp_path: Path, written: str, value: object) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text(f"value: {written}\n", encoding="utf-8")
+    assert load_table(path).data == {"value": value}
+
+
+def test_a_list_is_a_table_of_cases(tmp_path: Path) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text("- name: one\n- name: two\n", encoding="utf-8")
+    table = load_table(path)
+    assert table.data == {"cases": [{"name": "one"}, {"name": "two"}]}
+    assert table.keys["cases", 1, "name"].line == 2
+
+
+def test_keys_that_are_no_words_or_stand_twice_are_told_all_at_once() -> None:
+    faults = check_text("? [a, b]\n: c\nd: {e: 1, e: {f: 2}}\nd: 3\n", {}, file="p.yaml").faults
+    assert [str(fault) for fault in faults] == [
+        "p.yaml:1:3: a key must be a word. Write 'key: value'.",
+        "p.yaml:3:11: 'e' is written twice. Delete one, or give it another name.",
+        "p.yaml:4:1: 'd' is written twice. Delete one, or give it another name.",
+    ]

@@ -169,6 +169,23 @@ def test_a_picture_goes_into_a_file_and_never_to_a_terminal(tmp_path: Path) -> N
 
 
 @pytest.mark.fast
+def test_a_section_is_drawn_by_its_heading_and_a_mistyped_one_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    def drawn(*options: str) -> str:
+        return incident_bot("playbook", "graph", "kv-cache-oom", "--format", "svg", *options).stdout
+
+    # As text of the picture, where neither is cut.
+    assert "Which lever?" in drawn()
+    assert "Choose a lever" not in drawn()
+    assert "Choose a lever" in drawn("--section", "which lever?")
+    assert "Start a spare with the new flags" in drawn("--whole")
+    wrong = incident_bot("playbook", "graph", "kv-cache-oom", "--format", "svg", "--section", "Which levers")
+    assert (wrong.exit_code, wrong.stderr) == (
+        1,
+        "kv-cache-oom has no section 'Which levers'. Did you mean 'Which lever?'?\n",
+    )
+
+
+@pytest.mark.fast
 def test_an_unknown_playbook_is_answered_with_a_suggestion(tmp_path: Path) -> None:
     written(tmp_path, PLAYBOOK)
     result = incident_bot("playbook", "graph", "tinny", "--playbooks", tmp_path)

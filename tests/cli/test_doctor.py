@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from bot.adapters import alertmanager_api
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus.doctor import reachable
@@ -29,6 +31,7 @@ NOWHERE = {
     "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "",
     "INCIDENT_BOT_KUBERNETES_URL": CLOSED_PORT,
     "INCIDENT_BOT_PROMETHEUS_URL": CLOSED_PORT,
+    "INCIDENT_BOT_ALERTMANAGER_URL": CLOSED_PORT,
 }
 
 
@@ -124,15 +127,29 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
         "at half time whoever is missing and U0LEA is asked again; "
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
         "/incident silence: low risk: 1 of S0SERVING",
-        "small: grow: scale: medium risk: 1 of S0SERVING; 20 min; "
+        "scale (small): medium risk: 1 of S0SERVING; 20 min; "
         "where no accelerator stays free: 1 of serving (C0SERVING) and "
         "1 of platform (S0SERVING: the approvers stand in)",
-        "small: shorten: client_contract: high risk: 1 of serving (C0SERVING) and "
+        "client_contract (small): high risk: 1 of serving (C0SERVING) and "
         "1 of model (S0SERVING: the approvers stand in), never its author alone; glass; 5 min",
-        "small: cap: set_flags: high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA), never its author alone; "
+        "set_flags (small): high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA), never its author alone; "
         "glass; 10 min",
-        "small: cap: promote: high risk: 1 of S0SERVING, never its author alone; 15 min",
+        "promote (small): high risk: 1 of S0SERVING, never its author alone; 15 min",
     ]
+
+
+@pytest.mark.fast
+def test_playbooks_that_ask_the_same_share_a_line_and_states_that_ask_more_are_named() -> None:
+    rules = load_settings(ENOUGH).approval_rules
+    other = CHANGES.replace("playbook: small", "playbook: other")
+    said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(other)], rules)]
+    assert [line.partition(":")[0] for line in said[2:]] == [
+        f"{kind} (small, other)" for kind in ("scale", "client_contract", "set_flags", "promote")
+    ]
+    sooner = other.replace("risk: medium, done", "risk: medium, expires: settings.soon, done")
+    said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(sooner)], rules)]
+    assert [line for line in said if line.startswith("scale (small: grow): ") and "; 20 min" in line]
+    assert [line for line in said if line.startswith("scale (other: grow): ") and "; 5 min" in line]
 
 
 @pytest.mark.fast
@@ -141,7 +158,7 @@ def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None
     text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
     first = who_approves([load_text(text)], rules)[2].what
     added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers stand in)"
-    assert f"grow: scale: medium risk: {added};" in first
+    assert f"scale (small): medium risk: {added};" in first
 
 
 @pytest.mark.fast
@@ -193,11 +210,42 @@ async def test_prometheus_is_asked_a_query(status: int, grade: str) -> None:
         assert (await reachable(client, "http://prometheus/")).grade == grade
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        pytest.param(200, {"versionInfo": {"version": "0.28.1"}}, "answers, version 0.28.1", id="it-is-one"),
+        pytest.param(200, {"status": "success"}, "what answers is no Alertmanager", id="something-else"),
+        pytest.param(404, {}, "answers /api/v2/status with HTTP 404", id="another-path"),
+    ],
+)
+async def test_alertmanager_is_asked_for_its_status(status: int, body: dict[str, object], said: str) -> None:
+    async def answer(_request: Request) -> JSONResponse:
+        return JSONResponse(body, status_code=status)
+
+    alertmanager = Starlette(routes=[Route("/api/v2/status", answer)])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(alertmanager)) as client:
+        found = await alertmanager_api.reachable(client, "http://alertmanager")
+    assert said in found.what
+    assert (found.grade == "fine") == (found.what == said)
+
+
+async def test_a_broken_kubeconfig_hides_no_other_finding(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("clusters: [", encoding="utf-8")
+    away = NOWHERE | {"INCIDENT_BOT_KUBERNETES_URL": "", "INCIDENT_BOT_KUBERNETES_KUBECONFIG": str(path)}
+    findings = await examine(load_settings(ENOUGH | away))
+    (kubernetes,) = about(findings, "kubernetes")
+    assert kubernetes.what == f"no way to the cluster: {path} is no kubeconfig (ParserError)"
+    assert [about(findings, name)[0].grade for name in ("redis", "slack", "prometheus")] == ["broken"] * 3
+
+
 async def test_whatever_is_away_is_broken_with_a_remedy_and_hides_no_other() -> None:
     findings = await examine(load_settings(ENOUGH | NOWHERE))
-    for counterpart in ("redis", "slack", "kubernetes", "prometheus"):
+    for counterpart in ("redis", "slack", "kubernetes", "prometheus", "alertmanager"):
         (finding,) = about(findings, counterpart)
         assert finding.grade == "broken"
+        assert "127.0.0.1" in finding.what
         assert finding.remedy
     assert about(findings, "playbooks")[0].grade == "fine"
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.cli import app
-from bot.cli.rehearse_in_sandbox import shortened
+from bot.cli.rehearse_in_sandbox import nothing_opened, shortened
 from tests.adapters.vllm.captures import ARCHIVE
 from tests.cli.test_commands import written
 
@@ -145,3 +145,21 @@ def test_in_the_sandbox_no_window_is_shorter_than_the_playbook_allows(tmp_path: 
     found = load_playbook(written(tmp_path, text, "watcher.yaml"))
     assert shortened(found, {})["window"] == "15s"
     assert shortened(found, {"window": "20s"})["window"] == "20s"
+
+
+def test_a_test_table_in_place_of_answers_is_told_as_what_it_is(tmp_path: Path) -> None:
+    found = rehearse(tmp_path, tmp_path, "cases:\n  - {name: one}\n")
+    assert found.exit_code == 1
+    assert "answers.yaml:1:1: this is a test table, not a file of answers. Name a file with" in found.stderr
+
+
+def test_an_alert_that_opened_nothing_is_told_with_the_reason_that_the_bot_kept() -> None:
+    told = nothing_opened(["serving/ghost: no such workload", "serving/ghost: no such workload"], "a log")
+    assert told == (
+        "The alert opened no incident: serving/ghost: no such workload.\n"
+        "Give it other labels; example: --alert deployment=llm"
+    )
+
+
+def test_without_a_reason_the_last_words_of_the_bot_are_shown_since_its_log_goes_with_the_sandbox() -> None:
+    assert nothing_opened([], "one\ntwo").endswith("Its last words are:\none\ntwo")

@@ -49,7 +49,7 @@ def test_what_may_not_be_written_says_why(written: dict[str, str], reason: str) 
         values_of(FLAGS, json.dumps(written))
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1001", "5.5", "²", "", "9" * 40])
+@pytest.mark.parametrize("text", ["0", "-1", "1001", "5.5", "²", "", "9" * 40, "0000000011999"])
 def test_replicas_are_a_whole_number_in_range(text: str) -> None:
     with pytest.raises(ApprovalError, match="from 1 to 1000"):
         values_of(SCALE, json.dumps({"replicas": text}))

@@ -488,6 +488,14 @@ def test_a_share_that_cannot_be_told_is_unknown_and_not_zero(
     assert read(spec, samples).unknown == reason
 
 
+def test_a_reason_that_a_fleet_has_names_two_replicas_and_counts_the_others() -> None:
+    signal = ShareSignal(share_above=0.5, histogram=TTFT)
+    fleet = [each for name in "abcde" for each in first_tokens(name, 60, 80, 90, 100, over=20)]
+    assert read(signal, fleet).unknown == "only 20 s of 60 s of history (a, b and 3 more)"
+    three = [each for each in fleet if each.replica in "abc"]
+    assert read(signal, three).unknown == "only 20 s of 60 s of history (a, b, c)"
+
+
 def test_a_target_beyond_the_bounds_is_met_when_all_requests_lie_below_them() -> None:
     reading = read(ShareSignal(share_above=5.0, histogram=TTFT), first_tokens("a", 60, 80, 100, 100))
     assert reading.value == 0.0

@@ -45,7 +45,7 @@ def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None
 
 
 def crash_right_after_an_acknowledged_press(world: Stage) -> None:
-    world.pressing_until(lambda: world.has_pressed("Approve", "R2"), "the spare is approved", 120)
+    world.pressing_until(lambda: world.has_pressed("Approve", "Start one spare"), "the spare is approved", 120)
     world.world.family.kill("bot")
     world.world.start_bot()
 
@@ -66,8 +66,7 @@ def lose_redis_for_a_while(world: Stage) -> None:
 
 
 def crash_in_the_middle_of_the_rollout(world: Stage) -> None:
-    world.pressing_until(lambda: world.has_pressed("Approve", "R3"), "the cap of the fleet is approved", 120)
-    until(lambda: is_half_way(world), "some replicas have the new flags and some have not", 120)
+    world.pressing_until(lambda: is_half_way(world), "some replicas have the new flags and some have not", 180)
     world.world.family.kill("bot")
     world.world.start_bot()
 

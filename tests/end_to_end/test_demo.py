@@ -19,7 +19,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 SCENARIOS = (THRASH.name, ONE_BAD_REPLICA.name)
-"""The others are in test_other_playbooks.py: five worlds at once are too many for a small machine."""
+"""The others are in the files beside this one: five worlds at once are too many for a small machine."""
 PROCESSES = 6
 """Redis, Kubernetes, the fleet, Slack, alerting and the bot."""
 SHELL = {"COLUMNS": "200", "NO_COLOR": "1", "INCIDENT_BOT_PROMETHEUS_URL": "http://prometheus.invalid:9090"}

@@ -1,4 +1,4 @@
-"""Each branch of the runbook kv-cache-oom in the sandbox world, to where its flow ends.
+"""Where the runbook kv-cache-oom finds no thrash, in the sandbox world, to where its flow ends.
 
 Real engines' pages, a real API and a real bot; the main ways are in test_demo.py.
 """
@@ -12,10 +12,6 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
-THRASHES: tuple[Branch, ...] = (
-    (scenarios.DEPLOY_IN_TIME, ["changed", "name_revision", "rollback_named", "verify_calm", "kept", "fixed"]),
-    (scenarios.MORE_TRAFFIC, ["changed", "choose", "scale", "settle", "verify_calm", "restore_cause", "fixed"]),
-)
 ELSEWHERE: tuple[Branch, ...] = (
     (scenarios.SICK_NODE, ["to_gpu_fault", "cordon", "uncordon", "crash", "is_thrash", "flap", "self_cleared"]),
     (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "hand_over", "handed_over"]),
@@ -30,7 +26,6 @@ NO_THRASH: tuple[Branch, ...] = (
 @pytest.mark.parametrize(
     "branches",
     [
-        pytest.param(THRASHES, id="deploy-and-traffic"),
         pytest.param(ELSEWHERE, id="node-and-crash"),
         pytest.param(NO_THRASH, id="shedding-busy-blind"),
     ],

@@ -102,6 +102,8 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
             "spare_restarts": {"count": 0.0, "oom": False, "crashed": False},
             "recurrence": {"count": 1.0, "incidents": "INC-1"},
             "prompt_length": 96.0,
+            "prompt_p95": 120.0,
+            "prompt_rate": 163.0,
             "output_length": 512.0,
             "thrash_by_replica": replicas,
             "usage_by_replica": dict.fromkeys(replicas, 0.99),

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.domain.effect import Effect
-from bot.domain.errors import StaleRunError
-from bot.domain.event import StepSettled
+from bot.adapters.yaml_playbooks import load_playbook
+from bot.domain.approval import Authority
+from bot.domain.effect import Effect, Tell
+from bot.domain.errors import Fault, PlaybookError, StaleRunError
+from bot.domain.event import Commanded, Judged, StepSettled
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.run import Run
 from bot.domain.timeline import Chained, first_break
 from bot.flow.advance_run import AdvanceRun
 from tests import builders
 from tests.flow.harness import RULES, Bot, Scene, compiled_once, told, until
-from tests.flow.scenes import drill_playbook
+from tests.flow.scenes import DRILL, drill_playbook
 
 pytestmark = pytest.mark.fast
 STRANGE = StepSettled(
@@ -122,3 +124,64 @@ async def test_a_stuck_incident_does_not_block_another(scene: Scene, bot: Bot) -
     other = await scene.eyes.load("INC-2")
     assert other is not None
     assert other.visit > 0
+
+
+def refused(bundle: Mapping[str, str]) -> Bundle:
+    raise PlaybookError((Fault("drill.yaml:3:1", "unknown key 'at_most'"),))
+
+
+async def test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed(scene: Scene, bot: Bot) -> None:
+    """Another version of the bot took over, which reads the language otherwise."""
+    await asked(scene, bot)
+    newer = AdvanceRun(scene.eyes, refused, RULES)
+    for number in range(3):
+        note = Commanded(event_id=f"note/{number}", command="note", user="U0ANA", text="anybody?")
+        await scene.eyes.append("INC-1", [note])
+        await newer("INC-1")
+    await scene.time.advance(3600)
+    await newer("INC-1")
+    run = await scene.run()
+    assert run is not None
+    assert run.deadlines == {}
+    assert [post.data["text"] for post in run.posts if "cannot go on by itself" in post.data.get("text", "")] == [
+        "INC-1 cannot go on by itself: drill.yaml:3:1: unknown key 'at_most'. Nothing more will be decided or changed. "
+        "Let the version of the bot that opened it finish it, or close it with `/incident resolve INC-1`."
+    ]
+    close = Commanded(event_id="close", command="resolve", user="U0ANA", text="by hand")
+    await scene.eyes.append("INC-1", [close])
+    await newer("INC-1")
+    run = await scene.run()
+    assert run is not None
+    assert (run.ending, scene.cluster.sent) == ("resolved_by_hand", [])
+    assert first_break(await scene.eyes.timeline("INC-1")) is None
+    assert await scene.eyes.pending(10) == []
+
+
+async def test_a_press_on_a_run_whose_playbook_no_longer_compiles_decides_nothing_and_is_answered(
+    scene: Scene, bot: Bot
+) -> None:
+    run = await asked(scene, bot)
+    press = builders.press(about="R2", digest=run.requests["R2"].digest)
+    authority = Authority(allowed=True, reason="on the list", teams=("approvers",), read_at=0.0)
+    judged = Judged(event_id="judged/1", press=press, pressed_at=scene.time.now(), authority=authority)
+    await scene.eyes.append("INC-1", [judged])
+    advanced = await AdvanceRun(scene.eyes, refused, RULES)("INC-1")
+    (tell,) = [effect for effect in advanced.effects if isinstance(effect, Tell)]
+    assert "cannot be read any more" in tell.text
+    after = await scene.run()
+    assert after is not None
+    assert after.requests["R2"].status == "open"
+
+
+async def test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now(scene: Scene, bot: Bot) -> None:
+    run = await asked(scene, bot)
+    scene.playbook = load_playbook(DRILL, {"calm_for": "9s"})
+    newer = Bot(scene, "after-the-edit")
+    await newer.accept([builders.alert(fingerprint="f9", deployment="other")], 0)
+    await newer.turn()
+    kept, fresh = await scene.eyes.load("INC-1"), await scene.eyes.load("INC-2")
+    assert kept is not None
+    assert fresh is not None
+    assert (await newer.advance.playbook_of(kept)).settings["calm_for"] == 2.0
+    assert (await newer.advance.playbook_of(fresh)).settings["calm_for"] == 9.0
+    assert kept.digest == run.digest != fresh.digest

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from bot.adapters.redis.claims import BreakerLimits
 from bot.domain.effect import ApplyStep
 from bot.domain.event import Commanded, StepSettled
 from bot.domain.run import Run
+from bot.flow.apply_call import PATIENCE_SECONDS, what_changed
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed
 from tests import builders
@@ -100,6 +103,25 @@ async def test_a_workload_that_another_incident_changes_is_waited_for(scene: Sce
     assert (await play(scene)).calls["INC/R2/0"] == 1
 
 
+async def test_the_workload_stays_leased_for_as_long_as_its_rollout_takes(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    await command(scene, bot, "halt")
+    run = await approved(scene, bot, is_halted, "halted")
+    await bot.claims.set_halt("INC-1", by="")
+    leases = [f"workload/{WORKLOAD}"]
+    assert await bot.claims.claim("INC-1", "INC-1/R2/0", workload_key="", lease_keys=leases, counts=True) == "claimed"
+    scene.cluster.unreachable = "it is not known how far the rollout is"
+    began = scene.time.now()
+    assert run.change is not None
+    rolling = run.with_(change=run.change.model_copy(update={"step": 1, "step_started_at": began}))
+    effect = ApplyStep(effect_id="v3/apply/R2/1/0", request_id="R2", step=1)
+    while scene.time.now() < began + BreakerLimits().lease_seconds + 60:
+        job = Job(rolling, Owed("INC-1", effect, 0, ""), scene.time.now())
+        assert await bot.apply(job, effect) == Later(0.0), "it still waits"
+    theirs = f"{OTHER}/R1/0"
+    assert await bot.claims.claim(OTHER, theirs, workload_key="", lease_keys=leases, counts=True) == "lease_held"
+
+
 def waits_for(run: Run) -> str:
     return run.change.progress if run.change else ""
 
@@ -121,6 +143,22 @@ async def test_a_grant_that_was_not_begun_in_time_lapses_and_is_asked_for_again(
     await approved(scene, bot, is_halted, "halted")
     scene.people_are_there = False
     await scene.time.advance(GRANT_VALID_SECONDS + 1)
+    await command(scene, bot, "resume")
+    run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")
+    assert run.requests["R2"].status == "expired"
+    assert scene.cluster.sent == []
+
+
+async def test_a_call_that_was_claimed_long_ago_and_never_arrived_is_asked_for_again(scene: Scene, bot: Bot) -> None:
+    """The bot died between the claim and the call, and came back much later."""
+    await asked(scene, bot)
+    await command(scene, bot, "halt")
+    await approved(scene, bot, is_halted, "halted")
+    scene.people_are_there = False
+    await bot.claims.set_halt("INC-1", by="")
+    leases = [f"workload/{WORKLOAD}"]
+    assert await bot.claims.claim("INC-1", "INC-1/R2/0", workload_key="", lease_keys=leases, counts=True) == "claimed"
+    await scene.time.advance(GRANT_VALID_SECONDS + PATIENCE_SECONDS + 1)
     await command(scene, bot, "resume")
     run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")
     assert run.requests["R2"].status == "expired"
@@ -152,6 +190,23 @@ async def test_a_change_without_its_reason_is_not_made(scene: Scene, bot: Bot, t
     assert run.open_question is not None
     assert said in run.open_question.text
     assert scene.cluster.sent == []
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        pytest.param({}, "", id="the same"),
+        pytest.param({"risk": "low"}, "", id="less risk"),
+        pytest.param({"risk": "high"}, "its risk is high, not medium", id="more risk"),
+        pytest.param({"approved_by": ("platform",)}, "platform has to approve it too", id="one more team"),
+        pytest.param({"choices": {"to": 9}}, "the plan is another one now", id="another plan"),
+    ],
+)
+def test_what_was_granted_is_asked_again_where_more_would_be_asked_for(now: dict[str, Any], said: str) -> None:
+    granted = builders.plan(risk="medium")
+    changed = what_changed(granted, granted.model_copy(update=now))
+    assert said in changed
+    assert bool(said) == bool(changed)
 
 
 async def test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_again(scene: Scene, bot: Bot) -> None:

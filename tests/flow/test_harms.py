@@ -7,6 +7,7 @@ planner, the machine or the loader is asked alone. What else the review lists st
 from __future__ import annotations
 
 import functools
+import re
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,7 +31,7 @@ from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.cases import Table, table_of
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
-from bot.domain.playbook.language import AskState, ChangeState
+from bot.domain.playbook.language import AskState, ChangeState, WatchState
 from bot.domain.playbook.other_playbook import with_stand_ins
 from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.rehearsed import Rehearsed
@@ -64,6 +65,7 @@ from tests.playbooks.test_rehearsals import play as rehearsed_over
 from tests.redis_server import VirtualTime
 
 PLAYBOOKS = packaged_playbooks()
+SHIPPED = sorted(path.stem for path in PLAYBOOKS.glob("*.yaml") if not path.stem.endswith(".test"))
 MINUTE = 60.0
 
 
@@ -189,7 +191,7 @@ async def test_2_somebody_who_undoes_the_bots_change_is_asked_about_and_not_undo
     assert len(scene.cluster.sent) == sent
 
 
-@pytest.mark.parametrize("name", ["kv-cache-oom", "vllm-oom-triage", "inference-slo-breach"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_2_every_playbook_that_changes_a_workload_asks_first_who_else_is_at_work(name: str) -> None:
     assert changes_before("join_look", shipped(name)) == set()
     asks = shipped(name).state("join_beside")
@@ -391,7 +393,7 @@ async def test_5_a_resolved_alert_alone_takes_nothing_back(scene: Scene, bot: Bo
     assert (run.is_open, run.state, scene.cluster.sent) == (True, "cap", [])
 
 
-@pytest.mark.parametrize("name", ["kv-cache-oom", "inference-slo-breach"])
+@pytest.mark.parametrize("name", ["kv-cache-oom", "vllm-oom-triage", "inference-slo-breach"])
 def test_5_only_a_person_who_was_asked_whether_the_cause_is_gone_takes_added_replicas_back(name: str) -> None:
     states = shipped(name).playbook.states
     into = [(state, edge) for state in states for edge in edges_of(states[state]) if edge.to == "restore_back"]
@@ -479,6 +481,19 @@ async def test_6_what_only_looks_calm_is_never_called_verified(thrash: Recording
     assert not {"verify_memory", "verify_capacity", "kept", "fixed"} & set(found.way)
 
 
+SAYS_SO = {
+    ("inference-slo-breach", "gather"): "nothing is judged by it: the next states read for themselves",
+    ("gpu-fault", "recovered"): "the node goes to the hardware team either way, and the thread says what did not hold",
+}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_6_no_watch_takes_what_cannot_be_read_for_what_held(name: str) -> None:
+    states = shipped(name).playbook.states
+    alike = {at for at, state in states.items() if isinstance(state, WatchState) and state.unknown == state.held}
+    assert {(name, at) for at in alike} == {each for each in SAYS_SO if each[0] == name}
+
+
 # --- 7: a rollback to something worse ---------------------------------------------------------------------------------
 
 
@@ -514,6 +529,16 @@ def test_7_a_rollback_that_undoes_the_bots_own_fix_says_so() -> None:
     plan = planned("rollback", {"revision": 1}, world(), replace(CONTEXT, ledger=(entry,)))
     assert grade(plan, "own_work") == "warning"
     assert "INC-42/R1/0" in weighed(plan, "own_work")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_7_no_playbook_goes_back_to_whatever_came_before(name: str) -> None:
+    """A revision that served a day well, that had no compression yet, or that a person names."""
+    known = re.compile(r"\$\{(results\.\w+\.last_good\.revision|results\.\w+\.since\.revision|forms\.\w+\.revision)\}")
+    states = shipped(name).playbook.states
+    back = {at: state for at, state in states.items() if isinstance(state, ChangeState) and state.change == "rollback"}
+    assert back or name in ("gpu-fault", "thermal-emergency")
+    assert [at for at, state in back.items() if not known.fullmatch(str(state.with_.get("revision")))] == []
 
 
 @pytest.mark.parametrize("name", ["kv-cache-oom", "inference-slo-breach"])

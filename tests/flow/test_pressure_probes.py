@@ -73,13 +73,14 @@ async def test_a_requests_blocks_tell_how_many_more_fit() -> None:
     assert reading.fields["blocks_per_request"] == 20  # 640 tokens in blocks of 32
     assert reading.fields["free_blocks"] == pytest.approx(64)
     assert reading.fields["more_requests"] == 3
+    assert reading.fields["concurrency"] == 6
     assert reading.fields["tail_waste"] == pytest.approx(31 / 2 / 640)
 
 
 async def test_without_finished_requests_only_the_free_blocks_are_known() -> None:
     reading = await ask("kv_room", *scrapes(1800, pool))
     assert set(reading.fields) == {"free_blocks"}
-    assert set(reading.unknown_parts) == {"blocks_per_request", "more_requests", "tail_waste"}
+    assert set(reading.unknown_parts) == {"blocks_per_request", "more_requests", "concurrency", "tail_waste"}
 
 
 async def test_without_a_pool_on_any_page_there_is_no_arithmetic() -> None:
@@ -97,7 +98,7 @@ def seen_lengths(longer: float) -> Callable[[float], dict[str, Histogram]]:
         answers = {"500.0": past * 1000, "+Inf": past * 1000}
         return {
             "request_prompt_tokens": Histogram(buckets=buckets, count=past * 1000),
-            "request_generation_tokens": Histogram(buckets=answers, count=past * 1000),
+            "request_params_max_tokens": Histogram(buckets=answers, count=past * 1000),
         }
 
     return made
@@ -106,6 +107,27 @@ def seen_lengths(longer: float) -> Callable[[float], dict[str, Histogram]]:
 async def test_a_day_of_requests_proves_a_length() -> None:
     reading = await ask("request_lengths", *scrapes(DAY, lambda _: {}, seen_lengths(0), every=1200))
     assert (reading.fields["longest"], reading.fields["above"]) == (1500, 0)
+
+
+async def test_short_answers_prove_nothing_to_those_who_ask_for_long_ones() -> None:
+    def answered(past: float) -> dict[str, Histogram]:
+        found = seen_lengths(0)(past)
+        asked = Histogram(buckets={"500.0": 0.0, "5000.0": past * 1000, "+Inf": past * 1000}, count=past * 1000)
+        return found | {
+            "request_generation_tokens": found["request_params_max_tokens"],
+            "request_params_max_tokens": asked,
+        }
+
+    reading = await ask("request_lengths", *scrapes(DAY, lambda _: {}, answered, every=1200))
+    assert reading.fields["longest"] == 6000
+
+
+async def test_an_engine_that_does_not_say_what_was_asked_for_proves_no_length() -> None:
+    def silent(past: float) -> dict[str, Histogram]:
+        return {"request_prompt_tokens": seen_lengths(0)(past)["request_prompt_tokens"]}
+
+    reading = await ask("request_lengths", *scrapes(DAY, lambda _: {}, silent, every=1200))
+    assert reading.unknown == "no request_params_max_tokens on any page"
 
 
 async def test_one_longer_prompt_is_enough_to_need_its_length() -> None:
@@ -167,6 +189,19 @@ async def test_a_calm_day_has_no_sign() -> None:
 
     reading = await ask("pressure_symptoms", *day_then(calm), seen=restarted(7200))
     assert reading.fields == {"count": 0.0, "signs": "none"}
+
+
+async def test_what_is_now_and_what_was_before_are_as_long_as_is_asked() -> None:
+    def collapsed(past: float) -> dict[str, float]:
+        return {"num_requests_running": 6, "num_requests_waiting": past / 20}
+
+    # Of the last 600 s the half hour that differs is now and before, so nothing has collapsed since.
+    reading = await ask("pressure_symptoms", *day_then(collapsed), seen=restarted(7200), over="5m", past="10m")
+    assert reading.fields == {"count": 1.0, "signs": "the queue grows"}
+
+
+async def test_a_window_of_early_signs_that_is_none_is_told() -> None:
+    assert (await ask("pressure_symptoms", past="soon")).unknown.startswith("'soon' is not a duration")
 
 
 async def test_without_anything_readable_there_are_not_zero_signs() -> None:

@@ -1,6 +1,7 @@
 """Reading signals over fakes: every source has its own deadline, and nothing that fails becomes a number."""
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -271,6 +272,24 @@ async def test_sampling_all_the_time_gives_an_incident_a_history_from_before_it_
         await keep.sample_all()
         scene.now += 5
     assert (await signals.read({"kv": USAGE}, CONTEXT))["kv"].value == 0.4
+
+
+async def test_a_workload_that_cannot_be_sampled_ends_the_sampling_of_no_other() -> None:
+    scene = Scene()
+    odd = dataclasses.replace(CONTEXT, target=CONTEXT.target.model_copy(update={"name": "odd"}))
+
+    class Stumbling(ReadSignals):
+        async def sample(self, context: ReadContext) -> None:
+            if context is odd:
+                raise KeyError("metadata")
+            await super().sample(context)
+
+    async def contexts() -> Sequence[ReadContext]:
+        return [odd, CONTEXT]
+
+    signals = Stumbling(history=scene.history(), probes={}, cluster=scene, now=lambda: scene.now)
+    await KeepSampling(signals, contexts).sample_all()
+    assert scene.scraped == 1
 
 
 async def test_each_slot_of_five_minutes_leaves_one_point_of_load() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.alert import Alert
 from bot.domain.errors import ClusterError
@@ -209,3 +210,36 @@ async def test_an_index_that_changed_meanwhile_is_looked_at_again(
     await route()
     assert list(await store.open_incidents()) == ["INC-7"]
     assert len(await inbox(store, "INC-7")) == 2
+
+
+class Stumbling(MemoryCluster):
+    """Fails on one workload as no adapter should."""
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        if alert.labels.get("deployment") == "odd":
+            raise KeyError("metadata")
+        return await super().resolve(alert)
+
+
+async def test_an_alert_that_cannot_be_routed_is_set_aside_and_holds_up_no_other(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    library = Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, Stumbling(time.now), cluster_name="test", wake=lambda _: None)
+    odd, even = builders.alert(deployment="odd"), builders.alert(fingerprint="f2", deployment="even")
+    await store.accept([odd, even], truncated=0)
+    await route()
+    assert len(await store.open_incidents()) == 1
+    assert await reasons(store) == ["it could not be routed: KeyError: 'metadata'"]
+    assert await store.intake(10) == []
+
+
+async def test_an_incident_that_the_storage_lost_holds_up_only_its_own_alerts(
+    redis: Connection, store: RedisStore, arrives: Accept
+) -> None:
+    await arrives(builders.alert())
+    await redis.client.delete(redis.key("run", "INC-1"))
+    await arrives(builders.alert(fingerprint="f2"), builders.alert(fingerprint="f3", deployment="other"))
+    assert len(await store.open_incidents()) == 2
+    (reason,) = await reasons(store)
+    assert "INC-1 is open by the index and not stored" in reason

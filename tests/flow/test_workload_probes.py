@@ -9,12 +9,15 @@ import pytest
 from bot.domain.change.world import Obj, World
 from bot.domain.load_log import SLOT_SECONDS, LoadPoint
 from bot.domain.playbook.language import ProbeSignal
+from bot.domain.run import Run
 from bot.domain.scrape import Histogram, Scrape
 from bot.domain.signal import PROBES, Reading
 from bot.domain.target import Target
 from bot.flow.ports import Question, ReadContext
 from bot.flow.workload_probes import workload_probes
+from tests.builders import run
 from tests.fakes.samples import FakeLoadLog
+from tests.flow.test_past_probes import Kept
 from tests.flow.test_world_probes import OPENED, revision, template, world
 
 pytestmark = pytest.mark.fast
@@ -41,13 +44,15 @@ class Pages:
 
 
 async def ask(
-    probe: str, seen: World | None = None, *scrapes: Scrape, loads: FakeLoadLog | None = None, **parameters: Any
-) -> Reading:
+    probe: str, seen: World | None = None, *scrapes: Scrape, loads: FakeLoadLog | None = None, runs: Kept | None = None,
+    **parameters: Any,
+) -> Reading:  # fmt: skip
     async def read_world() -> World:
         return seen or world()
 
     question = Question("it", ProbeSignal(probe=probe, parameters=parameters), CONTEXT, OPENED, read_world)
-    reading = await workload_probes(history=Pages(*scrapes), now=lambda: OPENED, loads=loads)[probe](question)
+    probes = workload_probes(history=Pages(*scrapes), now=lambda: OPENED, runs=runs or Kept(), loads=loads)
+    reading = await probes[probe](question)
     assert set(reading.fields) | set(reading.unknown_parts) <= set(PROBES[probe])
     return reading
 
@@ -101,6 +106,32 @@ async def test_a_roll_out_that_is_stuck_has_not_served() -> None:
     assert (await ask("last_good", stuck)).fields["revision"] == 1
 
 
+def incident(number: int, began: float, ended: float | None, **fields: Any) -> Run:
+    """Hours before the present one opened."""
+    opened, closed = OPENED - began * 3600, None if ended is None else OPENED - ended * 3600
+    fields = {"target": CONTEXT.target, "ending": "fixed"} | fields
+    return run(incident_id=f"INC-{number}", opened_at=opened, starts_at=opened, closed_at=closed, **fields)
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        pytest.param(incident(1, 30, 29), 28, id="a-day-went-by-since"),
+        pytest.param(incident(1, 12, 11), None, id="it-had-one-in-its-last-day"),
+        pytest.param(incident(1, 210, 190), 189, id="it-was-rolled-out-while-one-was-open"),
+        pytest.param(incident(1, 12, None), None, id="another-is-still-open"),
+        pytest.param(incident(7, 12, 11), 199, id="the-present-one-does-not-count"),
+        pytest.param(incident(1, 12, 11, ending="not_applicable"), 199, id="that-was-none"),
+        pytest.param(incident(1, 12, 11, target=Target(namespace="serving", name="other")), 199, id="anothers"),
+        pytest.param(incident(1, 0.5, 0.2), 199, id="the-next-revisions"),
+    ],
+)
+async def test_a_revision_with_an_incident_in_its_last_day_was_not_good(before: Run, found: float | None) -> None:
+    reading = await ask("last_good", world(aged(2, 1, 256), aged(1, 200, 64)), runs=Kept(before))
+    assert reading.fields.get("hours") == found
+    assert reading.fields["found"] is (found is not None)
+
+
 # --- traffic ----------------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +180,13 @@ async def test_a_workload_that_is_sampled_for_an_hour_says_when_yesterday_will_b
     assert reading.fields == {"arrivals": pytest.approx(3)}
     known = datetime.fromtimestamp(OPENED - 3600 + DAY + 1800, UTC)
     assert f"known from {known:%Y-%m-%d %H:%M} UTC on" in reading.unknown_parts["arrivals_ratio"]
+
+
+async def test_yesterday_may_be_as_long_ago_as_is_asked() -> None:
+    kept = [LoadPoint(start=OPENED - 7200 + SLOT_SECONDS * step, arrivals=2.0) for step in range(6)]
+    hour_ago = (*served(OPENED - 3600, 2, 100), *served(OPENED, 3, 400))
+    reading = await ask("traffic", None, *hour_ago, loads=FakeLoadLog(*kept), over="30m", ago="1h")
+    assert reading.fields["arrivals_ratio"] == pytest.approx(1.5)
 
 
 async def test_more_than_nothing_has_no_ratio() -> None:

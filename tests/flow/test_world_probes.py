@@ -7,6 +7,7 @@ import pytest
 
 from bot.domain.change.world import Obj, World
 from bot.domain.playbook.language import ProbeSignal
+from bot.domain.run import STARTS_AT
 from bot.domain.signal import PROBES, Reading
 from bot.domain.target import Target
 from bot.flow.ports import Question, ReadContext
@@ -18,7 +19,7 @@ OPENED = 1_790_000_000.0
 MINUTES = 60.0
 
 
-async def ask(probe: str, world: World, *, kind: str = "Deployment") -> Reading:
+async def ask(probe: str, world: World, *, kind: str = "Deployment", began: float = OPENED) -> Reading:
     async def read_world() -> World:
         return world
 
@@ -28,6 +29,7 @@ async def ask(probe: str, world: World, *, kind: str = "Deployment") -> Reading:
         opened_at=OPENED,
         picked={},
         settings={},
+        moments={STARTS_AT: began},
     )
     question = Question("it", ProbeSignal(probe=probe), context, OPENED, read_world)
     reading = await WORLD_PROBES[probe](question)
@@ -88,7 +90,7 @@ async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> 
         "revision": 2.0,
         "previous_revision": 1.0,
     }
-    assert reading.detail == "rolled out 20 min before the incident opened: --max-num-seqs 64 → 256"
+    assert reading.detail == "rolled out 20 min before the incident began: --max-num-seqs 64 → 256"
 
 
 @pytest.mark.parametrize("minutes_before", [121, -11])
@@ -96,6 +98,37 @@ async def test_a_rollout_outside_of_its_time_did_not_happen(minutes_before: floa
     changed = revision(2, template("--max-num-seqs=256"), minutes_before=minutes_before)
     reading = await ask("recent_rollout", world(changed, OLD))
     assert (reading.fields["happened"], reading.fields["matters"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("minutes_before", "who", "said"),
+    [
+        (20, "kubectl-edit", "ConfigMap flags was written by kubectl-edit 20 min before the incident began"),
+        (200, "kubectl-edit", ""),
+        (20, "incident-bot", ""),
+    ],
+)
+async def test_flags_that_changed_beside_the_template_are_told(minutes_before: float, who: str, said: str) -> None:
+    written = at(OPENED - minutes_before * MINUTES)
+    metadata = {"creationTimestamp": at(0), "managedFields": [{"manager": who, "time": written}]}
+    reading = await ask("recent_rollout", world(OLD, config_maps={"flags": {"metadata": metadata}}))
+    assert (reading.fields["happened"], reading.fields["summary"]) == (False, said)
+
+
+@pytest.mark.parametrize(
+    ("minutes_before", "happened"),
+    [
+        pytest.param(200, True, id="20-minutes-before-the-alert"),
+        pytest.param(301, False, id="more-than-two-hours-before-the-alert"),
+        pytest.param(20, False, id="hours-after-the-alert"),
+    ],
+)
+async def test_a_deploys_time_counts_from_the_alert_and_not_from_when_the_bot_heard(
+    minutes_before: float, happened: bool
+) -> None:
+    changed = revision(2, template("--max-num-seqs=256"), minutes_before=minutes_before)
+    reading = await ask("recent_rollout", world(changed, OLD), began=OPENED - 180 * MINUTES)
+    assert reading.fields["happened"] is happened
 
 
 @pytest.mark.parametrize(

@@ -59,4 +59,4 @@ def test_what_covers_a_row_outside_the_playbooks_is_a_test_that_exists() -> None
 
 
 def test_no_state_or_case_names_a_row_that_does_not_exist(found: Covered) -> None:
-    assert found.strange == {}
+    assert found.strange == []

@@ -41,14 +41,14 @@ LEVERS: dict[str, dict[str, tuple[str, ...]]] = {
     "0.10.2": {"fewer at once": (SEQS,), "shorter answers": (SEQS, ANSWERS), "blocks on the host": ()},
     "0.12.0": {"fewer at once": (SEQS,), "shorter answers": (SEQS, ANSWERS), "blocks on the host": (OFFLOAD,)},
     "0.30.0": {
-        "fewer at once": (SEQS,),
-        "shorter answers": (SEQS, ANSWERS),
+        "fewer at once": (SEQS, WATERMARK),
+        "shorter answers": (SEQS, WATERMARK, ANSWERS),
         "blocks on the host": (OFFLOAD,),
         "refuse what is too much": (QUEUE,),
     },
     "0.32.0": {
         "fewer at once": (ACTIVE, WATERMARK),
-        "shorter answers": (SEQS, ANSWERS),
+        "shorter answers": (SEQS, WATERMARK, ANSWERS),
         "blocks on the host": (OFFLOAD,),
         "refuse what is too much": (QUEUE,),
     },

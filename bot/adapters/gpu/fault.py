@@ -15,7 +15,7 @@ from bot.adapters.gpu.health import BEFORE_SECONDS, SOURCE
 from bot.adapters.gpu.node_events import about_nodes, xids_in
 from bot.adapters.gpu.nodes import judge_node
 from bot.adapters.gpu.remediators import marks_of, remediators_of
-from bot.adapters.gpu.xids import xid_of
+from bot.adapters.gpu.xids import class_of, xid_of
 from bot.domain.change.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
 from bot.domain.change.rotation import pods_of_workload
 from bot.domain.change.verbs.nodes import others_on
@@ -56,7 +56,7 @@ class GpuFault:
             return answer(question, dict.fromkeys(PARTS), missing=dict.fromkeys(PARTS, "no replica is on a node"))
         seen, said = await asyncio.gather(self._exporters.nodes(nodes), self._said(question))
         faults: list[Fault] = []
-        since = question.context.opened_at - BEFORE_SECONDS
+        since = question.context.began_at - BEFORE_SECONDS
         for node in sorted(nodes):
             told = xids_in(said.get(node, ()), since)
             faults += await self._on_node(node, seen[node], told, question, world)
@@ -71,7 +71,7 @@ class GpuFault:
             return [Fault("", seen.unreadable, node=node)]
         ours = {(namespace_of(pod), name_of(pod)) for pod in pods_of_workload(world)}
         held = [gpu for gpu in seen.gpus if (gpu.namespace, gpu.pod) in ours]
-        start, now = question.context.opened_at - BEFORE_SECONDS, self._now()
+        start, now = question.context.began_at - BEFORE_SECONDS, self._now()
         key = f"faults/{question.context.target.cluster}/{node}"
         earlier = await self._store.between(key, start, now)
         registers = {gpu.gpu: dict(gpu.values) for gpu in seen.gpus}
@@ -104,7 +104,9 @@ def judge_gpu(
     `told`: XIDs that the node's events date into that time.
     """
     recent = _recent_xids(now, before, told)
-    found = [Fault(xid_of(xid).kind, f"XID {xid} since the incident began ({xid_of(xid).meaning})") for xid in recent]
+    found = [
+        Fault(class_of(xid) or "", f"XID {xid} since the incident began ({xid_of(xid).meaning})") for xid in recent
+    ]
     if now.get("row_remap_failure", 0.0) >= 1:
         found.append(Fault("fatal", "a memory row could not be remapped"))
     if any(now.get("ecc_dbe", 0.0) > was["ecc_dbe"] for was in before if "ecc_dbe" in was):
@@ -158,9 +160,9 @@ def _named(fault: Fault, gpu: GpuSeen, node: str) -> Fault:
 def _said_of(node: str, world: World, xids: tuple[int, ...], since: float) -> Fault:
     """What the node's events and marks say: an XID in an event has a date; a mark has no class."""
     if xids:
-        worst = max(xids, key=lambda xid: SEVERITY.index(xid_of(xid).kind))
+        worst = max(xids, key=lambda xid: SEVERITY.index(class_of(xid) or ""))
         note = f"{node}: event, XID {worst} ({xid_of(worst).meaning})"
-        return Fault(xid_of(worst).kind, note, xids=xids, node=node)
+        return Fault(class_of(worst) or "", note, xids=xids, node=node)
     verdict = judge_node(node, next((one for one in world.nodes if name_of(one) == node), None), since)
     notes = "; ".join(verdict.notes)
     # Not Ready, or marked as faulty lately: trouble, of which this does not say whether it is the GPU's.

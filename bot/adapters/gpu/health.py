@@ -60,7 +60,7 @@ class GpuHealth:
         gpus = await asyncio.gather(
             *(self._gpus(node, exporters.get(node), pods, question) for node, pods in replicas.items())
         )
-        start = question.context.opened_at - BEFORE_SECONDS
+        start = question.context.began_at - BEFORE_SECONDS
         judged = {
             node: [judge_node(node, nodes.get(node), start), *said(node), *found]
             for node, found in zip(replicas, gpus, strict=True)
@@ -69,7 +69,7 @@ class GpuHealth:
 
     async def _said(self, question: Question) -> Callable[[str], list[Verdict]]:
         """What events say of a node. They only add: without them the exporters and the nodes still speak."""
-        start = question.context.opened_at - BEFORE_SECONDS
+        start = question.context.began_at - BEFORE_SECONDS
         try:
             events = about_nodes(await self._finder.node_events())
         except ClusterError as error:
@@ -87,7 +87,7 @@ class GpuHealth:
             if self._inside is None:
                 return [Verdict(node, None, None, (str(error),))]
         key = f"gpus/{question.context.target.cluster}/{node}"
-        return await self._inside.judge(key, pods, question.context.opened_at - BEFORE_SECONDS)
+        return await self._inside.judge(key, pods, question.context.began_at - BEFORE_SECONDS)
 
     async def _by_exporter(
         self, node: str, exporter: Exporter | None, pods: Sequence[str], question: Question
@@ -99,7 +99,7 @@ class GpuHealth:
         gpus = (amd if exporter.is_amd else nvidia).readings_of(page, pods)
         if not gpus:
             raise SourceError(f"{node}: no GPU on the exporter's page")
-        found, start = list[Verdict](), question.context.opened_at - BEFORE_SECONDS
+        found, start = list[Verdict](), question.context.began_at - BEFORE_SECONDS
         key, now = f"gpus/{question.context.target.cluster}/{node}", self._now()
         earlier = await self._store.between(key, start, now)
         await self._store.add(key, [Scrape(replica=node, at=now, ranks=gpus)])

@@ -2,7 +2,8 @@
 
 Numbers and meanings: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html; the three classes are ours.
 application: a program's own fault, the device is well. contained: one program was hit, the device goes on. fatal: the
-device, its link or its firmware failed, and every program on it is in doubt. What is not listed is judged as fatal.
+device, its link or its firmware failed, and every program on it is in doubt. What is not listed counts as trouble, and
+people are asked how grave it is.
 """
 
 from __future__ import annotations
@@ -38,3 +39,8 @@ UNLISTED = Xid("fatal", "not in the bot's table")
 
 def xid_of(number: int) -> Xid:
     return XIDS.get(number, UNLISTED)
+
+
+def class_of(number: int) -> XidClass | None:
+    """None for one that is not listed: a guess would cordon a node for it."""
+    return XIDS[number].kind if number in XIDS else None

@@ -102,8 +102,12 @@ class KubernetesClient:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         deadline_seconds: float = DEADLINE_SECONDS,
+        most_bytes: int | None = None,
     ) -> Answer:
-        """Any answer of the server, also a refusal. Raise `NotSentError` or `NoAnswerError`."""
+        """Any answer of the server, also a refusal. Raise `NotSentError` or `NoAnswerError`.
+
+        `most_bytes` where somebody else than the API server writes the answer; no more than that is read.
+        """
         api = await self._opened()
         content_type = JSON_PATCH if method == "PATCH" else "application/json"
         timeout = aiohttp.ClientTimeout(total=deadline_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS)
@@ -117,7 +121,7 @@ class KubernetesClient:
         )
         try:
             response = await api.call_api(*sent, _request_timeout=timeout)
-            raw = await response.read()
+            raw = await (response.read() if most_bytes is None else _at_most(response.response, most_bytes))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             raise NotSentError(f"the API server cannot be reached: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -149,6 +153,16 @@ class KubernetesClient:
             if self._api is None:
                 self._api = await _open(self._connection)
             return self._api
+
+
+async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > most_bytes:
+            response.close()
+            raise NoAnswerError(f"the answer is larger than {most_bytes >> 20} MiB")
+    return bytes(body)
 
 
 def _decoded(raw: bytes) -> Any:
@@ -183,6 +197,8 @@ async def _configuration(connection: Connection) -> Configuration:
             configuration.api_key_prefix = {"BearerToken": "Bearer"}
         return configuration
     config = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.config")
+    # What the client raises for a file that is not YAML, or not of the shape of a kubeconfig.
+    malformed = (importlib.import_module("yaml").YAMLError, AttributeError, KeyError, TypeError, ValueError)
     try:
         if connection.kubeconfig:
             await config.load_kube_config(
@@ -195,4 +211,8 @@ async def _configuration(connection: Connection) -> Configuration:
             config.load_incluster_config(client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
         raise NotSentError(f"no way to the cluster: {error}") from error
+    except malformed as error:
+        # Only the kind of the error: its words may quote the file, which holds secrets.
+        said = f"{connection.kubeconfig} is no kubeconfig ({type(error).__name__})"
+        raise NotSentError(f"no way to the cluster: {said}") from None
     return configuration

@@ -24,13 +24,13 @@ class ProxyPages:
         try:
             pod = path_of("Pod", page.namespace, page.pod)
             path = f"{pod}:{page.port}/proxy{page.path}"
-            answer = await self._client.request("GET", path, deadline_seconds=DEADLINE_SECONDS)
+            answer = await self._client.request(
+                "GET", path, deadline_seconds=DEADLINE_SECONDS, most_bytes=MOST_PAGE_BYTES
+            )
         except (NotSentError, NoAnswerError, ClusterError) as error:
             raise SourceError(f"{page.path} through the API server: {error}") from error
         if not answer.is_ok:
             raise SourceError(f"{page.path} through the API server: HTTP {answer.message}")
         if not isinstance(answer.body, str):
             raise SourceError(f"{page.path} through the API server is no text")
-        if len(answer.body) > MOST_PAGE_BYTES:
-            raise SourceError(f"{page.path} is larger than {MOST_PAGE_BYTES >> 20} MiB")
         return answer.body

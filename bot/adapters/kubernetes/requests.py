@@ -18,6 +18,8 @@ from bot.flow.ports import Sent
 
 RETRY_SECONDS = 10.0
 """A budget's 429 often comes without a Retry-After."""
+LONGEST_RETRY_SECONDS = 60.0
+"""Whatever is asked for: how long a change may be put off is the bot's own limit, which has to be looked at."""
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 ANNOTATIONS = "/metadata/annotations"
 FIELD_MANAGER = "incident-bot"
@@ -149,7 +151,7 @@ def _with_causes(answer: Answer) -> str:
 
 def retry_after(answer: Answer) -> float:
     header = next((value for key, value in answer.headers.items() if key.lower() == "retry-after"), "")
-    return float(header) if header.isdigit() else RETRY_SECONDS
+    return min(float(header), LONGEST_RETRY_SECONDS) if header.isdecimal() else RETRY_SECONDS
 
 
 Looked = Literal["done", "not_done", "unclear"]
@@ -164,10 +166,14 @@ def seen_in(call: Call, present: Obj | None, *, call_id: str) -> Looked:
         return _seen_create(present, call_id)
     if present is None or uid_of(present) != call.target.uid:
         return "unclear"
-    has_stamp = call.stamped and annotations_of(present).get(CALL_ANNOTATION) == call_id
-    if has_stamp or is_in_force(call.body, present):
+    if is_in_force(call.body, present):
         return "done"
-    return "not_done" if not broken_tests(call.body, present) else "unclear"
+    has_stamp = call.stamped and annotations_of(present).get(CALL_ANNOTATION) == call_id
+    if broken_tests(call.body, present):
+        return "done" if has_stamp else "unclear"
+    # Our stamp on the values of before: somebody took it back already, or a storage that was wiped counts incidents
+    # anew and it is an older call of the same number. Neither is done, and neither is to be sent without a word.
+    return "unclear" if has_stamp else "not_done"
 
 
 def _seen_create(present: Obj | None, call_id: str) -> Looked:

@@ -14,7 +14,7 @@ async def reachable(client: httpx.AsyncClient, url: str) -> Finding:
     try:
         answer = await client.get(f"{url.rstrip('/')}/api/v1/query", params={"query": "vector(1)"})
     except httpx.HTTPError as error:
-        return broken(ABOUT, f"{error or type(error).__name__}", remedy)
+        return broken(ABOUT, f"{url}: {error or type(error).__name__}", remedy)
     if answer.status_code != httpx.codes.OK:
-        return broken(ABOUT, f"answers a query with HTTP {answer.status_code}", remedy)
+        return broken(ABOUT, f"{url} answers a query with HTTP {answer.status_code}", remedy)
     return fine(ABOUT, "answers a query")

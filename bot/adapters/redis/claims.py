@@ -88,6 +88,10 @@ class RedisClaims:
         keys = self._redis.key("breaker", workload_key), self._redis.key(NODE_BREAKER)
         await self._redis.ask(self._redis.client.delete(*keys))
 
+    async def hold(self, incident_id: str, lease_keys: Sequence[str]) -> None:
+        arguments = [incident_id, self._limits.lease_seconds, *lease_keys]
+        await self._redis.script("hold", [self._redis.key("leases")], arguments)
+
     async def release(self, incident_id: str) -> None:
         await self._redis.script("release", [self._redis.key("leases")], [incident_id])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from importlib import resources
@@ -37,22 +38,28 @@ class Connection:
         )
         return cls(client, tag=tag)
 
+    @property
+    def address(self) -> str:
+        """Host and port, or the socket's path: what may be shown of the URL."""
+        where = self.client.connection_pool.connection_kwargs
+        return str(where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}")
+
     def key(self, *parts: str) -> str:
         return "{" + self.tag + "}:" + ":".join(parts)
 
     async def script(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         try:
             try:
-                return await self.client.evalsha(self._digests[name], len(keys), *keys, *map(str, args))
+                return await _heard(self.client.evalsha(self._digests[name], len(keys), *keys, *map(str, args)))
             except NoScriptError:
-                return await self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args))
+                return await _heard(self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args)))
         except (RedisError, OSError, TimeoutError) as error:
             raise StorageUnavailableError(f"Redis did not do '{name}': {error}") from error
 
     async def ask(self, command: Any) -> Any:
         """Await one redis-py command; a failure becomes `StorageUnavailableError`."""
         try:
-            return await command
+            return await _heard(command)
         except (RedisError, OSError, TimeoutError) as error:
             raise StorageUnavailableError(f"Redis did not answer: {error}") from error
 
@@ -67,3 +74,17 @@ class Connection:
 
     async def close(self) -> None:
         await self.client.aclose()
+
+
+async def _heard(command: Any) -> Any:
+    """The answer, unless this task was cancelled meanwhile.
+
+    redis-py sends by `asyncio.wait_for`, which before Python 3.12 loses a cancellation that comes just when the command
+    is sent: then a deadline would not end what it limits, and a loop that was told to end would go on for ever.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    answer = await command
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return answer

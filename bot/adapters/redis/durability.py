@@ -35,9 +35,8 @@ async def durability(connection: Connection, *, replicas_wanted: int) -> tuple[F
         replication = await _ask(connection, "replication")
         config = await _config(connection)
     except StorageUnavailableError as away:
-        return (
-            broken(ABOUT, str(away), "Correct REDIS_URL, or start Redis; until then alerts are answered with 503."),
-        )
+        remedy = "Correct REDIS_URL, or start Redis; until then alerts are answered with 503."
+        return (broken(ABOUT, f"{connection.address}: {away}", remedy),)
     server = Server(
         version=str(about.get("valkey_version") or about.get("redis_version") or "of unknown version"),
         role=str(replication.get("role", "")),

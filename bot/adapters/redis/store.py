@@ -274,7 +274,7 @@ class RedisStore:
             self._redis.key("effects", incident),
             *self._keys("owed", "owners"),
         ]
-        arguments = [incident, f"{incident}|{effect_id}", effect_id, owed.token, *_pairs(outcome)]
+        arguments = [incident, f"{incident}|{effect_id}", effect_id, owed.token, self._owner, *_pairs(outcome)]
         return bool(int(await self._redis.script("settle", keys, arguments)))
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
@@ -282,7 +282,7 @@ class RedisStore:
         rest = owed.token.split("|", 1)[1]
         keys = [self._redis.key("effects", owed.incident_id), *self._keys("owed", "owners")]
         member = f"{owed.incident_id}|{owed.effect.effect_id}"
-        arguments = [member, owed.effect.effect_id, owed.token, f"{attempts}|{rest}", after_seconds]
+        arguments = [member, owed.effect.effect_id, owed.token, f"{attempts}|{rest}", after_seconds, self._owner]
         await self._redis.script("put_back", keys, arguments)
         return attempts
 

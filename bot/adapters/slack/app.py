@@ -106,7 +106,6 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
     app.action(BREAK_GLASS)(presses.open_glass)
     app.action(EDIT)(presses.open_edit)
     app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
-    commands = Commands(desk)
     app.action(re.compile(re.escape(SAY) + r"[a-z]+"))(CardButtons(desk, commands).pressed)
     app.action(SEE)(_acknowledge)
     app.action(ANYTHING)(presses.old)

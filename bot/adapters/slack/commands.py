@@ -26,6 +26,7 @@ from bot.domain.run import Run
 from bot.domain.timeline import Chained
 
 ENTRIES_SHOWN = 20
+ALL = "all"
 Verb = Literal["halt", "resume", "reset", "note", "undo", "resolve", "divert"]
 
 
@@ -55,7 +56,7 @@ USAGES = {
     "reopen": _Usage("INC WHY", "open a closed incident again"),
     "open": _Usage("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident by hand"),
     "playbooks": _Usage("", "what the bot knows, and what opens it"),
-    "graph": _Usage("[INC|PLAYBOOK]", "a playbook's states, with the way that an incident took"),
+    "graph": _Usage("[INC|PLAYBOOK]", "a picture of a playbook, with the way that an incident took"),
     "settings": _Usage("[INC|PLAYBOOK]", "a playbook's numbers: what they are, may be, and why"),
     "unmatched": _Usage("", "alerts that no playbook took"),
 }
@@ -131,12 +132,12 @@ class Commands:
         return said(f"*{len(runs)} open*", *lines)
 
     async def _show(self, command: Command) -> Message:
-        run, _ = await self.pointed_at(command)
+        run = await self._only_named(command)
         await self._want_card(run.incident_id)
         return card(run, links={})
 
     async def _timeline(self, command: Command) -> Message:
-        run, _ = await self.pointed_at(command)
+        run = await self._only_named(command)
         chained = await self._inbound.timeline(run.incident_id)
         earlier = len(chained) - ENTRIES_SHOWN
         more = [f"… {earlier} earlier: `/incident export {line(run.incident_id, 40)}`"] if earlier > 0 else []
@@ -151,14 +152,15 @@ class Commands:
                 f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md`, `json` or `html`"
             )
         await self._inbound.export(run.incident_id, cast(ExportFormat, wanted), command.user)
-        return said(f"The timeline of {line(run.incident_id, 40)} comes as a {wanted} file into its thread.")
+        return said(f"The timeline of {line(run.incident_id, 40)} comes into its thread as a file ({wanted}).")
 
     async def _unmatched(self, command: Command) -> Message:
         del command
         alerts = await self._inbound.unmatched()
         if not alerts:
             return said("Every alert found its playbook.")
-        return said("*Alerts that opened nothing*", *(f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts))
+        lines = [f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts]
+        return said("*Alerts that opened nothing*", *lines, "`/incident playbooks` shows what each playbook opens on.")
 
     # --- steering ----------------------------------------------------------------------------------------------------
 
@@ -166,48 +168,69 @@ class Commands:
         incident_id, text = await self._named(command)
         if not text:
             raise TeachError(f"A note needs words: `/incident note {incident_id} what you saw`")
-        return await self._store(command, incident_id, "note", text, "Noted on the timeline")
+        return await self._store(
+            command, incident_id, "note", text, f"Noted on the timeline of {line(incident_id, 40)}."
+        )
 
     async def _halt(self, command: Command) -> Message:
+        """Whatever else is said, it stops: words after it are its reason."""
         await self._must_steer(command)
-        if command.rest.lower() == "all":
+        if command.rest.partition(" ")[0].lower() == ALL:
             await self._inbound.halt_all(command.user)
             return said("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
-        run, _ = await self.pointed_at(command)
-        return await self._store(command, run.incident_id, "halt", "", "⛔ Halting; it stops before the next call")
+        run, why = await self.pointed_at(command)
+        name = line(run.incident_id, 40)
+        told = f"⛔ *{name} is halted*: no call is sent until `/incident resume {name}`."
+        return await self._store(command, run.incident_id, "halt", f"halted: {why}" if why else "", told)
 
     async def _resume(self, command: Command) -> Message:
         await self._must_steer(command)
-        if command.rest.lower() == "all":
+        if command.rest.lower() == ALL:
             await self._inbound.resume_all(command.user)
             return said("▶ *The halt of everything is lifted.*")
-        run, _ = await self.pointed_at(command)
-        return await self._store(command, run.incident_id, "resume", "", "▶ Resuming")
+        run = await self._only_named(command)
+        if by := await self._inbound.halted_by():
+            raise TeachError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts that.")
+        told = f"▶ *{line(run.incident_id, 40)} goes on.*"
+        return await self._store(command, run.incident_id, "resume", "", told)
 
     async def _reset(self, command: Command) -> Message:
         await self._must_steer(command)
-        incident_id, _ = await self._named(command)
-        return await self._store(command, incident_id, "reset", "", "The breakers count anew")
+        run = await self._only_named(command)
+        told = f"The breakers of the workload of {line(run.incident_id, 40)} and those of nodes count anew."
+        return await self._store(command, run.incident_id, "reset", "", told)
 
     async def _undo(self, command: Command) -> Message:
         await self._must_steer(command)
-        incident_id, _ = await self._named(command)
-        return await self._store(
-            command, incident_id, "undo", "", "The undo is being planned; it will ask for approval"
+        run = await self._only_named(command)
+        if not run.held:
+            raise TeachError(f"Nothing that the bot changed in {line(run.incident_id, 40)} is left to take back.")
+        name = line(run.incident_id, 40)
+        told = (
+            f"The undo of {line(run.held[-1].title, 200)} is being planned; a request in the thread of {name} will ask."
         )
+        return await self._store(command, run.incident_id, "undo", "", told)
 
     async def _divert(self, command: Command) -> Message:
         await self._must_steer(command)
         run, playbook = await self.pointed_at(command)
+        name, known = line(run.incident_id, 40), ", ".join(code(each, 60) for each in run.offers)
+        if not known:
+            raise TeachError(f"No alert of {name} is for another playbook.")
+        if not playbook:
+            raise TeachError(f"Say where to: `/incident divert {name} PLAYBOOK`. Offered: {known}.")
         if playbook not in run.offers:
-            known = ", ".join(code(name, 60) for name in run.offers) or "none"
-            raise TeachError(f"No alert of {line(run.incident_id, 40)} is for {code(playbook, 60)}. Offered: {known}.")
-        return await self._store(command, run.incident_id, "divert", playbook, f"Going over to {code(playbook, 60)}")
+            raise TeachError(f"No alert of {name} is for {code(playbook, 60)}. Offered: {known}.")
+        return await self._store(
+            command, run.incident_id, "divert", playbook, f"{name} goes over to {code(playbook, 60)}."
+        )
 
     async def _resolve(self, command: Command) -> Message:
         await self._must_steer(command)
         incident_id, why = await self._named(command)
-        return await self._store(command, incident_id, "resolve", why, "Closing by hand")
+        return await self._store(
+            command, incident_id, "resolve", why, f"{line(incident_id, 40)} is being closed by hand."
+        )
 
     async def _store(self, command: Command, incident_id: str, verb: Verb, text: str, told: str) -> Message:
         event = Commanded(
@@ -215,7 +238,7 @@ class Commands:
         )
         if not await self._inbound.command(event, incident_id):
             raise TeachError(_no_such(incident_id, await self._inbound.open_runs()))
-        return said(f"{told}: {line(incident_id, 40)}.")
+        return said(told)
 
     async def _must_steer(self, command: Command) -> None:
         authority = await self._people.may_steer(command.user, at=self._clock.now())
@@ -234,6 +257,13 @@ class Commands:
             return first.upper(), rest.strip()
         run, rest = await self.pointed_at(command)
         return run.incident_id, rest
+
+    async def _only_named(self, command: Command) -> Run:
+        """For a word that takes nothing else: what else was said is a mistake, perhaps in the incident's name."""
+        run, rest = await self.pointed_at(command)
+        if rest:
+            raise TeachError(f"{code(rest, 60)} is no incident: `{_usage(command.word)}`, as in INC-7.")
+        return run
 
     async def pointed_at(self, command: Command) -> tuple[Run, str]:
         """The incident that is meant, and what follows it; the only open one when none is named."""

@@ -40,8 +40,12 @@ async def installation(
 
     answer = await ask(who_am_i())
     if isinstance(answer, Refusal):
-        remedy = "Correct SLACK_BOT_TOKEN (xoxb-…), or slack.base_url." if answer.lasting else "Try again."
-        return (broken(ABOUT, f"auth.test: {answer.error}", remedy),)
+        if answer.lasting:
+            return (
+                broken(ABOUT, f"auth.test: {answer.error}", "Correct SLACK_BOT_TOKEN (xoxb-…), or slack.base_url."),
+            )
+        what = f"no usable answer from {client.base_url}: {answer.error}"
+        return (broken(ABOUT, what, "Check slack.base_url and the way there (DNS, proxy, firewall), or try again."),)
     known = fine(ABOUT, f"is @{answer.get('user', '?')} in {answer.get('team', '?')}")
     placed, is_private = await _channel(client, channel)
     groups = [await _group(client, group) for group in sorted(set(user_groups))]

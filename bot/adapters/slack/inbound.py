@@ -97,6 +97,8 @@ class Desk:
     """The addresses of an incident's requests and questions in Slack, by slot."""
     want_card: Callable[[str], Awaitable[None]]
     """Somebody looks at an incident: if its card waits, it waits no longer."""
+    draw: Callable[[CompiledPlaybook, str, str], Awaitable[None]] | None = None
+    """A playbook's picture into a channel, with a comment. Raise `MessengerError`."""
     deployment: str = ""
     """As the messages of this bot carry it."""
     silencers: Policy | None = None

@@ -109,7 +109,7 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
         lasted = span(run.closed_at - run.opened_at)
         return f"Closed as *{_words(run.ending)}* · {day(run.closed_at)} · after {lasted}"
     if (question := run.open_question) is not None:
-        ask = linked(line(question.text, 200), links.get(f"question:{question.question_id}"))
+        ask = linked(line(_sentence(question.text), 200), links.get(f"question:{question.question_id}"))
         return f"❓ Waits for an answer{_until(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
         what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
@@ -120,8 +120,11 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
         return f"🔧 {'Applies' if run.change.begun else 'Plans'} {code(run.change.verb)}{progress}"
     if run.watch is not None:
         progress = f": {line(run.watch.progress, 300)}" if run.watch.progress else ""
-        return f"👀 Watches {code(run.state)}, at most until {moment(run.watch.until)}{progress}"
-    return f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+        doing = f"*{line(run.doing, 150)}*" if run.doing else f"Watches {code(run.state)}"
+        return f"👀 {doing}, at most until {moment(run.watch.until)}{progress}"
+    return (
+        f"🔎 *{line(run.doing, 150)}*" if run.doing else f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+    )
 
 
 def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
@@ -192,6 +195,11 @@ def _held(run: Run) -> list[str]:
     return ["*Changed by the bot and still in place:*", *lines, *more] if held else []
 
 
+def _sentence(text: str) -> str:
+    """What the machine asks of itself begins with a reason, as it stands within a line of the timeline."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def _words(name: str) -> str:
     return line(name.replace("_", " "), 80)
 
@@ -232,7 +240,7 @@ def _question(run: Run, post: Post) -> Message:
     question = run.questions.get(post.ref)
     if question is None:
         return _missing(post)
-    asked = prose(question.text, text_sizes.TEXT, people=people_of(run))
+    asked = prose(_sentence(question.text), text_sizes.TEXT, people=people_of(run))
     body = section([f"❓ *{line(question.question_id, 20)}* · {asked}"])
     body += section([prose(question.why, text_sizes.TEXT)])
     notes = [
@@ -322,7 +330,8 @@ def _note(run: Run, post: Post) -> Message:
     told = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])
     shown = f"📝 {mention(user)}: {said}" if user else f"⏰ {asked}: {said}" if asked else f"ℹ️ {said}"
     shown = f"📣 {told}: {said}" if told else shown
-    return Message(f"Note: {line(text, 1_000)}", limits.fitted(section([shown])))
+    spoken = prose(text, 1_000, people=people_of(run)).replace("\n", " ")
+    return Message(f"Note: {spoken}", limits.fitted(section([shown])))
 
 
 def _named(told: str) -> str:

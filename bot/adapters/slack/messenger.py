@@ -138,6 +138,11 @@ class SlackMessenger:
         await self._store.save(run.incident_id, slot, slots[slot])
         await self._own.close(run, slots)
 
+    async def share(self, channel: str, name: str, content: bytes, comment: str) -> None:
+        """A file about no incident: it is not tried again, since who asked for it can. Raise `MessengerError`."""
+        file_id = await self._upload_bytes(name, content)
+        await self._share(file_id, Shown(channel=channel), name=name, comment=comment)
+
     async def _hold_back(self, run: Run, slots: _Slots) -> None:
         """A card that was never tried may have to wait in the digest, and its thread with it."""
         if self._digest is None or slots.shown.get(CARD, Shown()) != Shown():

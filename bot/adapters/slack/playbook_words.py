@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import difflib
 from collections.abc import Awaitable, Callable
+
+import structlog
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import section
 from bot.adapters.slack.command import INCIDENT_ID, Command, TeachError, said
-from bot.adapters.slack.escape import code, code_block, line
+from bot.adapters.slack.escape import code, code_block, line, mention
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message
 from bot.adapters.slack.words import span, value
-from bot.domain.errors import Fault
+from bot.domain.errors import Fault, MessengerError
 from bot.domain.event import Commanded
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.graph import mermaid
 from bot.domain.playbook.language import Playbook
 from bot.domain.run import Run
 
+log = structlog.get_logger()
 PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
+Draw = Callable[[CompiledPlaybook, str, str], Awaitable[None]]
 GRAPH_CHARACTERS = 11_500
 """Of mermaid text in one answer, escaped; what is longer is of no use in parts."""
 BLOCK_CHARACTERS = 2_800
@@ -28,6 +34,8 @@ BLOCK_CHARACTERS = 2_800
 class PlaybookWords:
     def __init__(self, desk: Desk, pointed_at: PointedAt) -> None:
         self._shelf, self._inbound, self._pointed_at = desk.shelf, desk.inbound, pointed_at
+        self._draw, self._messenger = desk.draw, desk.messenger
+        self._drawing: set[asyncio.Task[None]] = set()
 
     async def list(self, command: Command) -> Message:
         del command
@@ -54,10 +62,10 @@ class PlaybookWords:
         return said(f"*Settings of {about}*", *(lines or ["It has none."]))
 
     async def graph(self, command: Command) -> Message:
-        """Of an incident the way that it took: a picture for its thread, and text for who asked."""
+        """Of an incident the way that it took, into its thread; of a playbook into this channel. Text for who asked."""
         library = self._shelf.library.playbooks
         if command.rest in library:
-            return _drawn(f"*{line(library[command.rest].playbook.title, 150)}*", library[command.rest].playbook)
+            return self._playbook(command, library[command.rest])
         if command.rest and not INCIDENT_ID.fullmatch(command.rest):
             raise TeachError(_no_such(command.rest, tuple(library)))
         run, _ = await self._pointed_at(command)
@@ -66,6 +74,34 @@ class PlaybookWords:
         await self._inbound.command(wanted, run.incident_id)
         comes = f"The way of {line(run.incident_id, 40)} comes as a picture into its thread."
         return _drawn(comes, playbook, run)
+
+    def _playbook(self, command: Command, compiled: CompiledPlaybook) -> Message:
+        about = f"*{line(compiled.playbook.title, 150)}*"
+        if self._draw is None:
+            return _drawn(about, compiled.playbook)
+        # Slack waits three seconds for the answer, and drawing and uploading may take longer.
+        task = asyncio.create_task(self._share(self._draw, command, compiled), name=f"drawing {compiled.name}")
+        self._drawing.add(task)
+        task.add_done_callback(self._drawing.discard)
+        return _drawn(f"{about} comes as a picture into this channel.", compiled.playbook)
+
+    async def _share(self, draw: Draw, command: Command, compiled: CompiledPlaybook) -> None:
+        try:
+            await draw(compiled, command.channel, f"{compiled.playbook.title}, for {mention(command.user)}")
+        except MessengerError as error:
+            log.warning("graph.not_shared", playbook=compiled.name, channel=command.channel, reason=error.reason)
+            with contextlib.suppress(MessengerError):
+                await self._messenger.tell(
+                    command.user, command.channel, _not_shared(compiled, error), response_url=command.response_url
+                )
+
+
+def _not_shared(compiled: CompiledPlaybook, error: MessengerError) -> str:
+    by_hand = f"incident-bot playbook graph {compiled.name} --format png --out {compiled.name}.png"
+    return (
+        f"The picture of {compiled.name} could not be put here: {error.reason}. "
+        f"Ask in a channel that the bot is in, or draw it: {by_hand}"
+    )
 
 
 def _setting(name: str, compiled: CompiledPlaybook) -> str:

@@ -5,6 +5,7 @@ Buttons are there only while it is open; they carry the whole digest, so that a 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from bot.adapters.slack import limits
@@ -49,7 +50,7 @@ def request_text(request: Request) -> str:
         asked,
         "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
         f"To weigh: {'; '.join(weighed)}" if weighed else "",
-        f"Expected: {plan.expected}" if plan.expected else "",
+        f"Expected: {_expected(request)}" if plan.expected else "",
         f"Undo: {_undo_text(request)}",
         f"Waits until {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
     ]
@@ -67,7 +68,7 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
     body += _circumstances(request)
     body += section(
         [
-            f"*Expected* {line(plan.expected, text_sizes.EXPECTED)}" if plan.expected else "",
+            f"*Expected* {line(_expected(request), text_sizes.EXPECTED)}" if plan.expected else "",
             f"*Undo* {line(_undo_text(request), 600)}",
         ]
     )
@@ -89,6 +90,12 @@ def _grounds(request: Request) -> list[str]:
     """What it rests on, and the condition that is looked at once more."""
     still = f"Read again right before the first call: {code(request.still, 300)}" if request.still else ""
     return [*(f"• {line(each, 300)}" for each in request.evidence[:20]), still]
+
+
+def _expected(request: Request) -> str:
+    """A plan says `none` of the interruption; whoever reads `Expected` thinks of the effect."""
+    said = request.plan.expected
+    return f"no interruption{said.removeprefix('none')}" if re.match(r"none\b", said) else said
 
 
 def _undo_text(request: Request) -> str:
@@ -182,10 +189,17 @@ def _so_far(request: Request) -> list[str]:
         users = ", ".join(dict.fromkeys(map(_approval, request.presses[:10])))
         lines.append(f"{len(request.presses)} of {request.policy.needed} approvals: {users}")
     leads = request.policy.break_glass
-    if request.half_passed and leads is not None and silent_teams(request.policy, request.presses):
+    if leads is not None and _has_glass(request):
         who = ", ".join(mentions(leads))
         lines.append(f"🔨 Half of the time has passed: one of {line(leads.team, 40)} ({who}) may break the glass.")
     return lines
+
+
+def _has_glass(request: Request) -> bool:
+    """Whether breaking it is of use: where only its own team is silent, that one approves."""
+    leads = request.policy.break_glass
+    silent = {demand.team for demand in silent_teams(request.policy, request.presses)}
+    return request.half_passed and leads is not None and bool(silent - {leads.team})
 
 
 def _approval(judged: JudgedPress) -> str:
@@ -262,7 +276,7 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     if request.expires_at is not None and not request.extended_by:
         buttons.append(button("More time", MORE_TIME, packed))
     buttons.append(button("Refuse…", REFUSE, packed, style="danger"))
-    if request.half_passed and request.policy.break_glass and silent_teams(request.policy, request.presses):
+    if _has_glass(request):
         buttons.append(button("Break the glass…", BREAK_GLASS, packed, style="danger"))
     return actions(buttons)
 

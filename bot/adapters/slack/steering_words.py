@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 from slack_bolt.async_app import AsyncAck
 
 from bot.adapters.slack import forms
+from bot.adapters.slack.blocks import section
 from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, said
 from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.inbound import Desk
@@ -34,6 +36,19 @@ ANSWER_SECONDS = 2.0
 NOT_STORED = "The bot's storage did not answer, so nothing was stored. Please send it again; twice is harmless."
 PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
 NEXT = {"15": "in 15 minutes", "30": "in 30 minutes", "60": "in an hour", "120": "in two hours"}
+PRETENDED = {
+    "otherwise": "nothing else held",
+    "held": "it held",
+    "not_held": "it did not hold",
+    "unknown": "it could not be read",
+    "expired": "nobody decided in time",
+    "refused": "it was refused",
+    "impossible": "it was impossible",
+    "failed": "it failed",
+    "unclear": "it is not clear whether it was done",
+    "beyond": "it went on for too long",
+}
+"""The outcomes of a state in words; anything else is a condition."""
 STATUS: Form = {
     "text": FormField(label="How does it stand?", max_length=1_000, why="For everybody who waits for it to end."),
     "next": FormField(label="When do you say more?", kind="choice", options=NEXT, why="You are reminded then."),
@@ -49,7 +64,10 @@ class SteeringWords:
         run, rest = await self._pointed_at(command)
         named = PERSON.fullmatch(rest)
         if rest and rest.lower() != "me" and named is None:
-            raise TeachError(f"{code(rest, 80)} is nobody: `/incident lead {run.incident_id}`, or with an @mention.")
+            raise TeachError(
+                f"{code(rest, 80)} is no @mention of a person: `/incident lead {run.incident_id} @PERSON`, "
+                "or leave the name out to lead yourself."
+            )
         who = named[1] if named else command.user
         await self._store(event_of(command, "lead", text=who), run)
         return said(f"{mention(who)} leads {line(run.incident_id, 40)}.")
@@ -71,7 +89,8 @@ class SteeringWords:
         to, _, why = rest.partition(" ")
         if not to:
             kept = command.place | {INCIDENT: run.incident_id}
-            return forms.Modal(SKIP_FORM, f"Skip in {run.incident_id}", "Skip", forms.inputs(_skip_form(ways)), kept)
+            blocks = [*section(_explained(run, ways)), *forms.inputs(_skip_form(ways))]
+            return forms.Modal(SKIP_FORM, f"Skip in {run.incident_id}", "Skip", blocks, kept)
         if to not in ways:
             known = ", ".join(code(way, 60) for way in ways)
             raise TeachError(f"{code(run.state, 60)} cannot be left for {code(to, 60)}; it can for {known}.")
@@ -89,7 +108,7 @@ class SteeringWords:
         if run is None:
             raise TeachError(f"There is no incident {code(incident.upper(), 60)} (any more).")
         if run.is_open:
-            raise TeachError(f"{line(run.incident_id, 40)} is open.")
+            raise TeachError(f"{line(run.incident_id, 40)} is open already.")
         if not await self._inbound.reopen(event_of(command, "reopen", text=why.strip()), run):
             raise TeachError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that.")
         return said(f"{line(run.incident_id, 40)} is open again, at the start of its playbook.")
@@ -129,8 +148,10 @@ class SteeringWords:
             await self._store(event_of(command, "skip", to=str(given["to"]), text=text), run)
         return {}
 
-    async def _ways(self, run: Run) -> dict[str, str]:
-        ways = ways_to_skip(run, await self._desk.shelf.playbook_of(run))
+    async def _ways(self, run: Run) -> dict[str, Way]:
+        playbook = await self._desk.shelf.playbook_of(run)
+        written = ways_to_skip(run, playbook)
+        ways = {to: Way(playbook.playbook.states[to].title, outcome) for to, outcome in written.items()}
         if not ways:
             waits = "what it waits for is answered on its message" if run.is_open else "it is closed"
             raise TeachError(f"Nothing can be skipped in {line(run.incident_id, 40)}: {waits}.")
@@ -151,8 +172,25 @@ def event_of(command: Command, verb: str, **more: Any) -> Commanded:
     return Commanded.model_validate(about | more)
 
 
-def _skip_form(ways: dict[str, str]) -> Form:
-    options = {to: f"{to.replace('_', ' ')} (as if: {label})" for to, label in ways.items()}
+@dataclass(frozen=True)
+class Way:
+    """Where a person may go on: what that state does, and the outcome that is taken for granted by it."""
+
+    title: str
+    outcome: str
+
+
+def _explained(run: Run, ways: Mapping[str, Way]) -> list[str]:
+    """What each way takes for granted: skipping pretends an outcome, it does not make one."""
+    lines = [
+        f"• {line(way.title or to, 150)}: as if {PRETENDED.get(way.outcome) or code(way.outcome, 150)}"
+        for to, way in ways.items()
+    ]
+    return [f"{code(run.state, 60)} is left without its outcome:", *lines]
+
+
+def _skip_form(ways: Mapping[str, Way]) -> Form:
+    options = {to: f"{to.replace('_', ' ')}: {way.title}" if way.title else to for to, way in ways.items()}
     return {
         "to": FormField(label="Go on with", kind="choice", options=options),
         "text": FormField(label="Why?", max_length=500, why="It goes on the timeline with your name."),

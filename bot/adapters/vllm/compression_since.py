@@ -13,7 +13,7 @@ from itertools import pairwise
 from bot.adapters.vllm.compression import Evidence, compression_of
 from bot.domain.change.flags_in_spec import engine_container, flags_of_template
 from bot.domain.change.objects import dig
-from bot.domain.change.rollout import replica_sets_of
+from bot.domain.change.rollout import replica_sets_of, revision_of
 from bot.domain.change.template_differences import template_differences
 from bot.domain.change.world import Obj, World
 from bot.domain.signal import Reading, unknown
@@ -30,6 +30,8 @@ class _TurnedOn:
     at: float | None
     before: Obj
     after: Obj
+    revision_before: float | None
+    """The number of the last revision without it: going back there turns it off whole."""
 
 
 async def compression_since(question: Question) -> Reading:
@@ -48,6 +50,7 @@ async def compression_since(question: Question) -> Reading:
         "hours": (question.at - at) / HOUR,
         "same_image": None if turned_on is None else _image(turned_on.before) == _image(turned_on.after),
         "changed": None if turned_on is None else _changed(turned_on),
+        "revision": None if turned_on is None else turned_on.revision_before,
     }
     missing = dict.fromkeys(parts, "no revision shows the change")
     reading = answer(question, parts, missing=missing, detail=str(parts["changed"] or "")[:900])
@@ -65,7 +68,9 @@ def _turned_on(world: World) -> _TurnedOn | None:
     for index, (after, before) in enumerate(pairwise(found)):
         old, new = (dig(one, "spec", "template") or {} for one in (before, after))
         if _signs(new, world.config_maps) and not _signs(old, world.config_maps):
-            return _TurnedOn(rolled_out_at(after, world, is_current=index == 0), old, new)
+            revision = revision_of(before)
+            began = rolled_out_at(after, world, is_current=index == 0)
+            return _TurnedOn(began, old, new, None if revision is None else float(revision))
     return None
 
 

@@ -123,7 +123,7 @@ def limits_of(live: Live, pod: Obj) -> dict[str, Part | None]:
         "active_cap": _known(lambda one: one.number("max-num-active-seqs") or 0.0, live),
         "v0": live.is_v0,
         "host_room": _host_room(pod),
-        "bytes_per_token": _bytes_per_token(live.log),
+        "bytes_per_token": _known(_bytes_per_token, live),
     }
     missing = _known(lambda one: ", ".join(missing_limits(one)), live)
     return parts | {"missing": missing}
@@ -202,8 +202,10 @@ def _bytes(text: object) -> float | None:
         return None
 
 
-def _bytes_per_token(log: StartLines) -> float | None:
+def _bytes_per_token(live: Live) -> float | None:
     """On one GPU: with tensor parallelism each holds its share."""
-    if log.kv_gib is None or not log.kv_tokens:
+    log = live.log
+    # With a number of blocks given, the pool is not as large as the memory that was available.
+    if log.kv_gib is None or not log.kv_tokens or live.flag("num-gpu-blocks-override") is not None:
         return None
     return log.kv_gib * GIB / log.kv_tokens

@@ -35,6 +35,7 @@ from bot.flow.ports import History, PodLogs, Probe, Question
 from bot.flow.probes import Part, answer
 
 MOST_LINES = 50
+MOST_LETTERS = 4000
 
 
 def log_probes(*, logs: PodLogs, history: History, now: Callable[[], float]) -> dict[str, Probe]:
@@ -94,7 +95,19 @@ def _told(question: Question, words: Sequence[LastWords], ended: Sequence[Ended]
         "fits_tokens": min((word.fits_tokens for word in words if word.fits_tokens is not None), default=None),
     }
     missing = dict.fromkeys(parts, f"{unread} of the logs cannot be read") | {"fits_tokens": "no log says it"}
-    return answer(question, parts, missing=missing, detail="\n".join(lines)[:4000], source=SOURCE)
+    return answer(question, parts, missing=missing, detail=_newest(lines), source=SOURCE)
+
+
+def _newest(lines: Sequence[str]) -> str:
+    """Whole lines from the last one back, as many as the timeline has room for: the end is where it says why."""
+    kept: list[str] = []
+    room = MOST_LETTERS
+    for line in reversed(lines):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return "\n".join(reversed(kept)) or "".join(lines[-1:])[-MOST_LETTERS:]
 
 
 def _claim(claims: Iterable[bool], unread: int) -> bool | None:

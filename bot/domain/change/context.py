@@ -21,7 +21,6 @@ MARGIN_SECONDS = 120.0
 @dataclass(frozen=True)
 class PlanContext:
     incident_id: str
-    request_number: int = 0
     now: float = 0.0
     ledger: tuple[LedgerEntry, ...] = ()
     picked: Mapping[str, str] = field(default_factory=dict)

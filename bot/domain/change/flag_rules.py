@@ -295,7 +295,10 @@ def _chunking(numbers: Numbers, edited: set[str]) -> str:
 
 
 def _queue(numbers: Numbers, edited: set[str]) -> str:
-    queue, running = numbers.get("--max-num-queued-reqs"), numbers.get("--max-num-seqs")
+    queue = numbers.get("--max-num-queued-reqs")
+    # The lower of both caps binds.
+    caps = [numbers[cap] for cap in ("--max-num-seqs", "--max-num-active-seqs") if cap in numbers]
+    running = min(caps, default=None)
     ranks = numbers.get("--data-parallel-size", 1)
     if "--max-num-queued-reqs" in edited and queue is not None and running is not None and queue < running * ranks:
         return (

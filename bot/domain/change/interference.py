@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.change.json_patch import ABSENT, value_at
-from bot.domain.change.objects import dig, is_going_away, name_of, uid_of
+from bot.domain.change.objects import dig, is_going_away, uid_of
 from bot.domain.change.plan import Call, LedgerEntry, ObjectRef
+from bot.domain.change.whereabouts import object_of, unread
+from bot.domain.change.workload import KINDS
 from bot.domain.change.world import Obj, World
 
 OURS = "incident-bot"
-SOURCES = {"Pod": "pods", "Node": "nodes"}
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,11 @@ class _Left:
 
 def interference(ledger: Sequence[LedgerEntry], world: World) -> tuple[Interference, ...]:
     found: list[Interference] = []
-    for target, entries in _by_target(ledger).items():
-        if SOURCES.get(target[0], "") in world.unreadable or (
-            target[0] == "Deployment" and "canary" in world.unreadable
-        ):
+    for entries in _by_target(ledger).values():
+        ref = entries[0].target
+        if unread(ref, world):
             continue
-        ref, obj = entries[0].target, _find(entries[0].target, world)
+        obj = object_of(ref, world)
         if obj is None or is_going_away(obj):
             newest = entries[-1]
             if not _is_expected(newest, ledger):
@@ -62,23 +62,12 @@ def _by_target(ledger: Sequence[LedgerEntry]) -> dict[tuple[str, str, str], list
     return held
 
 
-def _find(target: ObjectRef, world: World) -> Obj | None:
-    if target.kind == "Pod":
-        return next((pod for pod in world.pods if uid_of(pod) == target.uid), None)
-    if target.kind == "Node":
-        return next((node for node in world.nodes if name_of(node) == target.name), None)
-    known = [obj for obj in (world.workload, world.canary) if obj is not None]
-    if target.kind == "Job":
-        known = list(world.jobs)
-    return next((obj for obj in known if name_of(obj) == target.name), None)
-
-
 def _is_expected(entry: LedgerEntry, ledger: Sequence[LedgerEntry]) -> bool:
     """A pod ends by what the run did to its workload or to itself later, a Job's time is up; nothing else just goes."""
     if entry.target.kind == "Job":
         return True
     later = ledger[[one.call_id for one in ledger].index(entry.call_id) + 1 :]
-    return entry.target.kind == "Pod" and any(one.target.kind == "Deployment" or not one.undo for one in later)
+    return entry.target.kind == "Pod" and any(one.target.kind in KINDS or not one.undo for one in later)
 
 
 def _differences(ref: ObjectRef, entries: Sequence[LedgerEntry], obj: Obj) -> list[Interference]:

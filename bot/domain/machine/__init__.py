@@ -30,10 +30,11 @@ from bot.domain.event import (
 from bot.domain.machine import asking, by_hand, changing, reading, severity, steering
 from bot.domain.machine.draft import Decision, Draft, Rules
 from bot.domain.machine.entering import enter
+from bot.domain.machine.stranded import without_playbook
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.run import SILENCE_ENDS, Run
 
-__all__ = ["Decision", "Rules", "advance", "set_aside"]
+__all__ = ["Decision", "Rules", "advance", "set_aside", "without_playbook"]
 
 
 def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
@@ -85,30 +86,24 @@ HANDLERS: Mapping[type, Handler] = {
     Posted: steering.posted,
     EffectFailed: by_hand.effect_failed,
 }
+HEARD_AFTER_THE_END = (AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed)
+SAID_AFTER_THE_END = ("note", "export", "graph", "reopen", "pin")
 
 
 def _after_the_end(draft: Draft, event: Event) -> None:
     match event:
-        case AlertChanged():
-            steering.alert_changed(draft, event)
-        case Posted():
-            steering.posted(draft, event)
-        case Commanded(command="note" | "export" | "graph" | "reopen" | "pin"):
-            by_hand.commanded(draft, event)
-        case SeriesRead():
-            reading.series_read(draft, event)
-        case EffectFailed() | Silenced() | SilencesEnded():
-            HANDLERS[type(event)](draft, event)
-        case Pressed():
-            asking.pressed(draft, event)
         case Judged():
             draft.tell(event.press, "This incident is closed; nothing was changed.")
             draft.ignore(f"press '{event.press.action}' by {event.press.user} after the end")
         case StepSettled():
             changing.settled_late(draft, event)
+        case Commanded() if event.command in SAID_AFTER_THE_END:
+            by_hand.commanded(draft, event)
         case Due() if event.deadline == SILENCE_ENDS:
             by_hand.due(draft, event)
         case Progressed() | Due():
             pass
+        case _ if isinstance(event, HEARD_AFTER_THE_END):
+            HANDLERS[type(event)](draft, event)
         case _:
             draft.ignore(f"{event.kind} after the end")

@@ -19,6 +19,7 @@ from bot.domain.signal import in_words
 GO_ON = "go_on"
 KEEP = "keep"
 """The choice that only the question about leftovers has."""
+TRIED = 4
 
 
 def draw_for_the_first(draft: Draft) -> None:
@@ -56,10 +57,17 @@ def ask_written(draft: Draft, state: AskState) -> None:
         forms={key: choice.form for key, choice in state.choices.items() if choice.form},
         by=draft.rules.approvals.one_of(state.by) if state.by else None,
         not_by=draft.run.answered_by.get(state.not_by, ""),
-        evidence=evidence(draft, draft.playbook.needs(draft.run.state)),
+        evidence=(*evidence(draft, draft.playbook.needs(draft.run.state)), *_tried(draft)),
         asked_at=draft.at,
     )
     ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
+
+
+def _tried(draft: Draft) -> tuple[str, ...]:
+    """The last changes that people decided about, oldest first: whoever chooses again should not have to scroll."""
+    decided = [request for request in draft.run.requests.values() if request.status not in ("open", "superseded")]
+    tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.status}" for one in decided[-TRIED:])
+    return tuple(f"tried: {line}" for line in tried)
 
 
 def ask_to_take_over(draft: Draft, state: DivertState) -> None:
@@ -67,7 +75,7 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
         question_id=f"Q{draft.number()}",
         state=draft.run.state,
         visit=draft.run.visit,
-        text=f"This needs people: {state.why}",
+        text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
         choices={"taken": "I take it"},
         styles={"taken": "primary"},
         asked_at=draft.at,
@@ -81,9 +89,10 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
     """
     is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
-    choices = {} if is_at_end or unread else {"again": f"Try '{draft.run.state}' again"}
-    choices |= {f"goto:{name}": f"Read '{name}' again" for name in unread}
-    choices |= {f"goto:{name}": f"Go to '{name}'" for name in draft.playbook.successors(draft.run.state)[:4]}
+    choices = {} if is_at_end or unread else {"again": f"Again: {draft.playbook.called(draft.run.state)}"[:LABEL]}
+    choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
+    ways = draft.playbook.successors(draft.run.state)[:4]
+    choices |= {f"goto:{name}": f"Go on: {draft.playbook.called(name)}"[:LABEL] for name in ways}
     if draft.run.held:
         # Named, because it is not always the change that was last spoken of.
         choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]
@@ -317,7 +326,8 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, copied)
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
-        return _reject(draft, press, f"question {press.about} was already {question.status}{by}")
+        became = "left behind" if question.status == "open" else question.status
+        return _reject(draft, press, f"question {press.about} was already {became}{by}")
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)
     if press.value not in question.choices:

@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 
 from bot.domain.effect import SilenceAlerts
 from bot.domain.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
-from bot.domain.machine import entering, severity, steering
+from bot.domain.machine import diverting, entering, severity, steering
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.language import AskState, ChangeState
 from bot.domain.run import NEXT_STATUS, SILENCE_ENDS, Run
+
+SAID_WHERE_ASKED = frozenset({"silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"})
+"""What a person waits for in the thread; a press that nobody could judge was acknowledged and decided nothing."""
 
 
 def commanded(draft: Draft, event: Commanded) -> None:
@@ -32,7 +35,7 @@ def due(draft: Draft, event: Due) -> None:
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """What a person asked for and did not get is said where it was asked for."""
-    if event.effect_kind in ("silence_alerts", "end_silences", "draw_way"):
+    if event.effect_kind in SAID_WHERE_ASKED:
         steering.say(draft, "", f"{event.effect_kind.replace('_', ' ').capitalize()} failed: {event.reason}")
     else:
         steering.effect_failed(draft, event)
@@ -169,7 +172,7 @@ def reopen(draft: Draft, event: Commanded) -> None:
         return steering.say(draft, event.user, f"{draft.run.incident_id} is open.")
     draft.set(closed_at=None, ending="", steered_by=event.user)
     draft.record("reopened", f"reopened by hand: {event.text}", who=event.user)
-    return entering.enter(draft, draft.playbook.start, because="a person reopened it")
+    return diverting.begin_anew(draft, because="a person reopened it")
 
 
 def pin(draft: Draft, event: Commanded) -> None:

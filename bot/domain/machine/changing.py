@@ -261,6 +261,13 @@ def give_up(draft: Draft) -> None:
     draft.want(ReleaseLeases(effect_id=f"release/{ended.request_id}"))
 
 
+def given_up(draft: Draft, reason: str) -> None:
+    """The step could not be carried through, and nothing tells whether its call arrived: unclear, not failed."""
+    change = draft.run.change
+    if change is not None:
+        _finish(draft, change, "unclear", f"given up, and it is not known whether its call arrived: {reason}")
+
+
 def settled_late(draft: Draft, event: StepSettled) -> None:
     """A call whose run has moved on: what it did is still recorded, with its undo."""
     request = draft.run.requests.get(event.request_id)

@@ -20,6 +20,10 @@ SHOW = ShowInSlack(effect_id="show")
 """One for each incident: showing brings everything up to date, so a second one owed adds nothing."""
 
 
+NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
+THREAD_IS_FULL = "the thread is full: what is not asked is only on the timeline from here on"
+
+
 class Rules(BaseModel):
     """What a deployment decides about every run."""
 
@@ -99,9 +103,12 @@ class Draft:
         return self.run.counter
 
     def post(self, kind: PostKind, slot: str, ref: str, data: dict[str, Any] | None = None) -> None:
-        if len(self.run.posts) < self.rules.keeps_messages_at_most:
-            post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data or {}))
-            self.set(posts=(*self.run.posts, post))
+        """A message of the thread. A full thread takes only what people must see for the run to go on, or to end."""
+        if len(self.run.posts) >= self.rules.keeps_messages_at_most and kind not in NEVER_LEFT_OUT:
+            self.fold("slack", THREAD_IS_FULL, who="")
+            return
+        post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data or {}))
+        self.set(posts=(*self.run.posts, post))
 
     def effect_id(self, what: str) -> str:
         return f"v{self.run.visit}/{what}"

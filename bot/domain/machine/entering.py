@@ -43,8 +43,10 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
     """
     name, because, instead_of = _within_limits(draft, name, because)
     state = draft.playbook.state(name)
+    title = draft.playbook.called(name)
     draft.set(
         state=name,
+        doing=title,
         at_state=draft.playbook.machine.entry(name),
         visit=draft.run.visit + 1,
         entered_at=draft.at,
@@ -55,7 +57,6 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
         question="",
     )
     draft.clear_waits()
-    title = state.title or name.replace("_", " ")
     entered = {"kind": draft.playbook.kind(name), **(by or {})}
     if instead_of:
         entered["instead_of"] = instead_of
@@ -91,8 +92,7 @@ def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, lis
         if isinstance(state, EndState) or limit is None or not state.beyond or draft.run.way.count(name) < limit:
             break
         passed.append(name)
-        title = state.title or name.replace("_", " ")
-        because = f"'{title}' was entered {limit} {'time' if limit == 1 else 'times'} already"
+        because = f"'{draft.playbook.called(name)}' was entered {limit} {'time' if limit == 1 else 'times'} already"
         name = state.beyond
     return name, because, passed
 

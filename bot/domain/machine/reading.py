@@ -60,9 +60,9 @@ def _choose(draft: Draft, state: ReadState) -> None:
 
 
 def _unknown(draft: Draft, why: Unknown) -> None:
-    reasons = "; ".join(
-        f"{name}: {reading.unknown}" for name, reading in draft.run.readings.items() if not reading.is_known
-    )
+    unread = {name: reading.unknown for name, reading in draft.run.readings.items() if not reading.is_known}
+    missed = {name.partition(".")[0] for name in why.missing}
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in unread.items() if not missed or name in missed)
     text = f"cannot decide: {why.reason}" + (f" ({reasons})" if reasons else "")
     _show_diagnostics(draft, text)
     entering.go(draft, "unknown", because=text)

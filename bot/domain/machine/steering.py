@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast, get_args
 
-from bot.domain.change.plan import LedgerEntry
+from bot.domain.change.plan import Call, LedgerEntry
 from bot.domain.effect import DrawWay, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.form import OPENING
 from bot.domain.machine import asking, changing, diverting, entering, severity
 from bot.domain.machine.draft import Draft
 from bot.domain.run import Note, Offer
+from bot.domain.window import short
 
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
@@ -154,7 +155,8 @@ def _ask_again(draft: Draft, ref: str) -> None:
     if request is None or request.status != "open":
         return
     draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
-    said = f"Half of the time for {ref} has passed."
+    ends = f" in {short(request.expires_at - draft.at)}" if request.expires_at is not None else ""
+    said = f"Half of the time for {ref} has passed: {request.plan.title}. It expires{ends}; nothing is applied later."
     draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
@@ -239,6 +241,15 @@ def is_applying(draft: Draft) -> bool:
     return change is not None and change.begun and not change.stopped
 
 
+def _is_call_under_way(draft: Draft) -> bool:
+    """Whether a call of the present step may be on its way. A wait sends nothing, nor does what the halt stopped."""
+    change = draft.run.change
+    if change is None or change.halted:
+        return False
+    steps = draft.run.requests[change.request_id].plan.steps
+    return bool(steps) and isinstance(steps[change.step], Call)
+
+
 def say(draft: Draft, event_user: str, text: str) -> None:
     number = f"N{draft.number()}"
     draft.record("note", text, who=event_user)
@@ -258,6 +269,10 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
     """Propose to undo exactly these applied calls."""
     if is_applying(draft) and not draft.run.halted_by:
         return say(draft, user, "A change is being applied right now; halt it first, then undo.")
+    if is_applying(draft) and _is_call_under_way(draft):
+        return say(
+            draft, user, "A call is under way; the halt stops the next one. Undo again once its outcome is known."
+        )
     withdraw_what_waits(draft, "an undo was asked for")
     draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
     draft.set(steered_by=user)
@@ -307,5 +322,7 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
     if event.effect_kind == "show_in_slack":
         draft.record("slack", f"Slack could not be brought up to date: {event.reason}")
+    elif waits_for_it and event.effect_kind == "apply_step" and is_applying(draft):
+        changing.given_up(draft, event.reason)
     elif waits_for_it:
         asking.ask_what_next(draft, f"{event.effect_kind.replace('_', ' ')} failed: {event.reason}")

@@ -168,15 +168,22 @@ def table_of(data: Mapping[str, Any]) -> Table | list[Mistake]:
         return [_mistake(detail, data) for detail in error.errors(include_url=False)]
 
 
+OF_A_TABLE = frozenset({*Case.model_fields, *Expected.model_fields, "with", "shared", "cases"})
+
+
 def circumstances_of(data: Mapping[str, Any]) -> Circumstances | list[Mistake]:
     """A file of answers for a rehearsal: a case without a name and without expectations."""
     try:
         return Circumstances.model_validate(data)
     except ValidationError as error:
-        return [_mistake(detail, data) for detail in error.errors(include_url=False)]
+        if "cases" in data:
+            hint = "Name a file with what one case has: given, answers, changes and so on."
+            return [Mistake(("cases",), "this is a test table, not a file of answers", hint, at_key=True)]
+        known = frozenset(Circumstances.model_fields)
+        return [_mistake(detail, data, known) for detail in error.errors(include_url=False)]
 
 
-def _mistake(detail: Any, data: Any) -> Mistake:
+def _mistake(detail: Any, data: Any, known: frozenset[str] = OF_A_TABLE) -> Mistake:
     """At the deepest place of the error that is really in the file."""
     path: list[str | int] = []
     for step in detail["loc"]:
@@ -187,7 +194,6 @@ def _mistake(detail: Any, data: Any) -> Mistake:
         data = data[step]
     last = str(detail["loc"][-1]) if detail["loc"] else ""
     if detail["type"] == "extra_forbidden":
-        known = {*Case.model_fields, *Expected.model_fields, "with", "shared", "cases"}
         return Mistake(tuple(path), f"unknown key '{last}'", did_you_mean(last, known), at_key=True)
     if detail["type"] == "missing":
         return Mistake(tuple(path), f"'{last}' is missing", at_key=True)

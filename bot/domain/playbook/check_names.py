@@ -12,7 +12,7 @@ from bot.domain.change.levers import DIRECTIONS, effect_of, levers
 from bot.domain.comparison import comparison_fault
 from bot.domain.form import OPENING, Form
 from bot.domain.metric import SHAPES
-from bot.domain.playbook.durations import seconds
+from bot.domain.playbook.durations import is_duration, seconds
 from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.expression import did_you_mean
 from bot.domain.playbook.functions import FUNCTION_NAMES
@@ -40,7 +40,7 @@ from bot.domain.playbook.matchers import MatcherError, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path
 from bot.domain.playbook.scope import RESERVED, signals_of, written_expressions
 from bot.domain.playbook.settings import looks_like_duration
-from bot.domain.playbook.vocabulary import TAKES, VERBS
+from bot.domain.playbook.vocabulary import NUMBERS, TAKES, VERBS
 from bot.domain.run import STARTS_AT
 from bot.domain.signal import PROBES
 
@@ -71,7 +71,13 @@ def check_names(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
 def _known(path: Path, word: str, words: Iterable[str], noun: str) -> Mistakes:
     words = frozenset(words)
     if word not in words:
-        yield Mistake(path, f"unknown {noun} '{word}'", did_you_mean(word, words))
+        yield Mistake(path, f"unknown {noun} '{word}'", did_you_mean(word, words) or _where_known(noun))
+
+
+def _where_known(noun: str) -> str:
+    if noun in ("probe", "metric", "verb"):
+        return f"List them with 'incident-bot playbook words {noun}s'."
+    return "Name a state that asks." if noun == "question" else f"Define the {noun}, or name another."
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -118,18 +124,21 @@ def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, 
     if text.startswith("settings."):
         name = text.removeprefix("settings.")
         yield from _known(path, name, playbook.settings, "setting")
-        told = name in playbook.settings and looks_like_duration(playbook.settings[name].default)
-        if (
-            name in settings
-            and not told
-            and (isinstance(settings[name], bool) or not isinstance(settings[name], float))
-        ):
-            yield Mistake(path, f"the setting '{name}' is not a duration")
+        if name in settings:
+            yield from _setting_as_duration(name, playbook.settings[name].default)
         return
     try:
         seconds(text)
     except ValueError:
         yield Mistake(path, f"'{text}' is not a duration", "Write 90s, 5m, 1h30m or settings.<name>.")
+
+
+def _setting_as_duration(name: str, default: float | str | bool) -> Mistakes:
+    written = f"{default:g}" if isinstance(default, float) else str(default)
+    if is_duration(written) or looks_like_duration(default):  # the latter is told where settings are checked
+        return
+    hint = f"Write {written}s, {written}m or {written}h." if written.isdigit() else "Write 90s, 5m or 1h30m."
+    yield Mistake(("settings", name, "default"), f"'{written}' is not a duration, and '{name}' is used as one", hint)
 
 
 # --- signals ---------------------------------------------------------------------------------------------------------
@@ -171,11 +180,14 @@ def _compared(path: Path, signal: ComparedSignal, playbook: Playbook, settings: 
     inner = list(_signal((*path, "compared"), signal.compared, playbook, settings))
     yield from inner
     if not inner and (fault := comparison_fault(signal)):
-        yield Mistake((*path, "compared"), fault, at_key=True)
+        yield Mistake((*path, "compared"), fault, "Compare it otherwise, or something else.", at_key=True)
 
 
 def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     """A number or a duration is written alike; a setting may be either."""
+    setting = playbook.settings.get(text.removeprefix("settings."))
+    if setting is not None and isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
+        return
     try:
         float(text)
     except ValueError:
@@ -215,7 +227,7 @@ _TAKE_HINTS = {
 
 def _metric(path: Path, metric: str, shape: str) -> Mistakes:
     if metric not in SHAPES:
-        yield Mistake(path, f"unknown metric '{metric}'", did_you_mean(metric, SHAPES))
+        yield Mistake(path, f"unknown metric '{metric}'", did_you_mean(metric, SHAPES) or _where_known("metric"))
     elif SHAPES[metric] != shape:
         yield Mistake(path, f"'{metric}' is a {SHAPES[metric]}, and a {shape} is needed", _TAKE_HINTS[SHAPES[metric]])
 
@@ -294,7 +306,7 @@ def _ways_out(path: Path, state: ReadState) -> Mistakes:
             yield Mistake(at, "a way out needs 'when' and 'to'", "Or {otherwise: …} as the last one.")
         elif go.otherwise and index < last:
             yield Mistake(at, "nothing after 'otherwise' is ever reached", "Put it last.")
-    if not state.go[last].otherwise:
+    if not any(go.otherwise for go in state.go):
         yield Mistake((*path, "go"), "no way out when nothing holds", "End with {otherwise: …}.", at_key=True)
 
 
@@ -306,7 +318,9 @@ def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) 
     if held <= 0:
         yield Mistake((*path, "for"), "what holds for no time proves nothing", "Write at least 1s.")
     if held > limit:
-        yield Mistake((*path, "within"), f"'{state.within}' is shorter than 'for', so it can never hold")
+        yield Mistake(
+            (*path, "within"), f"'{state.within}' is shorter than 'for', so it can never hold", "Take a longer one."
+        )
 
 
 def _seconds(text: str, settings: Mapping[str, object]) -> float:
@@ -345,12 +359,15 @@ def _form(path: Path, form: Form) -> Mistakes:
         if not _NAME.fullmatch(name):
             yield Mistake(at, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
         if (field.kind == "choice") != bool(field.options):
-            yield Mistake(at, "'options' belong to a choice, and a choice needs them", at_key=True)
+            hint = "Write 'kind: choice' and 'options', or neither."
+            yield Mistake(at, "'options' belong to a choice, and a choice needs them", hint, at_key=True)
         for key in ("min", "max", "unit") if field.kind != "number" else ():
             if key in field.model_fields_set:
-                yield Mistake((*at, key), f"'{key}' is for a number", at_key=True)
+                yield Mistake(
+                    (*at, key), f"'{key}' is for a number", "Delete it, or write 'kind: number'.", at_key=True
+                )
         if field.min is not None and field.max is not None and field.min > field.max:
-            yield Mistake((*at, "max"), "the most is less than the least")
+            yield Mistake((*at, "max"), "the most is less than the least", "Exchange them.")
 
 
 def _group(path: Path, group: str) -> Mistakes:
@@ -361,12 +378,13 @@ def _group(path: Path, group: str) -> Mistakes:
 def _divert(path: Path, state: DivertState) -> Mistakes:
     if state.divert == PEOPLE:
         if not state.taken:
-            yield Mistake(path, "'taken' is missing", at_key=True)
+            hint = "Write 'taken': where it leads that somebody took it."
+            yield Mistake(path, "'taken' is missing", hint, at_key=True)
         if state.returns is not None:
             yield Mistake((*path, "returns"), "people do not return", "Write 'taken'.", at_key=True)
         return
     for key in sorted({"taken", "to_group", "expires", "expired"} & state.model_fields_set):
-        hint = "Write 'returns', or nothing." if key == "taken" else ""
+        hint = f"Write 'divert: people', or delete it where '{state.divert}' is meant."
         yield Mistake((*path, key), f"'{key}' is for a divert to people", hint, at_key=True)
     if state.returns == {}:
         yield Mistake((*path, "returns"), "'returns' is empty", "Leave it away where it never comes back.", at_key=True)
@@ -379,20 +397,30 @@ def _divert(path: Path, state: DivertState) -> Mistakes:
 def _verb(path: Path, state: ChangeState) -> Mistakes:
     verb = VERBS.get(state.change)
     if verb is None:
-        yield Mistake((*path, "change"), f"unknown verb '{state.change}'", did_you_mean(state.change, VERBS))
+        yield Mistake(
+            (*path, "change"),
+            f"unknown verb '{state.change}'",
+            did_you_mean(state.change, VERBS) or _where_known("verb"),
+        )
         return
     given = state.with_.keys()
     for argument in given - verb.arguments:
         at = (*path, "with", argument)
         yield Mistake(at, f"{state.change} takes no '{argument}'", did_you_mean(argument, verb.arguments), at_key=True)
     for argument in sorted(verb.required - given):
-        yield Mistake((*path, "change"), f"{state.change} needs '{argument}' in 'with'")
+        hint = f"Write 'with: {{{argument}: …}}'."
+        yield Mistake((*path, "change"), f"{state.change} needs '{argument}' in 'with'", hint)
     if verb.one_of and len(verb.one_of & given) != 1:
-        yield Mistake((*path, "change"), f"{state.change} needs one of {', '.join(sorted(verb.one_of))} in 'with'")
+        hint = f"Write 'with: {{{min(verb.one_of)}: …}}'."
+        what = f"{state.change} needs one of {', '.join(sorted(verb.one_of))} in 'with'"
+        yield Mistake((*path, "change"), what, hint)
     for argument, value in state.with_.items():
         if isinstance(value, str) and _NAMES_SOMETHING.fullmatch(value):
             at = (*path, "with", argument)
             yield Mistake(at, f"'{value}' would be taken as it stands", f"Write '${{{value}}}' for what it names.")
+        elif argument in NUMBERS & verb.arguments and isinstance(value, str | bool) and "${" not in str(value):
+            hint = "Write a number, or '${…}' around an expression that gives one."
+            yield Mistake((*path, "with", argument), f"'{value}' is not a number", hint)
     if "edits" in given & verb.arguments:
         yield from _edits((*path, "with", "edits"), state.with_["edits"])
     yield from _levers(path, state)
@@ -400,13 +428,14 @@ def _verb(path: Path, state: ChangeState) -> Mistakes:
 
 def _edits(path: Path, edits: Any) -> Mistakes:
     if not isinstance(edits, list) or not edits:
-        yield Mistake(path, "'edits' is a list of {flag: --name, value: …}")
+        yield Mistake(path, "'edits' is a list", "Write [{flag: --name, value: …}].")
         return
     for index, edit in enumerate(edits):
         at: Path = (*path, index)
         keys = frozenset(edit) if isinstance(edit, dict) else frozenset()
         if keys - {"direction"} != {"flag", "value"} and keys not in ({"env", "value"}, {"image"}):
-            yield Mistake(at, "an edit is {flag: --name, value: …}, {env: NAME, value: …} or {image: …}")
+            hint = "Write {flag: --name, value: …}, {env: NAME, value: …} or {image: …}."
+            yield Mistake(at, "this is no edit", hint)
         elif "flag" not in edit or life_of_flag(str(edit["flag"])) is not None:
             continue  # a variable, an image, or a flag of some engine versions
         elif newest_table().name_of(str(edit["flag"])) is None:
@@ -421,7 +450,7 @@ def _levers(path: Path, state: ChangeState) -> Mistakes:
     listed = enumerate(edits) if isinstance(edits, list) else ()
     found = [(index, edit) for index, edit in listed if isinstance(edit, dict) and "flag" in edit]
     if state.against and "edits" not in VERBS[state.change].arguments:
-        yield Mistake((*path, "against"), "'against' is for edits of flags", at_key=True)
+        yield Mistake((*path, "against"), "'against' is for edits of flags", "Delete it.", at_key=True)
     elif state.against and found:
         yield from _known((*path, "against"), state.against, levers().diagnoses, "diagnosis")
     for index, edit in found:
@@ -437,4 +466,8 @@ def _lever(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
         yield Mistake((*path, "flag"), f"{flag} helps against one thing and harms another", hint)
     effect = effect_of(flag, against, str(way)) if way is not None else None
     if effect is not None and effect.effect == "harms":
-        yield Mistake((*path, "direction"), f"to {way} {flag} makes '{against}' worse: {effect.why}")
+        yield Mistake(
+            (*path, "direction"),
+            f"to {way} {flag} makes '{against}' worse: {effect.why}",
+            "Turn it the other way, or take another lever.",
+        )

@@ -41,7 +41,12 @@ def check_ways(playbook: Playbook) -> Mistakes:
     backwards = _reversed(graph)
     ends = [name for name, state in playbook.states.items() if isinstance(state, EndState) or _never_returns(state)]
     for name in reached - reachable(backwards, ends):
-        yield Mistake(("states", name), f"no way from '{name}' reaches an end", at_key=True)
+        yield Mistake(
+            ("states", name),
+            f"no way from '{name}' reaches an end",
+            "Lead one of them to a state with 'end'.",
+            at_key=True,
+        )
     yield from _loops(playbook)
     for name in reached:
         yield from _before(playbook, name, reachable(backwards, backwards[name]) | {name})

@@ -109,6 +109,10 @@ class CompiledPlaybook:
         pieces = {str(piece.data["piece"]): {"file": piece.file, "source": piece.text} for piece in self.pieces}
         return {"file": self.file, "source": self.source.text, "settings": dict(self.settings), "pieces": pieces}
 
+    def called(self, name: str) -> str:
+        """What a state is called for people: its title, else its name in words."""
+        return self.state(name).title or name.replace("_", " ")
+
     def state(self, name: str) -> State:
         return self.playbook.states[name]
 
@@ -166,7 +170,8 @@ class CompiledPlaybook:
                 return Chosen(index, clause.to, "nothing above holds" if index else "always", "otherwise")
             verdict = _flag(clause.when, data)
             if isinstance(verdict, Unknown):
-                return Unknown(f"{clause.when.source}: {verdict.reason}", verdict.missing)
+                is_all = verdict.missing == (clause.when.source,)
+                return Unknown(verdict.reason if is_all else f"{clause.when.source}: {verdict.reason}", verdict.missing)
             if verdict:
                 return Chosen(index, clause.to, explain(clause.when, data), seen(clause.when, data))
         return Unknown("no clause holds and none is written for that")

@@ -19,6 +19,7 @@ from bot.domain.errors import ExpressionError
 from bot.domain.playbook.functions import FUNCTION_NAMES, FUNCTIONS, METHODS, Function, nonzero
 from bot.domain.signal import Kind, Value
 
+UNDEFINED = "Define it under 'signals' or 'settings'."
 Scope = Mapping[str, Kind]
 """Every name that an expression may use, with its kind."""
 
@@ -54,7 +55,11 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII | re.DOTALL,
 )
 _WORDS = frozenset({"true", "false", "in"})
-_FOREIGN = {"and": "&&", "or": "||", "not": "!", "=": "==", "&": "&&", "|": "||", "True": "true", "False": "false"}
+_WRITE: dict[Kind, str] = {
+    "flag": "Compare it with something: a > 3, a == 'x'.",
+    "text": "Write worst(signal) or best(signal) for a replica, quotes around a word.",
+}
+_FOREIGN = {"and": "&&", "or": "||", "not": "!", "=": "==", "&": "&&", "|": "||", "true": "true", "false": "false"}
 _FAULT = re.compile(r"ERROR: <input>:1:(\d+): (.*)")
 _MISMATCH = re.compile(r"found no matching overload for '(\S+)' applied to '\((.*)\)'")
 _CEL_WORDS = {"double": "a number", "string": "a text", "bool": "true or false", "map(string, double)": "by replica"}
@@ -118,7 +123,8 @@ def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Express
     if gives is None:
         raise ExpressionError(f"the expression gives {program.return_type().name()}, which nothing here can use", 1)
     if wants is not None and gives != wants:
-        raise ExpressionError(f"the expression gives {_KIND_WORDS[gives]}, but {_KIND_WORDS[wants]} is needed here", 1)
+        what = f"the expression gives {_KIND_WORDS[gives]}, but {_KIND_WORDS[wants]} is needed here"
+        raise ExpressionError(what, 1, _WRITE.get(wants, ""))
     kinds = {name: scope[name] for name in names}
     return Expression(source, gives, names, kinds, program)
 
@@ -152,7 +158,8 @@ def _tokens(source: str) -> list[_Token]:
         kind, text = str(match.lastgroup), match.group()
         if kind == "strange":
             if text in "'\"":
-                raise ExpressionError("the text that begins here is not closed", match.start() + 1)
+                hint = f"Close it with {text}."
+                raise ExpressionError("the text that begins here is not closed", match.start() + 1, hint)
             hint = f"Write {_FOREIGN[text]}." if text in _FOREIGN else ""
             raise ExpressionError(f"'{text}' has no meaning here", match.start() + 1, hint)
         if kind == "measured":
@@ -185,7 +192,7 @@ def _names(tokens: Sequence[_Token], scope: Scope) -> frozenset[str]:
             found.add(_known(owner, token, scope))
         elif called:
             if token.text not in FUNCTION_NAMES:
-                hint = did_you_mean(token.text, FUNCTION_NAMES)
+                hint = did_you_mean(token.text, FUNCTION_NAMES) or f"Known: {', '.join(sorted(FUNCTION_NAMES))}."
                 raise ExpressionError(f"unknown function '{token.text}'", token.start + 1, hint)
         else:
             found.add(_known(token.text, token, scope))
@@ -195,13 +202,16 @@ def _names(tokens: Sequence[_Token], scope: Scope) -> frozenset[str]:
 def _known(name: str, token: _Token, scope: Scope) -> str:
     if name in scope:
         return name
-    if name in _FOREIGN:
-        raise ExpressionError(f"unknown name '{name}'", token.start + 1, f"Write {_FOREIGN[name]}.")
+    if name.lower() in _FOREIGN:
+        raise ExpressionError(f"unknown name '{name}'", token.start + 1, f"Write {_FOREIGN[name.lower()]}.")
+    if name.startswith("baseline.") and not any(known.startswith("baseline.") for known in scope):
+        hint = "Write 'baseline: true' in a state that reads it before."
+        raise ExpressionError(f"unknown name '{name}'", token.start + 1, hint)
     parts = [known for known in scope if known.startswith(name + ".")]
     if parts:
         raise ExpressionError(f"'{name}' has parts: name one of them", token.start + 1, did_you_mean(name, parts))
     siblings = [known for known in scope if "." in name and known.startswith(name.rsplit(".", 1)[0] + ".")]
-    raise ExpressionError(f"unknown name '{name}'", token.start + 1, did_you_mean(name, siblings or scope))
+    raise ExpressionError(f"unknown name '{name}'", token.start + 1, did_you_mean(name, siblings or scope) or UNDEFINED)
 
 
 def _known_method(method: str, start: int) -> None:
@@ -255,7 +265,7 @@ def _closing(tokens: Sequence[_Token], opening: int) -> int:
         depth += (tokens[index].text in ("(", "[")) - (tokens[index].text in (")", "]"))
         if depth == 0:
             return index
-    raise ExpressionError("this bracket is not closed", tokens[opening].start + 1)
+    raise ExpressionError("this bracket is not closed", tokens[opening].start + 1, "Write its end.")
 
 
 @lru_cache(maxsize=256)
@@ -295,14 +305,22 @@ def _in_our_words(message: str) -> tuple[str, str]:
         name = "/" if name == _NONZERO.name.strip("_") else name
         kinds = re.sub("|".join(map(re.escape, _CEL_WORDS)), lambda m: _CEL_WORDS[m.group()], mismatch.group(2))
         takes = [" and ".join(_KIND_WORDS[kind] for kind in f.takes) for f in FUNCTIONS if f.name == name]
-        hint = f"{name} takes {' or '.join(takes)}." if takes else ""
+        hint = f"{name} takes {' or '.join(takes)}." if takes else _hint_for(name, kinds)
         return f"'{name}' does not work with {kinds}", hint
     if message.startswith("Syntax error"):
         word = re.search(r"'((?:[^'\\]|\\.)*)'", message)
         if "'<EOF>'" in message or word is None:
-            return "the expression ends too early", ""
+            return "the expression ends too early", "Close each bracket, and write what stands behind the last sign."
         return f"'{word.group(1)}' does not fit here", ""
     return message.replace(" (in container '')", ""), ""
+
+
+def _hint_for(operator: str, kinds: str) -> str:
+    if operator in ("<", "<=", ">", ">=") and "true or false" in kinds:
+        return "Join two comparisons with &&: 1 < a && a < 5."
+    if operator in ("&&", "||", "!"):
+        return "Both sides must be true or false: a > 3 && b > 5." if operator != "!" else "Compare it: !(a > 3)."
+    return "Both sides must be of one kind; a number has no quotes."
 
 
 def _plain(message: str) -> str:

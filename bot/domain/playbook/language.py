@@ -308,7 +308,7 @@ class DivertState(_Passed):
     divert: str
     """`people`, or the name of a playbook."""
     to_group: str = ""
-    """Which people."""
+    """Which people, in a word: the question names them."""
     why: str
     """What people are told."""
     taken: str = ""

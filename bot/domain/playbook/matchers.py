@@ -15,6 +15,9 @@ _MATCHER = re.compile(
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
 
 
+REGEX = "Write '.*' for anything, and a backslash before a sign that means itself."
+
+
 class MatcherError(ValueError):
     """The line is not a list of matchers; `column` counts from 1."""
 
@@ -70,5 +73,5 @@ def _matcher(found: re.Match[str]) -> Matcher:
         pattern = re2.compile(value, options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        raise MatcherError(f"the regular expression is not valid: {reason}", found.start("value") + 1) from error
+        raise MatcherError(f"the regular expression is not valid: {reason}", found.start("value") + 1, REGEX) from error
     return Matcher(found["label"], found["operator"], value, pattern)

@@ -13,18 +13,40 @@ from itertools import pairwise
 from bot.domain.playbook.edges import Edge, edges_of
 from bot.domain.playbook.language import Playbook, kind_of
 
-WIDTH = 700
-LEFT = 14
-LANES_AT = 566
-"""Lanes begin here, and take what is left of the width."""
-TARGETS_AT = 352
-HEAD = 22
-LINE = 15
-GAP = 9
-TOP = 40
 LABEL_CHARACTERS = 56
 TARGET_CHARACTERS = 40
 TITLE_CHARACTERS = 70
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths in pixels of the layout, fonts in points."""
+
+    width: float = 700
+    left: float = 14
+    lanes_at: float = 566
+    """Lanes begin here, and take what is left of the width."""
+    targets_at: float = 352
+    head: float = 22
+    line: float = 15
+    gap: float = 9
+    top: float = 40
+    small: float = 6.4
+    normal: float = 7.4
+    large: float = 10.0
+
+
+EVERY_STATE = Sizes()
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text in a row; `tone` is the kind of state that it speaks of."""
+
+    text: str
+    tone: str
+    y: float
+    is_strong: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,13 +69,11 @@ class Row:
     y: float
     height: float
     ways: tuple[WayOut, ...]
+    entry: float
+    """Where lanes come in: the middle of its head."""
     is_visited: bool = False
     is_current: bool = False
-
-    @property
-    def entry(self) -> float:
-        """Where lanes come in: the middle of its head."""
-        return self.y + HEAD / 2
+    lines: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,17 +96,19 @@ class Picture:
     title: str
     rows: tuple[Row, ...]
     lanes: tuple[Lane, ...]
-    width: float
     height: float
     has_way: bool
+    titles: Mapping[str, str]
+    """Of all that a way leads to, also of what is not drawn here."""
+    sizes: Sizes = EVERY_STATE
 
     @property
     def lane_width(self) -> float:
         count = max((lane.number for lane in self.lanes), default=0) + 1
-        return min(10.0, (self.width - LANES_AT - 18) / count)
+        return min(10.0, (self.sizes.width - self.sizes.lanes_at - 18) / count)
 
     def lane_x(self, lane: Lane) -> float:
-        return LANES_AT + 14 + lane.number * self.lane_width
+        return self.sizes.lanes_at + 14 + lane.number * self.lane_width
 
 
 def picture(
@@ -95,18 +117,32 @@ def picture(
     way: Sequence[str] = (),
     current: str = "",
     folded: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> Picture:
-    """`way` are the states that a run entered; `folded` are states that are drawn as one row, by that row's name."""
-    drawing = _Drawing(playbook, folded or {}, way, current)
+    """Each state is a row.
+
+    `way` are the states that a run entered; `folded` are states that are drawn as one row, by that row's name. `others`
+    are rows that are not drawn, with their titles: ways out lead there by name only.
+    """
+    drawing = _Drawing(playbook, folded or {}, way, current, others or {})
     rows = tuple(drawing.rows())
-    lanes = _numbered(_lanes(rows))
-    height = rows[-1].y + rows[-1].height + GAP
-    return Picture(playbook.title, rows, tuple(lanes), WIDTH, height, bool(way))
+    return Picture(playbook.title, rows, lanes_of(rows), height_of(rows, EVERY_STATE), bool(way), drawing.titles())
+
+
+def height_of(rows: Sequence[Row], sizes: Sizes) -> float:
+    return rows[-1].y + rows[-1].height + sizes.gap
 
 
 class _Drawing:
-    def __init__(self, playbook: Playbook, folded: Mapping[str, str], way: Sequence[str], current: str) -> None:
-        self._playbook, self._folded = playbook, folded
+    def __init__(
+        self,
+        playbook: Playbook,
+        folded: Mapping[str, str],
+        way: Sequence[str],
+        current: str,
+        others: Mapping[str, str],
+    ) -> None:
+        self._playbook, self._folded, self._others = playbook, folded, others
         self._way = [self._row_of(state) for state in way]
         self._taken = set(pairwise(self._way))
         self._current = self._row_of(current) if current else ""
@@ -116,25 +152,29 @@ class _Drawing:
     def _row_of(self, state: str) -> str:
         return self._folded.get(state, state)
 
+    def titles(self) -> dict[str, str]:
+        return {name: self._title(name) for name in self._names}
+
     def rows(self) -> Iterator[Row]:
-        y = float(TOP)
-        for number, name in enumerate(self._names):
-            below = self._names[number + 1] if number + 1 < len(self._names) else ""
+        sizes = EVERY_STATE
+        y = sizes.top
+        names = [name for name in self._names if name not in self._others]
+        for number, name in enumerate(names):
+            below = names[number + 1] if number + 1 < len(names) else ""
             ways = tuple(
                 WayOut(
-                    _short(" / ".join(labels), LABEL_CHARACTERS),
+                    short(" / ".join(labels), LABEL_CHARACTERS),
                     to,
-                    y + HEAD + LINE * (place + 0.5),
+                    y + sizes.head + sizes.line * (place + 0.5),
                     (name, to) in self._taken,
                     to == below,
                 )
                 for place, (to, labels) in enumerate(self._ways_out(name).items())
             )
-            height = HEAD + LINE * len(ways) + (4 if ways else 0)
-            yield Row(
-                name, self._title(name), self._kind(name), y, height, ways, name in self._way, name == self._current
-            )
-            y += height + GAP
+            height = sizes.head + sizes.line * len(ways) + (4 if ways else 0)
+            entry, is_visited, is_current = y + sizes.head / 2, name in self._way, name == self._current
+            yield Row(name, self._title(name), self._kind(name), y, height, ways, entry, is_visited, is_current)
+            y += height + sizes.gap
 
     def _ways_out(self, row: str) -> dict[str, list[str]]:
         """Other row to the labels that lead there, in the order of the file."""
@@ -144,7 +184,7 @@ class _Drawing:
                 to = self._row_of(edge.to)
                 if to != row or row == state:
                     labels = found.setdefault(to, [])
-                    label = _label(edge)
+                    label = label_of(edge)
                     if label not in labels:
                         labels.append(label)
         return found
@@ -153,12 +193,18 @@ class _Drawing:
         return [state for state in self._playbook.states if self._row_of(state) == row]
 
     def _title(self, row: str) -> str:
-        if row not in self._playbook.states:
-            return f"{_words(row)} ({len(self._members(row))} states of a piece)"
-        return _short(self._playbook.states[row].title or _words(row), TITLE_CHARACTERS)
+        if row in self._playbook.states:
+            return short(title_of(self._playbook, row), TITLE_CHARACTERS)
+        if row in self._others:
+            return self._others[row]
+        return f"{words(row)} ({len(self._members(row))} states of a piece)"
 
     def _kind(self, row: str) -> str:
         return kind_of(self._playbook.states[row]) if row in self._playbook.states else "piece"
+
+
+def lanes_of(rows: Sequence[Row]) -> tuple[Lane, ...]:
+    return tuple(_numbered(_lanes(rows)))
 
 
 def _lanes(rows: Sequence[Row]) -> Iterator[Lane]:
@@ -186,23 +232,26 @@ def _numbered(lanes: Iterator[Lane]) -> list[Lane]:
 
 
 def _meet(one: Lane, other: Lane) -> bool:
-    return one.begins <= other.ends + GAP and other.begins <= one.ends + GAP
+    return one.begins <= other.ends + EVERY_STATE.gap and other.begins <= one.ends + EVERY_STATE.gap
 
 
-def _label(edge: Edge) -> str:
+def label_of(edge: Edge) -> str:
     """Expressions without the prefix that all settings have, outcomes as words."""
     outcome = edge.label == edge.outcome or not edge.label
     return edge.outcome.replace("_", " ") if outcome else edge.label.replace("settings.", "")
 
 
-def _words(name: str) -> str:
+def title_of(playbook: Playbook, state: str) -> str:
+    return playbook.states[state].title or words(state)
+
+
+def words(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def _short(text: str, most: int) -> str:
+def short(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def target_title(picture: Picture, name: str) -> str:
-    row = next(row for row in picture.rows if row.name == name)
-    return _short(row.title, TARGET_CHARACTERS)
+    return short(picture.titles[name], TARGET_CHARACTERS)

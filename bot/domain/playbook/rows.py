@@ -67,28 +67,26 @@ class RowCoverage:
         return "" if self.cases else "no case goes through its states"
 
 
-def coverage(playbooks: Iterable[Playbook], played: Iterable[Played]) -> tuple[list[RowCoverage], dict[str, list[str]]]:
-    """Each row with what proves it; and the ids that are no row, with where they are written."""
-    found = {row.id: RowCoverage(row) for row in rows()}
-    strange: dict[str, list[str]] = {}
+def coverage(playbooks: Iterable[Playbook], played: Iterable[Played]) -> tuple[list[RowCoverage], list[RowCoverage]]:
+    """Each row with what proves it; and the ids that are no row, in the same way."""
+    known = rows()
+    found = {row.id: RowCoverage(row) for row in known}
+
+    def of(row_id: str) -> RowCoverage:
+        return found.setdefault(row_id, RowCoverage(Row(id=row_id, row="")))
+
     for playbook in playbooks:
         for name, ids in covered_by(playbook).items():
             for row_id in ids:
-                place = f"{playbook.playbook}.{name}"
-                if row_id in found:
-                    found[row_id].states.append(place)
-                else:
-                    strange.setdefault(row_id, []).append(place)
+                of(row_id).states.append(f"{playbook.playbook}.{name}")
     for one in played:
         where = f"{one.playbook.playbook}: {one.case.name}"
         covers = covered_by(one.playbook)
         entered = {row_id for state in one.way for row_id in covers.get(state, ())}
         for row_id in sorted(entered | set(one.case.covers)):
-            if row_id in found:
-                found[row_id].cases.append(where)
-            elif row_id in one.case.covers:
-                strange.setdefault(row_id, []).append(where)
-    return list(found.values()), strange
+            of(row_id).cases.append(where)
+    each = list(found.values())
+    return each[: len(known)], each[len(known) :]
 
 
 def covered_by(playbook: Playbook) -> Mapping[str, tuple[str, ...]]:

@@ -88,10 +88,15 @@ def _value(setting: Setting, raw: float | str | bool, path: Path, report: Report
     low, high = _number(setting, setting.min), _number(setting, setting.max)
     why = f"({setting.why})" if setting.why else ""
     if low is not None and value < low:
-        report(Mistake(path, f"{raw} is below the least allowed, {setting.min}", why))
+        report(Mistake(path, f"{_plain(raw)} is below the least allowed, {_plain(setting.min)}", why))
     if high is not None and value > high:
-        report(Mistake(path, f"{raw} is above the most allowed, {setting.max}", why))
+        report(Mistake(path, f"{_plain(raw)} is above the most allowed, {_plain(setting.max)}", why))
     return value
+
+
+def _plain(limit: float | str | bool | None) -> str:
+    """A number as it was written."""
+    return f"{limit:g}" if isinstance(limit, float) else str(limit)
 
 
 def _number(setting: Setting, raw: float | str | bool | None) -> float | None:

@@ -121,7 +121,7 @@ def _kindless(data: Mapping[str, Any], report: Report) -> set[Path]:
 
 def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] | None:
     if not isinstance(item, Mapping):
-        return f"a {noun} is a mapping of keys", ""
+        return f"a {noun} is a mapping of keys", f"Write what kind of {noun} it is: {', '.join(kinds)}."
     found = [kind for kind in kinds if kind in item]
     if noun == "state" and "ask" in found and "read" in found:
         found.remove("read")  # a question may show readings
@@ -175,9 +175,13 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
             hint = "Put a text with a comma in quotes."
         return Mistake(path, f"unknown key '{path[-1]}'", hint, at_key=True)
     if kind.startswith("union_tag") and path[-1:] == ("compared",):
-        return Mistake(path, f"what is compared needs one of {', '.join(COMPARABLE)}", at_key=True)
+        return Mistake(
+            path, f"what is compared needs one of {', '.join(COMPARABLE)}", "Write {metric: …}.", at_key=True
+        )
     if given is None:
-        return Mistake(path, f"'{path[-1]}' has no value" if path else "is empty", at_key=True)
+        return Mistake(
+            path, f"'{path[-1]}' has no value" if path else "is empty", "Write one, or delete the key.", at_key=True
+        )
     if path == ("language",):
         return Mistake(
             path, f"language {given} is none that this bot speaks", "Write 'language: 1', or update the bot."
@@ -186,13 +190,30 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
         return Mistake(path, f"'{given}' has no unit", f"Write {given}s, {given}m or {given}h.")
     if kind == "literal_error":
         known = [word.strip("'") for word in re.split(r", | or ", str(detail.get("ctx", {}).get("expected", "")))]
+        known = [word for word in known if word]
         return Mistake(path, f"'{given}' is not possible here", did_you_mean(str(given), known))
     if kind == "too_short":
         return Mistake(path, f"'{path[-1]}' is empty", at_key=True)
+    if kind in ("greater_than_equal", "less_than_equal"):
+        limit = detail.get("ctx", {}).get("ge" if kind == "greater_than_equal" else "le")
+        least = "at least" if kind == "greater_than_equal" else "at most"
+        return Mistake(path, f"'{given}' is not possible here", f"Write {least} {limit}.")
     if kind in _SHAPES:
         shown = f"'{given}'" if isinstance(given, str | int | float) else f"a {_yaml_word(given)}"
-        return Mistake(path, f"{shown} is not {_SHAPES[kind]}")
+        return Mistake(path, f"{shown} is not {_SHAPES[kind]}", _hint(_SHAPES[kind], given))
     return Mistake(path, detail["msg"][0].lower() + detail["msg"][1:])
+
+
+def _hint(wanted: str, given: object) -> str:
+    match wanted:
+        case "a list":
+            return "Begin each of its lines with '- '." if isinstance(given, Mapping) else f"Write [{given}]."
+        case "a text":
+            return "Put it in quotes." if isinstance(given, int | float) else "Write a text."
+        case "a mapping of keys":
+            return "Write {key: value} or, each on a line of its own, 'key: value'."
+        case _:
+            return f"Write {wanted}."
 
 
 def _yaml_word(value: object) -> str:

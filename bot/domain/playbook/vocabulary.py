@@ -45,6 +45,9 @@ VERBS: dict[str, Verb] = {
 }
 """Every verb with its arguments. What `run_job` and `probe_request` come back with is in `domain.signal.RESULTS`."""
 
+NUMBERS = _words("by to revision max_tokens within_minutes")
+"""Arguments that are numbers, whichever verb has them."""
+
 TAKES: dict[str, frozenset[str]] = {
     "counter": _words("rate increase last"),
     "gauge": _words("last avg p50 p90 p99 max min slope"),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 _SAID: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
@@ -26,19 +30,64 @@ _SAID: tuple[tuple[str, str, str], ...] = (
     ("found unexpected end of stream", "a quoted text never ends", "Close it with the quote that it began with."),
     ("found unknown escape character", "a backslash means something in double quotes", "Take single quotes."),
     ("found undefined alias", "a text cannot begin with '*'", "Put the text in quotes."),
+    ("expected a comment or a line break", "a text cannot begin with '!', '>' or '|'", "Put the text in quotes."),
 )
 
 _LATE = ("could not find expected ':'", "unexpected end of stream")
+_BRACKETS = ("expected ',' or '}'", "expected ',' or ']'")
 
 
-def is_told_late(problem: str) -> bool:
-    """The reader sees it only further down; what is wrong stands where it began to read."""
-    return any(said in problem for said in _LATE)
+@dataclass(frozen=True)
+class Spot:
+    """Counted from 0, as the reader does."""
+
+    line: int
+    column: int
 
 
-def in_plain_words(problem: str) -> tuple[str, str]:
-    """What is wrong, and what to do; what is not known here stands as the reader said it."""
+@dataclass(frozen=True)
+class Slip:
+    at: Spot
+    what: str
+    hint: str
+
+
+_SLIPS = (
+    (re.compile(r"[ \t]*(?P<at>[\u00a0\u2000-\u200b\u3000])"), "this looks like a space and is another character",
+     "Write plain spaces."),
+    (re.compile(r" *(?P<at>-)[\w{\['\"]"), "a dash needs a space after it", "Write '- …'."),
+    (re.compile(r" *(?:- )?\w+(?P<at>:)[^\s:/]"), "a key needs a space after its colon", "Write 'key: value'."),
+)  # fmt: skip
+QUOTES = "Put the whole text in the other kind of quotes; or a quote above is not closed."
+_AFTER_QUOTE = re.compile(r".*['\"]\s*")
+
+
+def told(problem: str, seen: Spot, begun: Spot | None, lines: Sequence[str]) -> Slip:
+    """What is wrong and where: often above the place where the reader saw it, which is where it began to read."""
+    in_line = lines[seen.line][: seen.column] if seen.line < len(lines) else ""
+    if "but found '<scalar>'" in problem and _AFTER_QUOTE.fullmatch(in_line):
+        return Slip(seen, "a text goes on after its closing quote", QUOTES)
+    if slip := _slip_near(seen.line, lines):
+        return slip
+    is_late = any(said in problem for said in _LATE)
+    is_open = any(said in problem for said in _BRACKETS) and begun is not None and begun.line < seen.line
+    what, hint = _in_plain_words(problem)
+    return Slip(begun if begun is not None and (is_late or is_open) else seen, what, hint)
+
+
+def _slip_near(line: int, lines: Sequence[str]) -> Slip | None:
+    """In that line or the one above it, blank lines and comments aside."""
+    written = [n for n, text in enumerate(lines[: line + 1]) if text.strip() and not text.lstrip().startswith("#")]
+    for number in reversed(written[-2:]):
+        for pattern, what, hint in _SLIPS:
+            if found := pattern.match(lines[number]):
+                return Slip(Spot(number, found.start("at")), what, hint)
+    return None
+
+
+def _in_plain_words(problem: str) -> tuple[str, str]:
+    """What is not known here stands as the reader said it."""
     for said, what, hint in _SAID:
         if said in problem:
             return what, hint
-    return problem, ""
+    return problem, "Indent with spaces, close quotes and brackets, and put odd texts in quotes."

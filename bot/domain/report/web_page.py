@@ -37,6 +37,7 @@ td[data-name="state"], td[data-name="who"], td[data-name="took"] { min-width: 6.
 td.none { color: var(--quiet); }
 code { font: 12.5px ui-monospace, monospace; background: var(--card); border-radius: 4px; padding: 1px 4px; }
 dd code { padding: 0; }
+td[data-name="state"] code { overflow-wrap: break-word; }
 figure { margin: 28px auto; max-width: 620px; }
 figure svg { width: 100%; height: auto; display: block; }
 @media (max-width: 700px) {

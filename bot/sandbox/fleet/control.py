@@ -106,7 +106,7 @@ class Control:
 
     async def _post_load(self, request: web.Request) -> web.Response:
         asked = await _parse(request, LoadAsked)
-        self._traffic.change(asked.load())
+        self._traffic.change(asked.load(), time.time())
         return web.json_response(self._traffic.state())
 
     async def _post_fault(self, request: web.Request) -> web.Response:

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from math import ceil
 
+from bot.sandbox.fleet.compaction import Compaction, Pass
 from bot.sandbox.fleet.measurements import Measurements
 
 SHARED_PREFIX_TOKENS = 32
@@ -30,6 +31,9 @@ class EngineLimits:
     watermark: float = 0.0
     prefix_caching: bool = True
     max_model_len: int = 2048
+    offloads: bool = False
+    """Whether computed blocks are kept in host memory too; a GiB of it holds more tokens than these pools."""
+    compaction: Compaction | None = None
 
     @property
     def usable_blocks(self) -> int:
@@ -69,11 +73,17 @@ class Sequence:
     first_token_at: float | None = None
     last_token_at: float = 0.0
     computed_prompt_tokens: int = 0
+    evicted: int = 0
+    """Tokens that a compression has taken out of the cache since the last admission."""
     finished_reason: str | None = None
 
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.generated
+
+    @property
+    def cached_tokens(self) -> int:
+        return self.tokens - self.evicted
 
 
 class Engine:
@@ -89,6 +99,7 @@ class Engine:
         self._own_blocks = 0
         self._prefix_cached = False
         self._finished: list[Sequence] = []
+        self._passes: list[Pass] = []
 
     # What a scrape sees
 
@@ -128,6 +139,11 @@ class Engine:
             self.waiting.remove(sequence)
         self._end(sequence, "abort")
 
+    def take_passes(self) -> list[Pass]:
+        """The compaction passes since the last call."""
+        passes, self._passes = self._passes, []
+        return passes
+
     def resize(self, blocks: int) -> None:
         """Another pool size from now on; what no longer fits is preempted."""
         self.limits = replace(self.limits, blocks=blocks)
@@ -160,12 +176,13 @@ class Engine:
 
     def _grow(self) -> bool:
         """Give each running sequence the block that its next token needs; True when that preempted one."""
+        self._compact()
         preempted = False
         block_size, shared = self.limits.block_size, self._prefix_blocks
         index = 0
         while index < len(self.running):
             sequence = self.running[index]
-            if sequence.tokens > (sequence.blocks + shared) * block_size:
+            if sequence.cached_tokens > (sequence.blocks + shared) * block_size:
                 # As V1's scheduler: take from the last admitted, which may be this very sequence.
                 while self.used_blocks >= self.limits.usable_blocks:
                     preempted = True
@@ -176,9 +193,24 @@ class Engine:
             index += 1
         return preempted
 
+    def _compact(self) -> None:
+        compaction = self.limits.compaction
+        if compaction is None:
+            return
+        for sequence in self.running:
+            before = sequence.cached_tokens
+            if before < compaction.passes_at:
+                continue
+            sequence.evicted += before - compaction.budget_tokens
+            kept = self._own_blocks_for(sequence.cached_tokens)
+            freed, sequence.blocks = sequence.blocks - kept, kept
+            self._own_blocks -= freed
+            self._passes.append(Pass(before, sequence.cached_tokens, freed, kept))
+
     def _preempt_last(self) -> Sequence:
         victim = self.running.pop()
         self._release(victim)
+        victim.evicted = 0
         victim.preemptions += 1
         victim.uncounted_preemptions += 1
         self.waiting.appendleft(victim)
@@ -197,7 +229,7 @@ class Engine:
         while self.waiting and len(self.running) < self.limits.running_cap:
             head = self.waiting[0]
             need = self._own_blocks_for(head.tokens)
-            cost = head.tokens - self._cached_tokens(head)
+            cost = head.tokens - max(self._cached_tokens(head), self._loadable_tokens(head))
             if not self._has_room(need) or (prefill_tokens and prefill_tokens + cost > budget):
                 break
             self.waiting.popleft()
@@ -219,6 +251,12 @@ class Engine:
             return 0
         return self._prefix_blocks * self.limits.block_size
 
+    def _loadable_tokens(self, sequence: Sequence) -> int:
+        """What a preempted sequence loads from host memory again: its whole blocks, and never its last token."""
+        if not self.limits.offloads or not sequence.preemptions:
+            return 0
+        return (sequence.tokens - 1) // self.limits.block_size * self.limits.block_size
+
     def _note_scheduled(self, sequence: Sequence) -> None:
         if sequence.scheduled_at is not None:
             return  # a resumed sequence: vLLM counts its prompt, its queueing and its cache hits only once
@@ -232,11 +270,14 @@ class Engine:
 
     def _steps_to_next_event(self, until: float) -> int:
         block_size, shared = self.limits.block_size, self._prefix_blocks
+        compaction = self.limits.compaction
         steps = ceil((until - self.clock) / self.pace.step(len(self.running), 0))
         for sequence in self.running:
-            to_block = (sequence.blocks + shared) * block_size - sequence.tokens + 1
+            to_block = (sequence.blocks + shared) * block_size - sequence.cached_tokens + 1
             to_end = sequence.max_tokens - sequence.generated
             steps = min(steps, to_block, to_end)
+            if compaction is not None:
+                steps = min(steps, compaction.passes_at - sequence.cached_tokens)
         return max(1, steps)
 
     def _run(self, steps: int, prefill_tokens: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bot.sandbox.fleet.serve_flags import is_vllm
@@ -32,6 +32,7 @@ class PodSpec:
     all_containers: tuple[tuple[str, str], ...]
     is_restarted: bool = True
     """Whether it is meant to run for ever; a Job's pod runs once."""
+    env: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
     """What a pod that serves no engine writes, from the annotation `sandbox/log`."""
 
@@ -76,14 +77,19 @@ def read_pod(pod: Mapping[str, Any]) -> PodSpec:
         gpus=int(main.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)),
         all_containers=tuple((one["name"], one["image"]) for one in containers),
         is_restarted=spec.get("restartPolicy", "Always") == "Always",
+        env=_env(main),
         log=(metadata.get("annotations") or {}).get(LOG_ANNOTATION, ""),
     )
 
 
 def _argv(container: Mapping[str, Any]) -> tuple[str, ...]:
-    env = {one["name"]: one.get("value", "") for one in container.get("env") or [] if "value" in one}
+    env = _env(container)
     words = [*(container.get("command") or []), *(container.get("args") or [])]
     return tuple(re.sub(r"\$\((\w+)\)", lambda m: env.get(m[1], m[0]), word) for word in words)
+
+
+def _env(container: Mapping[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in container.get("env") or [] if "value" in one}
 
 
 def _port(container: Mapping[str, Any], argv: tuple[str, ...]) -> int:

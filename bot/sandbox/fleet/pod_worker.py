@@ -20,7 +20,7 @@ from bot.sandbox.fleet.container_log import ContainerLog
 from bot.sandbox.fleet.pod_spec import PodSpec
 from bot.sandbox.fleet.pod_status import PodStatus, stamp
 from bot.sandbox.fleet.server import Fault, VllmServer
-from bot.sandbox.fleet.startup import Failed, Started, plan_start
+from bot.sandbox.fleet.startup import Failed, Installed, Started, plan_start
 
 FIRST_BACK_OFF_SECONDS = 10.0
 LONGEST_BACK_OFF_SECONDS = 300.0
@@ -162,7 +162,8 @@ class PodWorker:
             return await _never() if self.spec.is_restarted else await self._work()
         await self._publish()
         await self._event("Normal", "Started", f"Started container {self.spec.container}")
-        plan = plan_start(list(self.spec.argv), self.spec.version, self.spec.port)
+        installed = Installed(self.spec.image, self.spec.env)
+        plan = plan_start(list(self.spec.argv), self.spec.version, self.spec.port, installed=installed)
         if isinstance(plan, Failed):
             return await self._fail(plan)
         return await self._serve(plan, now)

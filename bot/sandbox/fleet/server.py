@@ -17,6 +17,7 @@ from uuid import uuid4
 from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError
 
+from bot.sandbox.fleet.compaction import Pass
 from bot.sandbox.fleet.container_log import ContainerLog
 from bot.sandbox.fleet.engine import Engine, Pace, Sequence
 from bot.sandbox.fleet.exposition import HttpCounts, Server, metrics_text
@@ -113,6 +114,8 @@ class VllmServer:
                 seconds = max(0.0, sequence.last_token_at - sequence.arrived_at)
                 self._http.note(200, 566, seconds, until, self.engine.measured)
         self._ended.extend(finished)
+        for one in self.engine.take_passes():
+            self._say(until, *_pass_lines(one))
         self._pulse()
         if until >= self._stats_at:
             self._log_stats(until)
@@ -357,6 +360,16 @@ class VllmServer:
 
     async def _tick(self) -> None:
         await self._ticked.wait()
+
+
+def _pass_lines(one: Pass) -> tuple[LogLine, ...]:
+    request = f"cmpl-{uuid4().hex[:16]}"
+    applied = (
+        f"TriAttention compression applied req={request} before={one.tokens_before} after={one.tokens_after} "
+        f"reclaimed_blocks={one.blocks_freed}"
+    )
+    freed = f"TriAttention scheduler FREE_BLOCKS: req={request} freed={one.blocks_freed} kept={one.blocks_kept}"
+    return core("runner.py:412", applied), core("scheduler.py:288", freed)
 
 
 def _error(status: int, message: str, kind: str) -> web.Response:

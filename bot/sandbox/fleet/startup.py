@@ -7,10 +7,11 @@ pretended to be an 80 GB one, so the lines about it are taken from the source an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 
+from bot.sandbox.fleet.compaction import compaction_of, is_active
 from bot.sandbox.fleet.engine import EngineLimits
 from bot.sandbox.fleet.serve_flags import ServeFlags, UsageError, parse_serve
 
@@ -101,7 +102,17 @@ class ConfigError(Exception):
         )
 
 
-def plan_start(argv: list[str], version: str, port: int = 8000) -> Started | Failed:
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What the command line does not say: the image, which may bring a plugin, and the variables."""
+
+    image: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan_start(
+    argv: list[str], version: str, port: int = 8000, *, installed: Installed = Installed()
+) -> Started | Failed:
     """Decide how this command line would start, without starting anything."""
     try:
         flags = parse_serve(argv)
@@ -109,7 +120,7 @@ def plan_start(argv: list[str], version: str, port: int = 8000) -> Started | Fai
         return Failed(2, 0.35, tuple(LogLine(line) for line in error.lines))
     greeting = _greeting(flags, version)
     try:
-        limits = _limits(flags)
+        limits = _limits(flags, installed)
     except ConfigError as error:
         return Failed(1, 0.4, (*greeting, *(LogLine(line) for line in error.lines)))
     impossible = _unsupported_block_size(limits) or _too_small(limits)
@@ -123,7 +134,7 @@ def plan_start(argv: list[str], version: str, port: int = 8000) -> Started | Fai
         limits=limits,
         shutdown_timeout=float(flags.get("shutdown_timeout", 0)),
         cache_config=cache_config(flags, limits),
-        early=(*greeting, *_engine_lines(flags, version)),
+        early=(*greeting, *_plugin_lines(installed), *_engine_lines(flags, version)),
         late=(*_kv_lines(flags, limits), *_serving_lines(listening)),
     )
 
@@ -131,7 +142,7 @@ def plan_start(argv: list[str], version: str, port: int = 8000) -> Started | Fai
 # The engine that the flags describe
 
 
-def _limits(flags: ServeFlags) -> EngineLimits:
+def _limits(flags: ServeFlags, installed: Installed) -> EngineLimits:
     max_model_len = flags.get("max_model_len", MODEL_MAX_LEN)
     max_model_len = MODEL_MAX_LEN if max_model_len == -1 else max_model_len
     _check_model_len(max_model_len)
@@ -141,6 +152,7 @@ def _limits(flags: ServeFlags) -> EngineLimits:
     batched = flags.get("max_num_batched_tokens", max(8192, seqs))
     active = flags.get("max_num_active_seqs")
     watermark = flags.get("watermark", 0.0)
+    prefix_caching = flags.get("enable_prefix_caching", True)
     _check_scheduler(seqs, batched, active, watermark)
     return EngineLimits(
         blocks=flags.get("num_gpu_blocks_override") or _blocks_from_memory(flags, block_size),
@@ -150,8 +162,10 @@ def _limits(flags: ServeFlags) -> EngineLimits:
         max_num_batched_tokens=batched,
         max_num_queued_reqs=flags.get("max_num_queued_reqs"),
         watermark=watermark,
-        prefix_caching=flags.get("enable_prefix_caching", True),
+        prefix_caching=prefix_caching,
         max_model_len=max_model_len,
+        offloads=bool(flags.get("kv_offloading_size")),
+        compaction=compaction_of(installed.image, installed.env, prefix_caching=prefix_caching),
     )
 
 
@@ -299,6 +313,13 @@ def _engine_lines(flags: ServeFlags, version: str) -> tuple[LogLine, ...]:
         core("parallel_state.py:1906", "world_size=1 rank=0 local_rank=0 backend=nccl"),
         core("cuda.py:417", chosen),
     )
+
+
+def _plugin_lines(installed: Installed) -> tuple[LogLine, ...]:
+    if not is_active(installed.image, installed.env):
+        return ()
+    activated = "[TriAttention] Runtime (V2) plugin activated: patch_scheduler=True patch_worker=True"
+    return (core("plugin.py:96", activated),)
 
 
 def _kv_lines(flags: ServeFlags, limits: EngineLimits) -> tuple[LogLine, ...]:

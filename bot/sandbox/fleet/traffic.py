@@ -12,6 +12,7 @@ from bot.sandbox.fleet.server import VllmServer
 from bot.sandbox.fleet.workload import Load, Workload
 
 TICK_SECONDS = 0.05
+MOST_BEHIND_SECONDS = 5.0
 
 
 class Traffic:
@@ -29,8 +30,8 @@ class Traffic:
         server = self.servers.pop(address)
         self._collect(server, time.time())
 
-    def change(self, load: Load) -> None:
-        self._workload.change(load, time.time())
+    def change(self, load: Load, now: float) -> None:
+        self._workload.change(load, now)
 
     def state(self) -> dict[str, Any]:
         """The load, what the clients saw since the start, and each replica as it is now."""
@@ -70,9 +71,21 @@ class Traffic:
             self.rotation = frozenset().union(*slices.values())
 
     async def run(self) -> None:
+        ticked_until = time.time()
         while True:
-            self.tick(time.time())
+            ticked_until = self.catch_up(ticked_until, time.time())
             await asyncio.sleep(TICK_SECONDS)
+
+    def catch_up(self, since: float, now: float) -> float:
+        """Tick through what passed since then, and return until when: a late loop must not look like fewer clients.
+
+        Of more than `MOST_BEHIND_SECONDS` the rest is skipped, as after a machine's sleep.
+        """
+        begin = max(since, now - MOST_BEHIND_SECONDS)
+        while begin <= now:
+            self.tick(begin)
+            begin += TICK_SECONDS
+        return begin
 
     def tick(self, now: float) -> None:
         """Send what is due, then let each engine run through the tick that begins now."""

@@ -57,7 +57,11 @@ class Seen:
 
 
 class Workload:
-    """Sends requests to the replicas in rotation, each time to the one with the fewest outstanding."""
+    """Sends requests to the replicas in rotation, each time to the one with the fewest outstanding.
+
+    What that one sheds goes to the next one once, as routers do: a replica that refuses at once is always idlest, and
+    would draw the requests of all others.
+    """
 
     RETRY_SECONDS = 1.0
 
@@ -134,9 +138,11 @@ class Workload:
         output = self._random.randint(*self.load.output_tokens)
         self.seen.sent += 1
         answer: Sequence | str = "down"
-        if rotation:
-            replica = min(rotation, key=lambda r: (self.seen.in_flight[r.name], self._random.random()))
+        idlest = sorted(rotation, key=lambda r: (self.seen.in_flight[r.name], self._random.random()))
+        for replica in idlest[:2]:
             answer = replica.send(prompt, output, now)
+            if answer != "shed":
+                break
         if isinstance(answer, Sequence):
             self.seen.in_flight[replica.name] += 1
             self._open[answer] = (replica.name, by_worker)

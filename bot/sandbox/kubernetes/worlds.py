@@ -120,7 +120,7 @@ def _deployment() -> Obj:
         "command": ["vllm", "serve", "tiny-llama"],
         "args": list(ARGS),
         "ports": [{"name": "http", "containerPort": 8000}],
-        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "96Gi"}, "requests": {"memory": "64Gi"}},
         "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 1},
         "lifecycle": {"preStop": {"sleep": {"seconds": 10}}},
     }

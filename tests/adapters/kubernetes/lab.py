@@ -30,7 +30,7 @@ from bot.domain.target import Target
 from bot.flow.ports import Sent
 
 TARGET = Target(cluster="sandbox", namespace="serving", name="llm")
-CONTEXT = PlanContext(incident_id="INC-42", request_number=1)
+CONTEXT = PlanContext(incident_id="INC-42")
 LLM = "/apis/apps/v1/namespaces/serving/deployments/llm"
 PODS = "/api/v1/namespaces/serving/pods"
 LONGEST_SECONDS = 30.0

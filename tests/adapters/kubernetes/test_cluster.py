@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.kubernetes import permissions
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import Connection, KubernetesClient, NotSentError
 from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.domain.alert import Alert
@@ -228,6 +228,28 @@ async def test_without_a_way_to_the_cluster_the_reason_is_said(where: Connection
     async with KubernetesClient(where) as client:
         with pytest.raises(ClusterError, match="no way to the cluster"):
             await KubernetesCluster(client, name="sandbox").world(TARGET, incident_id="INC-42")
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("clusters: [\ntoken: s3cret", id="not-yaml"),
+        pytest.param("- s3cret", id="a-list"),
+        pytest.param("s3cret", id="a-word"),
+        pytest.param("current-context: here\ncontexts: s3cret", id="no-list-of-contexts"),
+        pytest.param("", id="empty"),
+    ],
+)
+async def test_a_file_that_is_no_kubeconfig_is_no_way_to_the_cluster_and_is_not_quoted(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(text, encoding="utf-8")
+    async with KubernetesClient(Connection(kubeconfig=str(path))) as client:
+        with pytest.raises(NotSentError, match="no way to the cluster") as refused:
+            await client.open()
+    assert "s3cret" not in str(refused.value)
 
 
 async def test_logs_that_do_not_exist_are_none(lab: Lab) -> None:

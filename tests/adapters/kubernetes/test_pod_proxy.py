@@ -9,7 +9,7 @@ from bot.adapters.kubernetes.client import Connection, KubernetesClient
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.errors import SourceError
-from bot.flow.ports import PodPage, Replica
+from bot.flow.ports import MOST_PAGE_BYTES, PodPage, Replica
 
 pytestmark = pytest.mark.fast
 
@@ -46,7 +46,8 @@ async def serve() -> AsyncIterator[Serve]:
 async def test_a_page_is_asked_for_at_the_pods_proxy(serve: Serve) -> None:
     pages, asked = await serve(web.Response(text="vllm:num_requests_running 4.0\n"))
     replica = Replica(name="llm-0", uid="u", address="10.0.0.1", port=8000, namespace="serving")
-    (found,) = await VllmScraper(pages, lambda: 7.0).scrape([replica])
+    # The client is imported with its first request, which takes a busy machine seconds.
+    (found,) = await VllmScraper(pages, lambda: 7.0, deadline=60.0).scrape([replica])
     assert found.ranks == {"0": {"num_requests_running": 4.0}}
     assert asked == ["GET /api/v1/namespaces/serving/pods/llm-0:8000/proxy/metrics"]
 
@@ -63,6 +64,30 @@ async def test_a_refusal_is_told_with_its_reason(serve: Serve, response: dict[st
     pages, _ = await serve(web.Response(status=int(str(response["status"])), text=str(response["body"])))
     with pytest.raises(SourceError, match=reason):
         await pages.read(PAGE)
+
+
+async def test_a_page_without_end_is_read_no_further_than_a_page_may_be_long() -> None:
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while sent < 20 * MOST_PAGE_BYTES:
+            await response.write(b"#" * 65536)
+            sent += 65536
+        return response
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", endless)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with KubernetesClient(Connection(url=f"http://127.0.0.1:{runner.addresses[0][1]}")) as client:
+        with pytest.raises(SourceError, match="larger than 8 MiB"):
+            await ProxyPages(client).read(PAGE)
+    await runner.cleanup()
+    assert sent < 4 * MOST_PAGE_BYTES
 
 
 async def test_a_name_that_kubernetes_cannot_have_given_is_asked_of_nobody(serve: Serve) -> None:

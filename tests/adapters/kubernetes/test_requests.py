@@ -96,6 +96,7 @@ STAMPED = {"incident-bot/call": "INC-1/R1/0"}
         pytest.param("patch", obj(), "not_done", id="before"),
         pytest.param("patch", obj(5), "done", id="after"),
         pytest.param("patch", obj(9, annotations=STAMPED), "done", id="stamped-and-changed-since"),
+        pytest.param("patch", obj(4, annotations=STAMPED), "unclear", id="stamped-in-another-life-or-taken-back"),
         pytest.param("patch", obj(9), "unclear", id="neither"),
         pytest.param("patch", obj(uid="u2"), "unclear", id="another-object"),
         pytest.param("patch", None, "unclear", id="gone"),

@@ -242,6 +242,40 @@ async def test_an_effect_that_was_put_back_is_free_later_and_remembers_its_failu
     assert again.attempts == 1
 
 
+async def test_whoever_lost_the_lease_takes_nothing_from_the_process_that_has_it(
+    redis: Connection, store: RedisStore, time: VirtualTime
+) -> None:
+    await store.commit(moved(await opened(store)), consumed=1, entries=(), effects=[SHOW])
+    slow = await store.take("INC-1", "show")
+    await time.advance(16)
+    other, third = RedisStore(redis, owner="two"), RedisStore(redis, owner="three")
+    theirs = await other.take("INC-1", "show")
+    assert slow is not None
+    assert theirs is not None
+    await store.put_back(slow, after_seconds=0, failed=True)
+    assert await third.take("INC-1", "show") is None
+    assert await other.renew(theirs)
+
+
+async def test_a_late_outcome_leaves_what_was_owed_anew_to_the_process_that_has_it(
+    redis: Connection, store: RedisStore, time: VirtualTime
+) -> None:
+    run = moved(await opened(store))
+    await store.commit(run, consumed=1, entries=(), effects=[SHOW])
+    slow = await store.take("INC-1", "show")
+    await time.advance(16)
+    other, third = RedisStore(redis, owner="two"), RedisStore(redis, owner="three")
+    assert await other.take("INC-1", "show") is not None
+    await other.commit(moved(run), consumed=0, entries=(), effects=[SHOW])
+    theirs = await other.take("INC-1", "show")
+    assert slow is not None
+    assert theirs is not None
+    assert not await store.settle(slow, [Progressed(event_id="e1", effect_id="show", text="shown")])
+    assert len(await store.inbox("INC-1")) == 1
+    assert await third.take("INC-1", "show") is None
+    assert await other.renew(theirs)
+
+
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +299,19 @@ async def test_one_incident_at_a_time_changes_a_workload(claims: RedisClaims) ->
     await claim(claims, "INC-1", "INC-1/R1/0")
     assert await claim(claims, "INC-2", "INC-2/R1/0") == "lease_held"
     await claims.release("INC-1")
+    assert await claim(claims, "INC-2", "INC-2/R1/0") == "claimed"
+
+
+async def test_holding_keeps_what_is_ours_and_takes_nothing_from_others(claims: RedisClaims, time: VirtualTime) -> None:
+    await claim(claims, "INC-1", "INC-1/R1/0")
+    await time.advance(400)
+    await claims.hold("INC-2", ["workload/w"])
+    await claims.hold("INC-1", ["workload/w", "workload/never-claimed"])
+    await time.advance(400)
+    assert await claim(claims, "INC-2", "INC-2/R1/0") == "lease_held"
+    other = ["workload/never-claimed"]
+    assert await claims.claim("INC-2", "INC-2/R1/1", workload_key="v", lease_keys=other, counts=True) == "claimed"
+    await time.advance(601)
     assert await claim(claims, "INC-2", "INC-2/R1/0") == "claimed"
 
 

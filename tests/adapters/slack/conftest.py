@@ -21,6 +21,7 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.flow.draw_way import DrawForChannel
 from tests.adapters.slack.runs import policy, run
 from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MemoryViewers, MovableClock
@@ -173,6 +174,7 @@ def desk_of(bench: Bench) -> Desk:
         shelf,
         bench.messenger.links,
         bench.messenger.want_card,
+        draw=DrawForChannel(bench.messenger.share, lambda picture: f"png of {picture.title}".encode()),
         deployment="tests",
         silencers=policy(users=("U0ANA",), own_work_counts=True),
     )

@@ -17,10 +17,10 @@ from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import USAGES, Commands
 from bot.domain.alert import Alert
 from bot.domain.approval import Press
-from bot.domain.run import Run
+from bot.domain.run import Offer, Run
 from bot.domain.timeline import GENESIS, Entry, chain
 from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, desk_of, view_of, whispered
-from tests.adapters.slack.runs import BEGAN, post, question, request, run, waiting
+from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
 
 
 async def pressed(
@@ -257,8 +257,45 @@ async def test_a_note_is_stored_as_it_was_typed(counter: Counter) -> None:
     assert note.text == "a <b> & c"
 
 
+@pytest.mark.parametrize("word", ["show", "timeline", "resume", "reset", "undo"])
+async def test_a_word_that_takes_nothing_more_refuses_what_is_no_incident(counter: Counter, word: str) -> None:
+    said = await counter.say(f"{word} INC7")
+    assert f"`INC7` is no incident: `/incident {word} [INC" in said
+    assert counter.inbound.commands == {}
+
+
+async def test_a_halt_stops_whatever_else_is_said_and_keeps_it_as_the_reason(counter: Counter) -> None:
+    assert "INC-7 is halted" in await counter.say("halt it gets worse")
+    assert [c.text for _, c in counter.inbound.commands.values()] == ["halted: it gets worse"]
+    assert "Everything is halted" in await counter.say("halt ALL of it, now")
+    assert counter.inbound.halter == "U0ANA"
+
+
+async def test_one_incident_does_not_go_on_while_everything_is_halted(counter: Counter) -> None:
+    counter.inbound.halter = "U0LEA"
+    assert "<@U0LEA> halted everything, and `/incident resume all`" in await counter.say("resume INC-7")
+    assert counter.inbound.commands == {}
+    counter.inbound.halter = ""
+    assert "INC-7 goes on" in await counter.say("resume INC-7")
+
+
+async def test_an_undo_with_nothing_to_take_back_promises_none(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = waiting()
+    assert "Nothing that the bot changed in INC-7 is left" in await counter.say("undo")
+    assert counter.inbound.commands == {}
+
+
+async def test_a_playbook_that_is_not_offered_is_refused_with_those_that_are(counter: Counter) -> None:
+    assert "No alert of INC-7 is for another playbook." in await counter.say("divert")
+    offers = {"gpu-fault": Offer(playbook="gpu-fault", title="A GPU is faulty", priority=9, digest="d")}
+    counter.inbound.runs["INC-7"] = waiting().model_copy(update={"offers": offers})
+    assert "Say where to: `/incident divert INC-7 PLAYBOOK`. Offered: `gpu-fault`." in await counter.say("divert")
+    assert "is for `slo`. Offered: `gpu-fault`." in await counter.say("divert slo")
+
+
 @pytest.mark.parametrize("word", ["halt", "resume", "reset", "undo", "resolve"])
 async def test_steering_is_stored_for_those_who_may(counter: Counter, word: str) -> None:
+    counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),))
     assert "INC-7" in await counter.say(f"{word} INC-7")
     assert [(command.command, command.user) for _, command in counter.inbound.commands.values()] == [(word, "U0ANA")]
 

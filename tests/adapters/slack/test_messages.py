@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.messages import Message, card, thread
+from bot.adapters.slack.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approval import Demand
 from bot.domain.run import ActiveChange, ActiveWatch, Note, Run
@@ -103,9 +103,7 @@ THREADS = {
     "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),
     "request-editable": waiting(plan=EDITABLE, edited_by="U0BEN", extended_by="U0ANA"),
-    "request-half-time-with-a-glass": waiting(
-        policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True, extended_by="U0ANA"
-    ),
+    "request-half-time-with-a-glass": waiting(policy=GLASS, half_passed=True, extended_by="U0ANA"),
     "request-glass-broken": waiting(
         policy=GLASS,
         status="granted",
@@ -290,3 +288,38 @@ def test_the_notification_of_a_question_names_its_choices() -> None:
 
 def test_what_was_read_is_escaped_once() -> None:
     assert "thrash &gt; settings" in thread(waiting())[0][1].text
+
+
+def test_a_card_calls_a_state_what_its_playbook_calls_it() -> None:
+    reading = run(doing="Read the engines <!here>")
+    assert now_line(reading, {}) == "🔎 *Read the engines &lt;!here&gt;*"
+    watched = ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")
+    assert now_line(run(doing="Is it calm?", watch=watched), {}).startswith("👀 *Is it calm?*, at most until ")
+
+
+def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:
+    asked = questioned()
+    built_in = {name: each.model_copy(update={"text": "request R2 expired"}) for name, each in asked.questions.items()}
+    shown = asked.with_(questions=built_in)
+    assert "Request R2 expired" in now_line(shown, {})
+    assert "Request R2 expired" in last(shown).text
+
+
+def test_nobody_is_told_to_break_the_glass_of_their_own_silence() -> None:
+    only_lead_is_missing = waiting(policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True)
+    assert "glass" not in str(last(only_lead_is_missing).blocks)
+    assert "break_glass" in str(last(waiting(policy=GLASS, half_passed=True)).blocks)
+
+
+@pytest.mark.parametrize(
+    ("expected", "shown"),
+    [
+        ("none: nothing that runs is touched", "*Expected* no interruption: nothing that runs is touched"),
+        ("none", "*Expected* no interruption"),
+        ("nonetheless calm", "*Expected* nonetheless calm"),
+    ],
+)
+def test_no_interruption_is_not_said_to_be_no_effect(expected: str, shown: str) -> None:
+    asked = last(waiting(plan=plan(expected=expected)))
+    assert f"{shown}\n" in "".join(block["text"]["text"] + "\n" for block in asked.blocks if block["type"] == "section")
+    assert shown.replace("*", "").replace("Expected ", "Expected: ") in asked.text

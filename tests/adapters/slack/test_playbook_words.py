@@ -7,7 +7,7 @@ import pytest
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.errors import Fault
 from bot.domain.playbook.library import Library
-from tests.adapters.slack.conftest import Counter, send_in, view_of, whispered
+from tests.adapters.slack.conftest import Counter, send_in, until, view_of, whispered
 from tests.adapters.slack.runs import run
 from tests.domain.machine.steps import TEXT
 
@@ -51,12 +51,32 @@ async def test_the_graph_of_an_incident_shows_its_way_and_comes_as_a_picture(cou
     assert [(incident, event.command) for incident, event in counter.inbound.commands.values()] == [("INC-7", "graph")]
 
 
-async def test_the_graph_of_a_playbook_has_no_way_and_no_picture(counter: Counter) -> None:
+async def test_the_graph_of_a_playbook_comes_as_a_picture_into_the_channel_and_as_text(counter: Counter) -> None:
     playbooks(counter)
     said = await counter.say("graph small-one")
+    assert "comes as a picture into this channel" in said
     assert "flowchart TD" in said
     assert "linkStyle" not in said
     assert counter.inbound.commands == {}
+
+    async def is_there() -> bool:
+        return any(message.get("files") for message in await counter.slack.messages())
+
+    await until(is_there, "the picture is in the channel")
+    [message] = [message for message in await counter.slack.messages() if message.get("files")]
+    assert message["text"] == "A small playbook, for <@U0ANA>"
+    assert [file["name"] for file in message["files"]] == ["small-one.png"]
+
+
+async def test_a_picture_that_cannot_be_put_there_is_told_with_what_to_do(counter: Counter) -> None:
+    playbooks(counter)
+    fault = {"method": "files.completeUploadExternal", "kind": "error:not_in_channel"}
+    await counter.slack.faults(fault)
+    await counter.say("graph small-one")
+    await whispered(counter, "could not be put here")
+    told = next(text for text in await counter.slack.whispers("U0ANA") if "could not be put here" in text)
+    assert "Ask in a channel that the bot is in" in told
+    assert "incident-bot playbook graph small-one --format png --out small-one.png" in told
 
 
 async def test_a_mistyped_playbook_gets_the_one_that_was_meant(counter: Counter) -> None:

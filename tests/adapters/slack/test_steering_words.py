@@ -41,7 +41,7 @@ async def test_who_leads_is_who_says_so_or_whom_they_name(counter: Counter, text
 
 
 async def test_a_name_without_a_mention_leads_nothing(counter: Counter) -> None:
-    assert "`@ben` is nobody" in await counter.say("lead @ben")
+    assert "`@ben` is no @mention of a person" in await counter.say("lead @ben")
     assert counter.inbound.commands == {}
 
 
@@ -77,7 +77,13 @@ async def test_a_skip_is_chosen_among_the_written_ways(counter: Counter) -> None
     watching(counter)
     assert await counter.say("skip") == ""
     view = await view_of(counter, "skip")
-    options = [option["value"] for option in view["blocks"][0]["element"]["options"]]
+    said, chosen, _ = view["blocks"]
+    assert said["text"]["text"].split("\n") == [
+        "`watch` is left without its outcome:",
+        "• choose: as if it did not hold",
+        "• calm: as if it held",
+    ]
+    options = [option["value"] for option in chosen["element"]["options"]]
     assert sorted(options) == ["calm", "choose"]
     assert (await send_in(counter, view, to="choose", text="seen enough"))["ok"]
     assert (stored(counter).command, stored(counter).to, stored(counter).text) == ("skip", "choose", "seen enough")

@@ -69,7 +69,7 @@ async def test_a_workload_whose_pods_all_leave_is_still_read() -> None:
 async def test_nobody_said_and_no_revision_shows_when_it_was_turned_on() -> None:
     reading = await ask("compression_since", pod("a", "--kv-cache-dtype", "fp8"))
     assert "nobody said" in reading.unknown
-    assert set(PROBES["compression_since"]) == {"by", "hours", "same_image", "changed"}
+    assert set(PROBES["compression_since"]) == {"by", "hours", "same_image", "changed", "revision"}
 
 
 def revision(number: int, *args: str, seconds: float, image: str = "vllm/vllm-openai:v0.32.0") -> Obj:
@@ -97,6 +97,7 @@ async def test_it_was_turned_on_by_the_newest_revision_that_shows_it_after_one_w
     assert (reading.fields["by"], reading.fields["hours"], reading.at) == ("the rollout", 2.0, OPENED - 7200)
     assert reading.fields["same_image"] is True
     assert "--kv-cache-dtype" in str(reading.fields["changed"])
+    assert reading.fields["revision"] == 1, "where it is off again"
 
 
 async def test_another_image_with_it_leaves_before_and_after_not_comparable() -> None:

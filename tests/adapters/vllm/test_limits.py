@@ -104,9 +104,11 @@ async def test_host_memory_is_what_the_limit_leaves_above_the_request() -> None:
     assert "host_room" in (await ask(pod("llm-0"))).unknown_parts
 
 
-async def test_bytes_of_a_token_come_from_the_start_log() -> None:
+async def test_bytes_of_a_token_come_from_the_start_log_where_the_memory_makes_the_pool() -> None:
     log = "INFO gpu_worker.py: Available KV cache memory: 1.00 GiB\nINFO GPU KV cache size: 8,192 tokens\n"
     assert (await ask(pod("llm-0"), log=log)).fields["bytes_per_token"] == pytest.approx(131072)
+    overridden = await ask(pod("llm-0", "--num-gpu-blocks-override=128"), log=log)
+    assert "bytes_per_token" in overridden.unknown_parts
 
 
 async def test_replicas_that_differ_make_a_limit_unknown() -> None:

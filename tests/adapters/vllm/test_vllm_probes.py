@@ -339,6 +339,14 @@ async def test_at_most_fifty_lines_are_kept_and_no_secret() -> None:
     assert "hf_abcdefghijk" not in reading.detail
 
 
+async def test_of_long_lines_the_last_ones_are_kept_and_each_is_whole() -> None:
+    said = "\n".join(f"ERROR CUDA out of memory {n:02} {'x' * 300} end" for n in range(40))
+    kept = (await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": said}))).detail.splitlines()
+    assert kept[-1].startswith("ERROR CUDA out of memory 39")
+    assert len(kept) > 5
+    assert all(line.startswith("ERROR CUDA") and line.endswith(" end") for line in kept)
+
+
 # --- compression ------------------------------------------------------------------------------------------------------
 
 

@@ -136,6 +136,12 @@ def test_only_our_own_spare_is_removed(parts: dict[str, Any], outcome: str) -> N
     assert declined("remove_canary", {}, with_canary(**parts)).outcome == outcome
 
 
+@pytest.mark.parametrize("source", ["pods", "services", "endpoint_slices"])
+def test_a_spare_whose_streams_cannot_be_seen_is_not_removed_as_if_it_had_none(source: str) -> None:
+    result = declined("remove_canary", {}, with_canary(**{source: ()}, unreadable={source: "503 for now"}))
+    assert (result.outcome, "503 for now" in result.reason) == ("unknown", True)
+
+
 def test_the_spares_pods_do_not_count_as_replicas_of_the_workload() -> None:
     seen = with_canary(pods=(pod(1), canary_pod()))
     result = declined("isolate_replica", {"replica": "llm-1"}, replace(seen, workload=deployment(template())))

@@ -12,7 +12,7 @@ from bot.domain.change.interference import interference
 from bot.domain.change.json_patch import applied
 from bot.domain.change.plan import Call, LedgerEntry
 from bot.domain.change.world import Obj, World
-from tests.domain.change.worlds import node, planned, world
+from tests.domain.change.worlds import deployment, node, planned, template, world
 
 pytestmark = pytest.mark.fast
 EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
@@ -130,6 +130,47 @@ def test_an_object_made_again_is_not_the_one_that_was_changed() -> None:
     again = node(1)
     again["metadata"]["uid"] = "another"
     assert texts(ledger(call), replace(world(), nodes=(again,))) == ["Node gpu-node-1 was deleted and made again"]
+
+
+def with_config(text: str) -> World:
+    """A workload that reads its flags from a ConfigMap."""
+    pod_template = template("serve", "m", "--config=/etc/vllm/config.yaml", command=["vllm"])
+    pod_template["spec"]["volumes"] = [{"name": "c", "configMap": {"name": "vllm-config"}}]
+    pod_template["spec"]["containers"][0]["volumeMounts"] = [{"name": "c", "mountPath": "/etc/vllm"}]
+    held = {"metadata": {"name": "vllm-config", "namespace": "serving", "uid": "cm-uid"}, "data": {"config.yaml": text}}
+    return world(workload=deployment(pod_template), config_maps={"vllm-config": held}, services=())
+
+
+def test_the_bots_own_edit_of_a_config_map_is_no_interference_and_anothers_is() -> None:
+    seen = with_config("max-num-seqs: 64\n")
+    call = planned("set_flags", EDIT, seen).calls[0]
+    assert call.target.kind == "ConfigMap"
+    assert texts(ledger(call), with_config("max-num-seqs: 6\n")) == []
+    (said,) = texts(ledger(call), with_config("max-num-seqs: 32\n"))
+    assert said.startswith("ConfigMap serving/vllm-config: /data/config.yaml is max-num-seqs: 32")
+
+
+def test_an_autoscaler_of_the_workloads_name_is_not_taken_for_the_workload() -> None:
+    autoscaler = {
+        "metadata": {"name": "llm", "namespace": "serving", "uid": "hpa-uid"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "llm"}, "minReplicas": 2, "maxReplicas": 8},
+    }
+    seen = world(autoscalers=(autoscaler,))
+    call = planned("scale", {"by": 1}, seen).calls[0]
+    assert texts(ledger(call), replace(seen, autoscalers=(applied(call.body, autoscaler),))) == []
+    assert texts(ledger(call), replace(seen, autoscalers=(), unreadable={"autoscalers": "403"})) == []
+    assert texts(ledger(call), replace(seen, autoscalers=())) == [
+        f"HorizontalPodAutoscaler serving/llm was deleted; the bot did: {call.title}"
+    ]
+
+
+def test_a_rollout_of_any_kind_of_workload_ends_the_pods_that_were_isolated_before() -> None:
+    isolated, rolled = ledger(
+        planned("isolate_replica", ONE, world()).calls[0], planned("set_flags", EDIT, world()).calls[0]
+    )
+    of_a_set = rolled.model_copy(update={"target": rolled.target.model_copy(update={"kind": "StatefulSet"})})
+    without = replace(world(), pods=tuple(pod for pod in world().pods if pod["metadata"]["name"] != "llm-2"))
+    assert not [said for said in texts((isolated, of_a_set), without) if said.startswith("Pod")]
 
 
 def test_what_cannot_be_read_is_not_called_interference() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.domain.change.generation import Blocks, Generation, blocks_in, generation_reading
-from bot.domain.change.world import World
+from bot.domain.change.world import ReplicaLoad, World
 from bot.domain.scrape import Scrape
 from bot.domain.signal import RESULTS
 from tests.domain.change.test_replicas import isolated_world
@@ -64,6 +64,20 @@ def test_a_probe_that_cannot_be_sent_says_why(
 ) -> None:
     result = declined("probe_request", arguments, seen)
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+@pytest.mark.parametrize(
+    ("loads", "grade", "said"),
+    [
+        pytest.param({"llm-2": load(running=0)}, "fine", "no other request is on llm-2", id="empty"),
+        pytest.param({}, "warning", "is not known: nothing is sent unless it is seen empty", id="unread"),
+    ],
+)
+def test_a_replica_that_cannot_be_read_is_not_shown_as_empty(
+    loads: dict[str, ReplicaLoad], grade: str, said: str
+) -> None:
+    (company,) = planned("probe_request", ASK, isolated_world(load=loads)).circumstances
+    assert (company.grade, said in company.text) == (grade, True)
 
 
 IDLE = Blocks(used=0.0, size=16.0, requests=0.0)

@@ -232,6 +232,17 @@ def test_going_back_from_a_stuck_rollout_needs_no_free_gpu() -> None:
     assert grade(plan, "room") == "warning"
 
 
+@pytest.mark.parametrize(
+    ("verb", "arguments", "source"),
+    [("cordon_node", {"node": "gpu-node-1"}, "nodes"), ("isolate_replica", {"replica": "llm-2"}, "pods")],
+)
+def test_what_cannot_be_read_is_not_taken_for_taken_back(verb: str, arguments: dict[str, Any], source: str) -> None:
+    held = entry(planned(verb, arguments, world()).calls[0], verb=verb)
+    unreadable = {source: "503 for now"}
+    result = declined("undo", {}, world(**{source: ()}, unreadable=unreadable), with_ledger(held))
+    assert (result.outcome, "503 for now" in result.reason) == ("unknown", True), result
+
+
 @given(
     now=st.integers(min_value=1, max_value=20),
     to=st.integers(min_value=1, max_value=20),

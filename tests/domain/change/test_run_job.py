@@ -122,7 +122,7 @@ def test_a_job_ends_by_the_time_the_bot_stops_waiting_and_is_kept_until_its_log_
 
 def test_a_name_is_fixed_until_it_was_used() -> None:
     first = planned("run_job", EVAL, seen())
-    assert planned("run_job", EVAL, seen(), replace(CONTEXT, request_number=7)).digest == first.digest
+    assert planned("run_job", EVAL, seen(), replace(CONTEXT, now=CONTEXT.now + 60)).digest == first.digest
     again = planned("run_job", EVAL, seen(), PlanContext(incident_id="INC-42", ledger=(entry_of(first),)))
     assert again.calls[0].target.name == "eval-gsm8k-inc-42-2"
 

@@ -165,6 +165,13 @@ NOTHING_TO_DO = "these values already"
         pytest.param(ARGS, edits(max_num_active_seqs=65), "impossible", "at most", id="active-over-seqs"),
         pytest.param(ARGS, edits(max_num_queued_reqs=10), "impossible", "counts running", id="queue-cap-too-small"),
         pytest.param(
+            ["--max-num-seqs=64", "--max-num-active-seqs=6"],
+            edits(max_num_queued_reqs=5),
+            "impossible",
+            "less than the 6 that may run",
+            id="queue-cap-below-the-active-cap",
+        ),
+        pytest.param(
             ["--kv-cache-memory-bytes=5G"], edits(gpu_memory_utilization=0.9), "impossible", "ignored", id="no-effect"
         ),
         pytest.param(
@@ -185,6 +192,11 @@ def test_an_edit_that_cannot_be_or_changes_nothing_says_why(
 ) -> None:
     result = declined("set_flags", edit, world(workload=deployment(template(*args))))
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def test_a_queue_is_bounded_on_top_of_what_the_lower_cap_lets_run() -> None:
+    capped = world(workload=deployment(template("--max-num-seqs=64", "--max-num-active-seqs=6")))
+    assert planned("set_flags", edits(max_num_queued_reqs=7), capped).calls
 
 
 def test_a_misspelled_flag_comes_with_a_suggestion() -> None:

@@ -15,7 +15,7 @@ NOW = 1_800_000_000.0
 STAMP = "2027-01-15T08:00:00Z"
 """The same moment as `NOW`."""
 ARGS = ("--served-model-name=tiny-llama", "--max-model-len=2048", "--max-num-seqs=64", "--shutdown-timeout=20")
-CONTEXT = PlanContext(incident_id="INC-42", request_number=1, now=NOW)
+CONTEXT = PlanContext(incident_id="INC-42", now=NOW)
 CANARY = "llm-incident-bot-canary-inc-42"
 
 

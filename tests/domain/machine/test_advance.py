@@ -109,6 +109,17 @@ def test_a_question_that_nobody_answers_expires_where_the_playbook_says() -> Non
 # --- requests and grants --------------------------------------------------------------------------------------------
 
 
+def test_handing_over_names_the_people_whom_it_needs() -> None:
+    handed = (
+        "{divert: people, to_group: facilities, why: The hall is hot., taken: gone}\n  gone: {end: handed_over, say: x}"
+    )
+    text = TEXT.replace("{end: handed_over, say: Nobody answered.}", handed)
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95)
+    story.due("question:Q1:expiry")
+    assert story.run.open_question is not None
+    assert story.run.open_question.text == "This needs people (facilities): The hall is hot."
+
+
 def test_a_change_is_planned_and_put_to_people_before_anything_is_applied() -> None:
     story = Story().opened().reads(0.95).chooses("grow")
     assert story.wanted(PlanChange).state == "grow"
@@ -320,13 +331,24 @@ def test_a_change_that_is_held_back_half_way_is_failed() -> None:
     assert "scale: failed — waited 10 minutes" in story.texts("outcome")
 
 
+def test_the_question_that_no_playbook_wrote_calls_states_by_their_titles() -> None:
+    titled = TEXT.replace("  grow:\n", "  grow:\n    title: One more replica\n")
+    assert titled != TEXT
+    lacking = PlanResult(outcome="unknown", reason="the cluster does not answer")
+    story = Story(Bundle.of(load_text(titled, file="small.yaml"))).opened().reads(0.95).chooses("grow").planned(lacking)
+    question = story.run.open_question
+    assert question is not None
+    assert question.choices["again"] == "Again: One more replica"
+    assert not [label for label in question.choices.values() if "'" in label]
+
+
 def test_a_still_that_rests_on_what_was_not_read_leads_back_to_where_it_is_read() -> None:
     lacking = PlanResult(outcome="unknown", reason="not known", missing=("results.look.usage",))
     text = TEXT.replace("still: usage > settings.ceiling", "still: usage >= results.look.usage")
     story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95).chooses("grow").planned(lacking)
     question = story.run.open_question
     assert question is not None
-    assert question.choices["goto:look"] == "Read 'look' again"
+    assert question.choices["goto:look"] == "Read again: look"
     assert "again" not in question.choices
     story.chooses("goto:look")
     assert (story.run.state, story.kinds()[-1]) == ("look", "read_signals")
@@ -368,6 +390,22 @@ def test_undo_goes_the_way_of_every_change() -> None:
     assert story.run.held == ()
     assert story.run.open_question is not None
     assert story.run.open_question.text == "The undo is done."
+
+
+def test_an_undo_waits_for_the_call_that_may_be_on_its_way() -> None:
+    story = Story().opened().reads(0.95).chooses("grow")
+    story.planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted().presses("approve").settles()
+    story.says("halt").says("undo")
+    assert story.run.state == "grow", "it waits for its replicas: nothing is on its way"
+    assert story.run.at_state == "(undo)/planning"
+
+    story = Story().opened().reads(0.95).chooses("grow")
+    story.planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted().presses("approve").settles().settles()
+    story.says("halt").says("undo")
+    assert story.run.at_state == "grow/applying"
+    assert "A call is under way" in story.run.posts[-1].data["text"]
+    story.settles("halted").says("undo")
+    assert story.run.at_state == "(undo)/planning"
 
 
 def test_undo_without_anything_to_undo_says_so() -> None:
@@ -453,6 +491,23 @@ def test_an_effect_that_was_given_up_becomes_a_question() -> None:
     assert "no route" in story.run.open_question.text
 
 
+def test_a_step_that_was_given_up_is_unclear_and_holds_nobody_up() -> None:
+    story = Story().granted()
+    step = story.wanted(ApplyStep)
+    story.happens(EffectFailed(event_id="f", effect_id=step.effect_id, effect_kind="apply_step", reason="no route"))
+    assert story.run.requests["R2"].outcome == "unclear"
+    assert "no route" in (story.run.open_question.text if story.run.open_question else "")
+    assert story.wanted(ReleaseLeases)
+    assert story.says("resolve").run.ending == "resolved_by_hand"
+
+
+@pytest.mark.parametrize("kind", ["judge_press", "export_timeline"])
+def test_what_a_person_waits_for_and_does_not_get_is_said_in_the_thread(kind: str) -> None:
+    story = Story().opened()
+    story.happens(EffectFailed(event_id="f", effect_id="about/a-person", effect_kind=kind, reason="missing_scope"))
+    assert "missing_scope" in story.run.posts[-1].data["text"]
+
+
 def test_slack_being_away_is_noted_and_stops_nothing() -> None:
     story = Story().opened()
     story.happens(EffectFailed(event_id="f", effect_id="show", effect_kind="show_in_slack", reason="channel_not_found"))
@@ -483,6 +538,18 @@ def test_the_same_run_and_event_give_the_same_decision() -> None:
     one, two = Story().granted(), Story().granted()
     assert one.run == two.run
     assert one.entries == two.entries
+
+
+def test_a_full_thread_still_takes_what_people_must_see() -> None:
+    story = Story()
+    story.rules = story.rules.model_copy(update={"keeps_messages_at_most": 1})
+    story.opened().reads(0.95)
+    for _ in range(3):
+        story.says("note", text="seen by nobody in the thread")
+    story.chooses("grow").planned()
+    assert [post.kind for post in story.run.posts] == ["diagnostics", "question", "request"]
+    assert len([text for text in story.texts("slack") if "the thread is full" in text]) == 1
+    assert story.says("resolve").run.posts[-1].kind == "closed"
 
 
 # --- whose work it is -----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
+from bot.domain.effect import Tell
 from bot.domain.event import AlertChanged
 from bot.domain.machine.diverting import MOST_DIVERTS
 from bot.domain.playbook.bundle import Bundle
@@ -101,6 +102,18 @@ def test_its_end_leads_back_with_everything_that_was_known() -> None:
     assert run.baseline["usage"].value == 0.95
     assert run.answers == {}
     assert went.watched("held").run.ending == "fixed"
+
+
+def test_what_was_closed_within_a_divert_is_reopened_at_the_start_of_its_own_playbook() -> None:
+    run = story().says("resolve").says("reopen", text="it came back").run
+    assert (run.playbook, run.state, run.frames) == ("outer", "look", ())
+
+
+def test_a_question_that_was_left_behind_is_not_called_open() -> None:
+    went = story()
+    asked = went.run.question
+    went.says("resolve").says("reopen", text="it came back").chooses("fixed", about=asked)
+    assert f"question {asked} was already withdrawn" in went.wanted(Tell).text
 
 
 def test_an_end_that_nobody_wrote_asks_people() -> None:

@@ -84,7 +84,11 @@ def test_a_state_that_found_it_out_raises_it_with_its_name() -> None:
     ("name", "given", "severity"),
     [
         ("inference-slo-breach", {}, "page"),
-        ("kv-cache-oom", {"thrash": 0, "kv_usage": 0.97, "waiting": 20}, "ticket"),
+        ("kv-cache-oom", {"thrash": 0, "kv_usage": 0.97, "waiting": 20, "ttft_p99": 0.3}, "ticket"),
+        ("kv-cache-oom", {"thrash": 0, "kv_usage": 0.97, "waiting": 20, "ttft_p99": 0.6}, "page"),
+        ("kv-cache-oom", {"thrash": 2, "ttft_p99": 0.3}, "ticket"),
+        ("kv-cache-oom", {"thrash": 2, "ttft_p99": 0.3, "stall": True}, "page"),
+        ("kv-cache-oom", {"ttft_p99": 0.3, "restarts": {"crashed": True}}, "page"),
         ("kv-compression-no-savings", {"ttft_change": 2, "ttft_p99": 1.2}, "page"),
     ],
 )

@@ -16,6 +16,8 @@ from bot.domain.signal import Kind, Value
 
 pytestmark = pytest.mark.fast
 
+ONE_KIND = "Both sides must be of one kind; a number has no quotes."
+TOO_EARLY = "Close each bracket, and write what stands behind the last sign."
 SCOPE: Scope = {
     "kv_usage": "number",
     "thrash": "number",
@@ -132,12 +134,12 @@ def test_an_unknown_names_what_was_missing() -> None:
         ("wurst(by_replica)", 1, "unknown function 'wurst'", "Did you mean 'worst'?"),
         ("picked.replica.startswith('a')", 16, "unknown method 'startswith'", "Did you mean 'startsWith'?"),
         ("worst(thrash) == 'a'", 6, "'worst' does not work with a number", "worst takes numbers by replica."),
-        ("thrash > 'a'", 8, "'>' does not work with a number, a text", ""),
+        ("thrash > 'a'", 8, "'>' does not work with a number, a text", ONE_KIND),
         ("thrash > 5m", 10, "'5m' has a unit", "Write seconds, or name a setting."),
-        ("thrash > 'a", 10, "the text that begins here is not closed", ""),
-        ("(thrash > 1", 11, "the expression ends too early", ""),
+        ("thrash > 'a", 10, "the text that begins here is not closed", "Close it with '."),
+        ("(thrash > 1", 11, "the expression ends too early", TOO_EARLY),
         ("thrash > 1)", 11, "')' does not fit here", ""),
-        ("worst(by_replica / (2", 20, "this bracket is not closed", ""),
+        ("worst(by_replica / (2", 20, "this bracket is not closed", "Write its end."),
         ("size__(by_replica)", 1, "unknown function 'size__'", "Did you mean 'size'?"),
         ("(" * 30 + "stall" + ")" * 30, 21, "more than 20 brackets inside each other", ""),
         ("+".join(["thrash"] * 100), 1, "the expression is too deep", "Split it over two states."),

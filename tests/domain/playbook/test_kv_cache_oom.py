@@ -11,6 +11,7 @@ from bot.domain.playbook.expression import Unknown
 from bot.domain.playbook.language import ChangeState
 from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.signal import Value
+from tests.flow.test_harms import shipped_case
 
 pytestmark = pytest.mark.fast
 
@@ -24,6 +25,7 @@ def test_the_spare_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: s
         "results.cap_binds.kv_budget.tokens": 4064.0,
         "results.cap_binds.prompt_length": 96.0,
         "results.cap_binds.output_length": 512.0,
+        "results.cap_binds.prompt_p95": 120.0,
         "results.cap_binds.output_p95": 700.0,
     }
     arguments = PLAYBOOK.arguments(state, then)
@@ -49,10 +51,35 @@ def test_the_numbers_of_the_captures_are_told_apart(data: dict[str, Value], stat
 
 def test_a_silent_counter_is_not_calm() -> None:
     healthy: dict[str, Value] = {"thrash": 0.0, "kv_usage": 0.61, "stall": False}
-    load: dict[str, Value] = {"arrivals": 2.0, "baseline.arrivals": 2.0}
+    load: dict[str, Value] = dict.fromkeys(("arrivals", "baseline.arrivals"), 2.0)
+    load |= dict.fromkeys(("prompt_rate", "baseline.prompt_rate"), 216.0)
     assert PLAYBOOK.watch_parts("verify_calm", healthy | load) == {"calm": True, "load": True}
     silent = PLAYBOOK.watch_parts("verify_calm", {"kv_usage": 0.61, "stall": False} | load)
     assert isinstance(silent["calm"], Unknown)
+
+
+async def test_who_chooses_a_lever_again_reads_what_was_tried() -> None:
+    answers, changes = {"choose": ["cap", "expired"]}, {"cap_active_spare": "refused"}
+    found = await shipped_case("kv-cache-oom", answers=answers, changes=changes)
+    first, second = [one.evidence for one in found.run.questions.values() if one.state == "choose"]
+    assert not any(line.startswith("tried") for line in first)
+    assert [line for line in second if line.startswith("tried")] == [
+        f"tried: R2 {found.run.requests['R2'].plan.title}: refused"
+    ]
+
+
+def test_replicas_that_crash_page_unless_the_old_ones_of_a_rollout_serve() -> None:
+    states = PLAYBOOK.playbook.states
+    assert (states["to_oom_triage"].severity, states["to_stuck_rollout"].severity) == ("page", None)
+
+
+@pytest.mark.parametrize("lever", ["emergency", "emergency_reserve", "shorten"])
+def test_what_clients_feel_needs_the_models_owner_and_untried_a_lead_too(lever: str) -> None:
+    in_place, roll = (PLAYBOOK.playbook.states[name] for name in (f"{lever}_in_place", "roll_out_cut_roll"))
+    assert isinstance(in_place, ChangeState)
+    assert isinstance(roll, ChangeState)
+    assert set(in_place.approvers) == {"lead", "model"}
+    assert set(roll.approvers) == {"model"}
 
 
 def test_every_wait_of_the_playbook_can_be_shortened_for_a_demo() -> None:

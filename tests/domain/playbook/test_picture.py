@@ -10,7 +10,7 @@ import pytest
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.playbook.edges import edges_of
 from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.playbook.picture import LANES_AT, WIDTH, Picture, picture, target_title
+from bot.domain.playbook.picture import EVERY_STATE, Picture, picture, target_title
 
 pytestmark = pytest.mark.fast
 
@@ -30,7 +30,7 @@ def test_every_state_is_a_row_below_the_one_before(made: Picture) -> None:
 
 @pytest.mark.parametrize("made", PICTURES, ids=["small", "shipped"])
 def test_lanes_stay_beside_the_rows_and_no_two_share_a_place(made: Picture) -> None:
-    assert all(LANES_AT < made.lane_x(lane) < WIDTH for lane in made.lanes)
+    assert all(EVERY_STATE.lanes_at < made.lane_x(lane) < EVERY_STATE.width for lane in made.lanes)
     for one, other in combinations(made.lanes, 2):
         assert one.number != other.number or one.ends < other.begins or other.ends < one.begins
 

@@ -59,7 +59,7 @@ def test_an_override_wins() -> None:
     ("override", "what", "hint"),
     [
         ({"window": "5s"}, "5s is below the least allowed, 10s", ""),
-        ({"ratio": "2"}, "2 is above the most allowed, 1.0", "(captures)"),
+        ({"ratio": "2"}, "2 is above the most allowed, 1", "(captures)"),
         ({"window": "300"}, "'300' is not a duration", "Write 90s, 5m or 1h30m."),
         ({"ratio": "much"}, "'much' is not a number", ""),
         ({"careful": "maybe"}, "'maybe' is neither true nor false", ""),

@@ -46,6 +46,6 @@ def test_all_faults_are_told_at_once_and_what_is_wrong_does_not_count() -> None:
         "playbook_settings: smal: unknown playbook 'smal'. Did you mean 'small'?",
         "playbook_settings: small: no setting 'windw' to override. Did you mean 'window'?",
         "target_settings: llm/*: small: window: 'soon' is not a duration. Write 90s, 5m or 1h30m.",
-        "target_settings: llm/*: small: ratio: 7 is above the most allowed, 1.0 (captures)",
+        "target_settings: llm/*: small: ratio: 7 is above the most allowed, 1 (captures)",
     ]
     assert ratio(tuning, CHAT) == 0.1

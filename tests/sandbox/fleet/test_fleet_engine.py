@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.sandbox.fleet.compaction import Compaction
 from bot.sandbox.fleet.engine import Engine, EngineLimits, Pace
 from bot.sandbox.fleet.workload import Load
 from tests.sandbox.fleet.closed_loop import ClosedLoop
@@ -70,6 +71,46 @@ def test_a_preemption_is_counted_only_when_the_victim_has_produced_a_token_again
     assert (len(pool.running), pool.measured.preemptions) == (1, 0)
     pool.advance(17)
     assert pool.measured.preemptions == 1
+
+
+def test_a_sequence_is_cut_back_to_its_budget_and_its_blocks_are_free_again() -> None:
+    pool = engine(compaction=Compaction(budget_tokens=20, every_tokens=10))
+    sequence = pool.submit(10, 70, now=0)
+    assert sequence is not None
+    most = 0
+    for second in range(1, 70):
+        pool.advance(second)
+        most = max(most, pool.used_blocks)
+    assert (sequence.tokens, sequence.cached_tokens, most) == (79, 29, 3)
+    assert {(one.tokens_before, one.tokens_after, one.blocks_freed) for one in pool.take_passes()} == {(30, 20, 1)}
+    assert pool.take_passes() == []
+
+
+def test_a_preempted_sequence_computes_what_was_evicted_again() -> None:
+    pool = engine(blocks=7, compaction=Compaction(budget_tokens=20, every_tokens=10))
+    pool.submit(10, 30, now=0)
+    victim = pool.submit(10, 40, now=0)
+    assert victim is not None
+    pool.advance(25)
+    pool.resize(4)
+    assert (victim.evicted, victim.blocks, list(pool.waiting)) == (0, 0, [victim])
+
+
+def test_with_offloading_a_preempted_sequence_loads_its_whole_blocks_and_is_preempted_as_before() -> None:
+    per_token = Pace(step_seconds=1.0, per_sequence_seconds=0.0, per_prefill_token_seconds=1.0)
+
+    def ends(*, offloads: bool) -> tuple[float, int]:
+        pool = engine(blocks=5, offloads=offloads)
+        pool.pace = per_token
+        pool.submit(20, 15, now=0)
+        victim = pool.submit(20, 15, now=0)
+        assert victim is not None
+        while victim.finished_reason is None:
+            pool.advance(pool.clock + 1)
+        return pool.clock, victim.preemptions
+
+    (computed, often), (loaded, as_often) = ends(offloads=False), ends(offloads=True)
+    assert (computed - loaded, as_often) == (20, often)
 
 
 def test_a_preempted_sequence_keeps_its_tokens_and_recomputes_them_on_resume() -> None:

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
+from bot.sandbox.fleet.compaction import Compaction
 from bot.sandbox.fleet.engine import EngineLimits
 from bot.sandbox.fleet.pod_spec import read_pod
-from bot.sandbox.fleet.startup import Failed, LogLine, Started, plan_start
+from bot.sandbox.fleet.startup import Failed, Installed, LogLine, Started, plan_start
 
 pytestmark = pytest.mark.fast
 
@@ -216,3 +217,45 @@ def test_only_released_engine_images_can_be_pulled(image: str, exists: bool) -> 
     metadata = {"name": "p", "namespace": "d", "uid": "u"}
     pod = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}}
     assert read_pod(pod).image_exists is exists
+
+
+PLUGIN_IMAGE, UPSTREAM = "registry.example/serving/vllm-triattention:v0.32.0", "vllm/vllm-openai:v0.32.0"
+RECLAIM = "TRIATTN_RUNTIME_ENABLE_EXPERIMENTAL_BLOCK_RECLAIM"
+
+
+@pytest.mark.parametrize(
+    ("image", "env", "flag", "wanted", "logged"),
+    [
+        pytest.param(PLUGIN_IMAGE, {}, "--no-enable-prefix-caching", Compaction(), True, id="on-once-installed"),
+        pytest.param(
+            PLUGIN_IMAGE,
+            {"TRIATTN_RUNTIME_KV_BUDGET": "256", "TRIATTN_RUNTIME_DIVIDE_LENGTH": "32"},
+            "--no-enable-prefix-caching",
+            Compaction(256, 32),
+            True,
+            id="with-its-numbers",
+        ),
+        pytest.param(PLUGIN_IMAGE, {}, "--enable-prefix-caching", None, True, id="prefix-caching-keeps-the-blocks"),
+        pytest.param(
+            PLUGIN_IMAGE, {RECLAIM: "false"}, "--no-enable-prefix-caching", None, True, id="it-only-marks-tokens"
+        ),
+        pytest.param(
+            PLUGIN_IMAGE, {"ENABLE_TRIATTENTION": "0"}, "--no-enable-prefix-caching", None, False, id="turned-off"
+        ),
+        pytest.param(
+            UPSTREAM, {"ENABLE_TRIATTENTION": "1"}, "--no-enable-prefix-caching", None, False, id="not-installed"
+        ),
+    ],
+)
+def test_a_compacting_plugin_works_where_it_is_installed_and_may_reclaim(
+    image: str, env: dict[str, str], flag: str, wanted: Compaction | None, logged: bool
+) -> None:
+    started = plan_start([*SERVE, *BASE, flag], "0.32.0", installed=Installed(image, env))
+    assert isinstance(started, Started)
+    assert started.limits.compaction == wanted
+    assert ("[TriAttention] Runtime (V2) plugin activated" in text(started.early)) == logged
+
+
+def test_kv_is_kept_in_host_memory_only_with_its_flag() -> None:
+    assert not limits(*BASE).offloads
+    assert limits(*BASE, "--kv-offloading-size", "16").offloads

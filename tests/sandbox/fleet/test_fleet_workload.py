@@ -52,6 +52,16 @@ def test_a_shed_request_is_no_failure_and_is_tried_again() -> None:
     assert seen.failed == 0
 
 
+def test_a_replica_that_sheds_does_not_draw_the_requests_of_the_others() -> None:
+    loop = ClosedLoop(LIMITS, EngineLimits(max_num_seqs=64, max_num_queued_reqs=2))
+    loop.load(Load(workers=30))
+    loop.run(30.0)
+    sheds, others = loop.replicas[1], loop.replicas[0]
+    assert sheds.engine.measured.rejected > 50
+    assert loop.workload.seen.shed == 0
+    assert others.engine.measured.finished_requests > 2 * sheds.engine.measured.finished_requests
+
+
 def test_an_empty_rotation_refuses_and_workers_come_back_when_there_is_one_again() -> None:
     workload = Workload(seed=1)
     workload.change(Load(workers=5), now=0)

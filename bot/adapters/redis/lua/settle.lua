@@ -1,9 +1,10 @@
 -- An effect is done: its outcome goes to the inbox, once by id; it is owed no more unless it was owed anew meanwhile.
--- KEYS: run, inbox, known, pending, effects, owed, owners. ARGV: incident, member, effect id, value as taken, (event id, JSON)...
+-- KEYS: run, inbox, known, pending, effects, owed, owners.
+-- ARGV: incident, member, effect id, value as taken, owner, (event id, JSON)...
 local now = TIME()
 local at = now[1] .. '.' .. string.format('%06d', now[2])
 if redis.call('EXISTS', KEYS[1]) == 1 then
-  for i = 5, #ARGV, 2 do
+  for i = 6, #ARGV, 2 do
     if redis.call('SADD', KEYS[3], ARGV[i]) == 1 then
       redis.call('RPUSH', KEYS[2], at .. '|' .. ARGV[i] .. '|' .. ARGV[i + 1])
       redis.call('ZADD', KEYS[4], 'NX', now[1], ARGV[1])
@@ -11,6 +12,9 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   end
 end
 local value = redis.call('HGET', KEYS[5], ARGV[3])
+local owner = redis.call('HGET', KEYS[7], ARGV[2])
+-- Owed anew, and another process is at it by now: it settles that itself.
+if owner and owner ~= ARGV[5] and value and value ~= ARGV[4] then return 0 end
 redis.call('HDEL', KEYS[7], ARGV[2])
 if value == ARGV[4] or not value then
   redis.call('HDEL', KEYS[5], ARGV[3])

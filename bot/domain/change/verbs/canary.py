@@ -216,7 +216,7 @@ def own_canary(world: World, context: PlanContext) -> Obj:
 
 def plan_remove_canary(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    require_readable(world, "canary")
+    require_readable(world, "canary", "pods", "services", "endpoint_slices")
     canary = world.canary
     if canary is None:
         raise not_needed("there is no spare")

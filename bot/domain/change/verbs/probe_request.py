@@ -17,7 +17,7 @@ from bot.domain.change.objects import (
     ref_of,
     uid_of,
 )
-from bot.domain.change.plan import Call, Difference, Plan
+from bot.domain.change.plan import Call, Circumstance, Difference, Plan
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rotation import is_in_rotation, pod_named, pods_of_canary
 from bot.domain.change.world import Obj, World
@@ -41,7 +41,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         raise impossible(f"{name_of(pod)} was not taken out of rotation by the bot", "take it out of rotation first")
     if not is_ready(pod) or not dig(pod, "status", "podIP"):
         raise impossible(f"{name_of(pod)} is not Ready", "wait for it")
-    _refuse_company(world, pod)
+    company = _company(world, pod)
     tokens = _tokens(situation)
     seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MOST_MINUTES)
     request = f"one request of {tokens} tokens to {name_of(pod)}, at most {seconds / 60:.0f} minutes"
@@ -60,6 +60,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         title=f"Send {request}, and watch its free blocks",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(call,),
+        circumstances=(company,),
         risk=FLOORS["probe_request"],
         expected="none: the replica serves nobody",
         undo_text="none is needed: the request ends, and a halt ends it sooner",
@@ -81,12 +82,16 @@ def replica_asked_for(situation: Situation) -> Obj:
     return pod
 
 
-def _refuse_company(world: World, pod: Obj) -> None:
-    """Blocks of other requests would be counted as the probe's."""
+def _company(world: World, pod: Obj) -> Circumstance:
+    """Blocks of other requests would be counted as the probe's: raise when there are some."""
     load = world.load.get(name_of(pod))
-    busy = (load.running or 0) + (load.waiting or 0) if load is not None else 0
-    if busy:
+    known = [] if load is None else [each for each in (load.running, load.waiting) if each is not None]
+    if busy := sum(known):
         raise impossible(f"{busy:.0f} requests are still on {name_of(pod)}", "let it run empty first")
+    if len(known) == 2:
+        return Circumstance(name="company", grade="fine", text=f"no other request is on {name_of(pod)}")
+    text = f"how many requests run on {name_of(pod)} is not known: nothing is sent unless it is seen empty"
+    return Circumstance(name="company", grade="warning", text=text)
 
 
 def _tokens(situation: Situation) -> int:

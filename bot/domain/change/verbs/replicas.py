@@ -179,7 +179,7 @@ def emptied_steps(pod: Obj, context: PlanContext) -> tuple[Step, ...]:
 def plan_replace(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     workload = workload_of(world)
-    require_readable(world, "pods", "replica_sets", "endpoint_slices")
+    require_readable(world, "pods", "replica_sets", "services", "endpoint_slices")
     together = whole_replica(world, _replica(situation))
     pod = together[0]
     serves = is_in_rotation(pod, world.endpoint_slices)

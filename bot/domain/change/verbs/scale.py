@@ -29,6 +29,7 @@ from bot.domain.change.workload import NUMBERED, kind_of, number_of
 from bot.domain.change.world import Obj, World
 
 MOST_REPLICAS = 1000
+MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
 
 
 def plan_scale(situation: Situation) -> Plan:
@@ -68,7 +69,7 @@ def plan_scale(situation: Situation) -> Plan:
         circumstances=circumstances,
         risk=scale_floor(now, wanted),
         approved_by=_deciders(circumstances),
-        expected="none: nothing is restarted" if wanted > now else f"{now - wanted} replicas fewer serve",
+        expected=MORE_SERVE if wanted > now else f"{now - wanted} replicas fewer serve",
         undo_text=f"scale back to {now}",
     )
 
@@ -127,7 +128,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         ),
         risk=scale_floor(now, wanted),
         approved_by=_deciders(room),
-        expected="none: nothing is restarted",
+        expected=MORE_SERVE,
         undo_text="the old floor is put back; the autoscaler then takes replicas away when they are not needed",
     )
 

@@ -11,16 +11,17 @@ from bot.domain.change.circumstances import drain_circumstance
 from bot.domain.change.context import PlanContext, Situation, impossible, not_needed, require_readable
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.json_patch import ABSENT, Broken, FieldEdit, applied, broken_tests, is_in_force, value_at
-from bot.domain.change.objects import INCIDENT_ANNOTATION, annotations_of, dig, is_going_away, name_of, uid_of
+from bot.domain.change.objects import INCIDENT_ANNOTATION, annotations_of, dig, is_going_away, uid_of
 from bot.domain.change.plan import Call, Circumstance, LedgerEntry, ObjectRef, Plan, Step
 from bot.domain.change.risks import FLOORS
 from bot.domain.change.rollout import replicas_of
-from bot.domain.change.rotation import pod_named, pods_of_canary
+from bot.domain.change.rotation import pods_of_canary
 from bot.domain.change.verbs.canary import gone
 from bot.domain.change.verbs.replicas import in_rotation
 from bot.domain.change.verbs.rolling import emptied_first, expected_downtime, rolled_out, rollout_circumstances
 from bot.domain.change.verbs.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.change.verbs.scale import drained_first, scaled, victims_of
+from bot.domain.change.whereabouts import SOURCES, object_of
 from bot.domain.change.workload import KINDS, pod_templates
 from bot.domain.change.world import Obj, World
 from bot.domain.redaction import redacted_data
@@ -43,8 +44,9 @@ def plan_undo(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
     entries = _wanted_entries(context.ledger, situation.arguments)
     require_readable(world, "pods", "replica_sets", "canary")
-    if any(call.target.kind == "Job" for entry in entries for call in entry.undo):
-        require_readable(world, "jobs")
+    # What cannot be read is not gone: an inverse that is left out would pass for one that is not needed.
+    for call in (call for entry in entries for call in entry.undo):
+        require_readable(world, *filter(None, [SOURCES.get(call.target.kind)]))
     replay = _Replay(world, context)
     found = [replay.take(entry, call) for entry in entries for call in entry.undo]
     inverses = [inverse for inverse in found if inverse is not None]
@@ -123,22 +125,7 @@ class _Replay:
         return _Inverse(call.model_copy(update=named), obj, after)
 
     def _find(self, target: ObjectRef) -> Obj | None:
-        world = self._world
-        found: Obj | None = None
-        if target.kind == "Pod":
-            found = pod_named(world, target.uid or target.name)
-        elif target.kind == "Node":
-            found = next((node for node in world.nodes if name_of(node) == target.name), None)
-        else:
-            others = {
-                "HorizontalPodAutoscaler": list(world.autoscalers),
-                "ScaledObject": list(world.scaled_objects),
-                "ConfigMap": list(world.config_maps.values()),
-                "Job": list(world.jobs),
-            }
-            workloads = [obj for obj in (world.workload, world.canary) if obj is not None]
-            known = others.get(target.kind, workloads)
-            found = next((obj for obj in known if name_of(obj) == target.name), None)
+        found = object_of(target, self._world)
         return self._objects.get(uid_of(found), found) if found else None
 
 
@@ -185,6 +172,8 @@ def _emptying(
 ) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]] | None:
     """All edits of the template taken back as one rollout that empties each replica; None where that is not needed."""
     rolling = [inverse for inverse in inverses if inverse.is_template_patch]
+    if rolling:
+        require_readable(world, "services", "endpoint_slices")
     if not rolling or not emptied_first(world, _last_templates(inverses)[0]):
         return None
     templates = _last_templates(inverses)

@@ -1,0 +1,8 @@
+-- Hold leases on while nothing is sent: those that are the incident's, for as long again. What somebody else has stays theirs.
+-- KEYS: leases. ARGV: incident, lease seconds, lease keys...
+local now = TIME()
+for i = 3, #ARGV do
+  local owner = string.match(redis.call('HGET', KEYS[1], ARGV[i]) or '', '^(.-)|%d+$')
+  if owner == ARGV[1] then redis.call('HSET', KEYS[1], ARGV[i], owner .. '|' .. (tonumber(now[1]) + tonumber(ARGV[2]))) end
+end
+return 1

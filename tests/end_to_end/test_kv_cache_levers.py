@@ -1,0 +1,54 @@
+"""What the runbook kv-cache-oom does about a thrash, or before one, in the sandbox world, to where its flow ends.
+
+Real engines' pages, a real API and a real bot; the main ways are in test_demo.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.sandbox import scenarios
+from tests.end_to_end.playing import Branch, must_end_as_written
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
+
+CHANGED: tuple[Branch, ...] = (
+    (scenarios.DEPLOY_IN_TIME, ["changed", "name_revision", "rollback_named", "verify_calm", "kept", "fixed"]),
+    (
+        scenarios.MORE_TRAFFIC,
+        ["changed", "levers", "choose_more", "scale", "settle", "verify_calm", "restore_cause", "fixed"],
+    ),
+)
+LEVERS: tuple[Branch, ...] = (
+    (
+        scenarios.SHED_THE_REST,
+        ["cap_flag", "capacity_ask", "can_shed", "shed_edit_spare", "shed_roll_roll", "verify_calm", "fixed"],
+    ),
+    (
+        scenarios.OFFLOADED_IN_VAIN,
+        [
+            "supply",
+            "host_memory",
+            "offload_spare",
+            "roll_out_host_judge",
+            "roll_out_host_drop",
+            "choose",
+            "handed_over",
+        ],
+    ),
+    (
+        scenarios.EARLY_SIGNS,
+        ["is_thrash", "early", "pressure", "scale", "verify_calm", "capacity_ask", "handed_over"],
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        pytest.param(CHANGED, id="deploy-and-traffic"),
+        pytest.param(LEVERS, id="shed-offload-early"),
+    ],
+)
+def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
+    must_end_as_written(branches)

@@ -1,0 +1,35 @@
+"""The walls of the runbook kv-compression-no-savings in the sandbox world, to where its flow ends.
+
+Real engines' pages, a real API and a real bot.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.sandbox import scenarios
+from tests.end_to_end.playing import Branch, must_end_as_written
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
+
+WALLS: tuple[Branch, ...] = (
+    (scenarios.FP8_NOT_DOUBLED, ["remeasure", "by_class", "quantised", "not_doubled", "reclassify", "as_designed"]),
+    (
+        scenarios.SCATTERED,
+        ["isolate", "probe", "no_compaction", "turn_off", "off", "off_verify", "is_off", "backed_out"],
+    ),
+    (
+        scenarios.COMPACTS,
+        ["by_class", "isolate", "probe", "reclaim", "still_pressed", "fleet_score", "verify_calm", "fixed"],
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        pytest.param(WALLS, id="flag-scattered-compacts"),
+    ],
+)
+def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
+    must_end_as_written(branches)

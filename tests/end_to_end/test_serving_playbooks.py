@@ -1,0 +1,31 @@
+"""The playbooks of late answers and of crashes, each once from a real alert to its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.sandbox import scenarios
+from tests.end_to_end.playing import Branch, must_end_as_written
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
+
+SERVING: tuple[Branch, ...] = (
+    (
+        scenarios.SLO_BREACH,
+        ["real", "scope", "phase", "scale", "verify_calm", "restore_worse", "restore_more", "fixed"],
+    ),
+    (
+        scenarios.CRASH_LOOP,
+        ["look", "stuck_rollout", "way_back", "name_revision", "rollback_named", "stays_up", "verify_calm", "fixed"],
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        pytest.param(SERVING, id="slo-and-crash-loop"),
+    ],
+)
+def test_a_playbook_comes_from_its_alert_to_a_verified_end(branches: tuple[Branch, ...]) -> None:
+    must_end_as_written(branches)

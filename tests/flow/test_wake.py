@@ -1,0 +1,145 @@
+"""Waking is direct, and harmless however often it is done: nothing is forgotten, and little runs at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from bot.domain.effect import ShowInSlack
+from bot.domain.errors import StorageUnavailableError
+from bot.flow.advance_run import Advanced
+from bot.flow.wake import AT_ONCE, Wake
+
+pytestmark = pytest.mark.fast
+SHOW = ShowInSlack(effect_id="show")
+
+
+@dataclass
+class Work:
+    """Advances and effects that go on until a test lets them; what was asked for, in order."""
+
+    advanced: list[str] = field(default_factory=list)
+    performed: list[str] = field(default_factory=list)
+    alarms: list[tuple[str, float]] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+    becomes: Callable[[str], Advanced] = lambda incident: Advanced()
+    again: float | None = None
+    later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    async def advance(self, incident: str) -> Advanced:
+        self.advanced.append(incident)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self.may_end.wait()
+        self.at_once -= 1
+        return self.becomes(incident)
+
+    async def perform(self, incident: str, effect: str) -> float | None:
+        self.performed.append(effect)
+        await self.may_end.wait()
+        return self.again
+
+    async def wake_at(self, incident_id: str, at: float) -> None:
+        self.alarms.append((incident_id, at))
+
+    def waker(self) -> Wake:
+        return Wake(self.advance, self.perform, self, later=lambda seconds, call: self.later.append((seconds, call)))
+
+
+async def begun() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_wake_during_an_advance_makes_it_run_once_more() -> None:
+    work = Work()
+    wake = work.waker()
+    wake.incident("INC-1")
+    await begun()
+    for _ in range(3):
+        wake.incident("INC-1")
+    work.may_end.set()
+    await wake.settled()
+    assert work.advanced == ["INC-1", "INC-1"]
+
+
+async def test_only_so_many_advance_at_once_and_each_of_them_does() -> None:
+    work = Work()
+    wake = work.waker()
+    for number in range(3 * AT_ONCE):
+        wake.incident(f"INC-{number}")
+    await begun()
+    work.may_end.set()
+    await wake.settled()
+    assert work.most_at_once == AT_ONCE
+    assert len(set(work.advanced)) == 3 * AT_ONCE
+
+
+async def test_what_becomes_owed_is_performed_at_once_and_deadlines_go_to_the_alarms() -> None:
+    work = Work()
+    work.may_end.set()
+    wake = work.waker()
+    work.becomes = lambda incident: Advanced((SHOW,) if not work.performed else (), wake_at=7.0)
+    wake.incident("INC-1")
+    await wake.settled()
+    assert work.performed == ["show"]
+    assert work.advanced == ["INC-1", "INC-1"], "its outcome may be in the inbox"
+    assert set(work.alarms) == {("INC-1", 7.0)}
+
+
+async def test_an_effect_that_is_being_performed_is_not_begun_beside_it() -> None:
+    work = Work()
+    wake = work.waker()
+    wake.effect("INC-1", "show")
+    await begun()
+    wake.effect("INC-1", "show")
+    work.may_end.set()
+    await wake.settled()
+    assert work.performed == ["show"]
+
+
+async def test_an_effect_that_is_not_over_comes_back_when_it_says() -> None:
+    work = Work(again=5.0)
+    work.may_end.set()
+    wake = work.waker()
+    wake.effect("INC-1", "show")
+    await wake.settled()
+    ((seconds, call),) = work.later
+    assert seconds == 5.0
+    call()
+    await wake.settled()
+    assert work.performed == ["show", "show"]
+
+
+@pytest.mark.parametrize("error", [StorageUnavailableError("away"), KeyError("ours")])
+async def test_a_failure_leaves_the_incident_free_to_be_woken_again(error: Exception) -> None:
+    work = Work()
+    work.may_end.set()
+
+    def fails(incident: str) -> Advanced:
+        raise error
+
+    work.becomes = fails
+    wake = work.waker()
+    wake.incident("INC-1")
+    await wake.settled()
+    wake.incident("INC-1")
+    await wake.settled()
+    assert work.advanced == ["INC-1", "INC-1"]
+
+
+async def test_who_stops_takes_on_nothing_new_and_drops_what_runs() -> None:
+    work = Work()
+    wake = work.waker()
+    wake.incident("INC-1")
+    await begun()
+    await wake.stop()
+    wake.incident("INC-2")
+    wake.effect("INC-2", "show")
+    await wake.settled()
+    assert (work.advanced, work.performed) == (["INC-1"], [])

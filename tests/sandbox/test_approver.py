@@ -1,0 +1,73 @@
+"""The scripted person: what it presses, in which order, and what it types first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from bot.sandbox.approver import Approver
+from bot.sandbox.scenarios import Labels
+
+pytestmark = pytest.mark.fast
+
+LEVERS = ("Cap", "More room", "Hand over")
+
+
+@dataclass
+class Channel:
+    """Slack's stand-in with one question, which comes again after each press."""
+
+    asked: int = 1
+    done: list[str] = field(default_factory=list)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path.removeprefix("/__sandbox__/")
+        if path == "page":
+            return httpx.Response(200, json={"views": {}})
+        if path == "messages":
+            return httpx.Response(200, json=[self.question()])
+        body = json.loads(request.content)
+        if path == "press":
+            self.done.append(body["action_id"].removeprefix("choose:"))
+            self.asked += 1
+        else:
+            self.done.append(f"/{path} {body['text']}")
+        return httpx.Response(200, json={"ok": True})
+
+    def question(self) -> dict[str, Any]:
+        buttons = [
+            {
+                "type": "button",
+                "action_id": f"choose:{label}",
+                "value": f"Q{self.asked}|{label}",
+                "text": {"text": label},
+            }
+            for label in LEVERS
+        ]
+        blocks = [{"type": "actions", "block_id": "b", "elements": buttons}]
+        return {"ts": f"{self.asked}.0", "text": f"Question Q{self.asked}: Which lever?", "blocks": blocks}
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        pytest.param("More room", ["More room"] * 3, id="the-same-each-time"),
+        pytest.param(("More room", "Hand over"), ["More room", "Hand over", "Hand over"], id="one-after-the-other"),
+        pytest.param(
+            ("/incident reset", "Cap"),
+            ["/command reset", "Cap", "/command reset", "Cap", "/command reset", "Cap"],
+            id="a-command-before-each",
+        ),
+    ],
+)
+def test_a_question_that_comes_again_gets_the_next_answer(answer: Labels, wanted: list[str]) -> None:
+    channel = Channel()
+    http = httpx.Client(transport=httpx.MockTransport(channel.answer))
+    approver = Approver("http://slack.example", "C1", {"Which lever?": answer}, lambda _: None, _http=http)
+    while len(channel.done) < len(wanted):
+        approver.look()
+    assert channel.done == wanted

@@ -1,0 +1,25 @@
+"""A process of the demo that does not come up is told as what it is: ended, or only late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.sandbox.processes import Family, StartError
+
+pytestmark = pytest.mark.fast
+
+
+def test_a_process_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path) -> None:
+    family = Family(tmp_path)
+    with pytest.raises(StartError, match=r"(?s)^odd ended before it was ready; its last words are:\n.*no_such_module"):
+        family.start("odd", "no_such_module")
+    family.stop()
+
+
+def test_a_process_that_is_late_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    family = Family(tmp_path, ready_within_seconds=0.2)
+    with pytest.raises(StartError, match=r"^slow was not ready within 0.2 s .is this machine very busy"):
+        family.start("slow", "http.server", "0", "--bind", "127.0.0.1")
+    family.stop()

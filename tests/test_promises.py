@@ -1,0 +1,118 @@
+"""What the README promises, each with the tests that would fail if it were broken. A promise without one is a fault."""
+
+from __future__ import annotations
+
+import ast
+import re
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bot.domain.approval_repeats import REMEMBERED_SECONDS
+from bot.domain.burden import TTFT_FACTOR, WAITING_FACTOR
+from bot.settings import Breaker
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+KEPT_BY: dict[str, tuple[str, ...]] = {
+    "An alert or a press that was answered as received is stored": (
+        "end_to_end/test_crashes.py::test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything",
+        "adapters/test_web.py::test_an_accepted_webhook_is_stored_before_the_200",
+        "adapters/test_web.py::test_no_storage_is_a_503_that_asks_to_send_again",
+        "adapters/redis/test_store.py::test_no_answer_is_said_and_nothing_is_taken_for_stored",
+        "adapters/test_durability.py::test_a_weaker_setting_is_graded",
+        "flow/test_hear_people.py::test_a_press_is_stored_once_and_wakes_its_incident",
+    ),
+    "No change without a grant": (
+        "domain/test_approval.py::test_nothing_but_grant_makes_an_approval",
+        "domain/test_approval.py::test_an_approval_is_never_serialised",
+        "domain/test_approval.py::test_a_plans_digest_covers_what_is_approved_and_not_the_circumstances",
+        "adapters/kubernetes/test_writer.py::test_a_call_that_is_not_in_the_approved_plan_is_not_sent",
+        "flow/test_any_presses.py::test_no_history_applies_what_people_did_not_let_happen",
+        "flow/test_apply_call.py::test_without_enough_presses_nothing_is_sent",
+        "flow/test_apply_call.py::test_a_plan_that_has_become_another_one_is_asked_for_again",
+        "flow/test_apply_call.py::test_a_change_without_its_reason_is_not_made",
+        "flow/test_apply_call.py::test_what_was_granted_is_asked_again_where_more_would_be_asked_for",
+        "domain/machine/test_advance.py::test_an_expired_request_is_never_applied_later",
+        "domain/machine/test_advance.py::test_a_request_is_decided_once",
+    ),
+    "A mutating call wins at most once": (
+        "flow/test_crash_points.py::test_a_crash_at_any_step_changes_nothing_that_lasts",
+        "flow/test_any_interleaving.py::test_in_any_interleaving_each_call_wins_once",
+        "flow/test_two_bots.py::test_two_bots_do_each_call_and_each_message_once",
+        "flow/test_apply_call.py::test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_again",
+        "flow/test_apply_call.py::test_what_nobody_can_tell_after_three_looks_is_a_question_for_people",
+        "adapters/redis/test_store.py::test_a_claim_that_no_replica_confirms_is_no_claim",
+    ),
+    "What cannot be read is unknown": (
+        "domain/playbook/test_expression.py::test_what_cannot_be_said_is_unknown_with_its_reason",
+        "domain/machine/test_advance.py::test_an_unknown_verdict_is_no_verdict",
+        "domain/change/test_rollback_and_undo.py::test_what_cannot_be_read_is_not_taken_for_taken_back",
+        "domain/test_burden.py::test_what_was_not_sampled_is_unknown_and_not_zero",
+        "adapters/vllm/test_vllm_metrics.py::test_absent_is_absent_and_not_zero",
+        "adapters/redis/test_levels.py::test_a_storage_that_is_away_leaves_its_levels_out_and_the_counters_in",
+    ),
+    "One hand on the wheel": (
+        "adapters/redis/test_store.py::test_an_incident_is_opened_only_while_its_target_has_none",
+        "adapters/redis/test_store.py::test_one_incident_at_a_time_changes_a_workload",
+        "flow/test_apply_call.py::test_the_workload_stays_leased_for_as_long_as_its_rollout_takes",
+        "flow/test_apply_call.py::test_an_open_breaker_lets_no_further_change_pass",
+        "flow/test_node_breaker.py::test_after_two_other_nodes_within_the_hour_it_is_refused",
+        "flow/test_interference.py::test_a_scale_by_somebody_else_stops_the_run_before_its_next_call",
+        "flow/test_apply_call.py::test_a_halt_stops_the_call_and_a_resume_sends_it",
+    ),
+    "A change that the other replicas pay for": (
+        "domain/machine/test_stopped.py::test_it_sends_nothing_and_asks_with_what_rose",
+        "domain/machine/test_stopped.py::test_that_kubernetes_goes_on_by_itself_is_said_unless_the_rollout_is_held",
+    ),
+    "A stuck incident": (
+        "flow/test_advance_run.py::test_an_event_that_fails_three_times_is_set_aside_and_asks_a_person",
+        "flow/test_advance_run.py::test_a_stuck_incident_does_not_block_another",
+        "flow/test_advance_run.py::test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed",
+        "flow/test_route_alerts.py::test_an_alert_that_cannot_be_routed_is_set_aside_and_holds_up_no_other",
+    ),
+    "A run keeps the playbook": (
+        "flow/test_advance_run.py::test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now",
+        "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once",
+    ),
+}
+"""A promise by its first words."""
+
+pytestmark = pytest.mark.fast
+
+
+def promises() -> list[str]:
+    section = README.partition("## What it promises\n")[2].partition("\n## ")[0]
+    return [" ".join(found.split()) for found in re.split(r"^- ", section, flags=re.MULTILINE)[1:]]
+
+
+@cache
+def _functions_of(path: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / "tests" / path).read_text())
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_every_promise_of_the_readme_names_the_tests_that_keep_it() -> None:
+    assert len(promises()) == len(KEPT_BY)
+    for said, begins in zip(promises(), KEPT_BY, strict=True):
+        assert said.startswith(begins)
+
+
+@pytest.mark.parametrize("named", [name for names in KEPT_BY.values() for name in names])
+def test_every_test_that_keeps_a_promise_exists(named: str) -> None:
+    path, _, function = named.partition("::")
+    assert function in _functions_of(path)
+
+
+def test_the_numbers_that_the_readme_promises_are_those_of_the_code() -> None:
+    breaker = Breaker()
+    said = " ".join(README.split())
+    assert (breaker.disruptive_changes, breaker.node_disruptions, breaker.per) == (3, 2, timedelta(hours=1))
+    assert "three disruptive changes of a workload and two nodes an hour" in said
+    assert breaker.cordoned_share == 0.1
+    assert "a tenth of the GPUs cordoned" in said
+    assert f"TTFT p99 × {TTFT_FACTOR:g} or requests waiting × {WAITING_FACTOR:g} since the grant" in said
+    assert REMEMBERED_SECONDS == 1800
+    assert "a second time within half an hour only with a new reason" in said
