@@ -58,7 +58,7 @@ class Silencing:
                 [f"*Silenced for {span(duration)}*, or until {line(run.incident_id, 40)} closes, in Alertmanager:"]
             ),
             *section([text for name, labels in matchers.items() for text in _covered(name, labels)]),
-            *context(["What has all labels of one of these pages nobody meanwhile, nor does the bot hear of it."]),
+            *context(["An alert with these labels pages nobody meanwhile, nor does the bot hear of it."]),
             *forms.inputs(WHY, filled={"text": why.strip()}),
         ]
         return forms.Modal(SILENCE_FORM, f"Silence {run.incident_id}", "Silence", blocks, command.place | kept)
