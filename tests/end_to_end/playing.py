@@ -70,7 +70,7 @@ def must_end_as_written(branches: Sequence[Branch]) -> None:
         for (scenario, wanted), played in zip(branches, all_played, strict=True)
         if not played.is_verified or _not_come_through(played.way, wanted)
     ]
-    assert wrong == []
+    assert not wrong, "\n\n".join(wrong)
 
 
 def _not_come_through(way: Sequence[str], wanted: Sequence[str]) -> list[str]:
