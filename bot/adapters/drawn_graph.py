@@ -40,6 +40,8 @@ STROKES = {
 }
 LANES = ("#2471a3", "#c0392b", "#1e8449", "#9a7400", "#6c3483", "#117a65", "#a04000", "#34495e")
 """The colours of ways to sections, which have no kind."""
+TITLE_BESIDE_TAG = 24
+"""Characters of a section's title that leave room for words at its right."""
 TAKEN = "#111111"
 FADED = 0.35
 
@@ -96,7 +98,7 @@ def _row(axes: Axes, picture: Picture, row: Row, colours: Mapping[str, str]) -> 
         sizes.left + 8, row.entry, row.title, parse_math=False, fontsize=sizes.normal, fontweight="bold", va="center",
         alpha=strength, zorder=4,
     )  # fmt: skip
-    tag = "▶ the run is here" if row.is_current else "" if row.kind == "section" else row.kind
+    tag = _tag(row)
     axes.text(
         sizes.lanes_at - 8, row.entry, tag, fontsize=sizes.small, color=TAKEN if row.is_current else stroke, ha="right",
         va="center", zorder=4, fontweight="bold" if row.is_current else "normal",
@@ -108,6 +110,12 @@ def _row(axes: Axes, picture: Picture, row: Row, colours: Mapping[str, str]) -> 
         )  # fmt: skip
     for way in row.ways:
         _way(axes, picture, row, way, colours.get(way.to, STROKES["section"]))
+
+
+def _tag(row: Row) -> str:
+    if row.is_current:
+        return "▶" if row.kind == "section" and len(row.title) > TITLE_BESIDE_TAG else "▶ the run is here"
+    return "" if row.kind == "section" else row.kind
 
 
 def _way(axes: Axes, picture: Picture, row: Row, way: WayOut, colour: str) -> None:

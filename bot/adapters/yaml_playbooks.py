@@ -222,7 +222,7 @@ def load_table(path: FilePath) -> Source:
     reader = _Reader(text, file)
     data = reader.document(list_as="cases")
     if not isinstance(data, dict):
-        raise PlaybookError((Fault(f"{file}:1:1", "a test table is a list of cases"),))
+        raise PlaybookError((Fault(f"{file}:1:1", "a test table is a list of cases", "Begin with '- name: …'."),))
     return Source(file, text, data, reader.values, reader.keys)
 
 

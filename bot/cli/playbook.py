@@ -207,6 +207,8 @@ def coverage(
     """
     from bot.cli.playbook_coverage import covered, told
 
+    if folder is not None and not folder.exists():
+        raise CommandError(f"{folder}: there is no such folder or playbook")
     found = covered(folder or packaged_playbooks())
     for line in told(found):
         typer.echo(line)
@@ -237,7 +239,10 @@ def graph(
     found = load_named(name, folder or packaged_playbooks())
     content = graph_of(found, format.value, whole=whole, section=section)
     if out is not None:
-        out.write_bytes(content)
+        try:
+            out.write_bytes(content)
+        except OSError as error:
+            raise CommandError(f"{out} cannot be written: {error.strerror}") from error
         typer.echo(f"{out}: {len(content):,} bytes", err=True)
     elif format is GraphFormat.png:
         raise CommandError("a PNG needs a file; add --out FILE")
@@ -313,7 +318,7 @@ def _named(name: str, folder: Path | None) -> CompiledPlaybook:
         raise CommandError("\n".join(broken))
     near = get_close_matches(name, library.playbooks, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(library.playbooks)) or 'none'}"
-    raise CommandError(f"no playbook '{name}' in {where}; {hint}")
+    raise CommandError(f"no playbook '{name}' in {where}; {hint}; one of your own is named by its file, {name}.yaml")
 
 
 def _counted(count: int, noun: str) -> str:

@@ -21,6 +21,7 @@ from bot.domain.playbook.cases import Answer, Circumstances
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import AskState
+from bot.domain.playbook.matchers import parse_matchers
 from bot.domain.run import Run
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
@@ -62,8 +63,14 @@ def wanted_alert(playbook: CompiledPlaybook, folder: Path, given: Mapping[str, s
     lines = "; ".join(playbook.playbook.opens_on) or "none: it is not opened by alerts"
     raise CommandError(
         f"{instead} open on an alert {labels['alertname']}; '{playbook.name}' opens on: {lines}\n"
-        "Name labels that open it; example: --alert alertname=VllmKVCacheThrash"
+        f"Name labels that open it; example: --alert alertname={_an_alert_of(playbook)}"
     )
+
+
+def _an_alert_of(playbook: CompiledPlaybook) -> str:
+    matchers = [matcher for line in playbook.playbook.opens_on for matcher in parse_matchers(line)]
+    named = (each.value for each in matchers if (each.label, each.operator) == ("alertname", "="))
+    return next(named, LABELS["alertname"])
 
 
 def shortened(playbook: CompiledPlaybook, given: Mapping[str, str]) -> dict[str, str]:

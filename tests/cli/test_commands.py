@@ -259,3 +259,14 @@ def test_an_author_may_follow_the_readme_word_by_word(tmp_path: Path, monkeypatc
         result = CliRunner().invoke(app, command[1:])
         assert (line, result.exit_code) == (line, 0)
     assert (tmp_path / "way.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.fast
+def test_what_cannot_be_written_or_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path, PLAYBOOK)
+    unwritable = incident_bot("playbook", "graph", path, "--out", tmp_path / "no" / "x.mmd")
+    assert unwritable.stderr == f"{tmp_path}/no/x.mmd cannot be written: No such file or directory\n"
+    absent = incident_bot("playbook", "coverage", tmp_path / "absent.yaml")
+    assert (absent.exit_code, absent.stderr) == (1, f"{tmp_path}/absent.yaml: there is no such folder or playbook\n")
+    elsewhere = incident_bot("playbook", "graph", "mine")
+    assert "one of your own is named by its file, mine.yaml" in elsewhere.stderr

@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.cli import app
-from bot.cli.rehearse_in_sandbox import nothing_opened, shortened
+from bot.cli.failures import CommandError
+from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, wanted_alert
 from tests.adapters.vllm.captures import ARCHIVE
 from tests.cli.test_commands import written
 
@@ -163,3 +164,9 @@ def test_an_alert_that_opened_nothing_is_told_with_the_reason_that_the_bot_kept(
 
 def test_without_a_reason_the_last_words_of_the_bot_are_shown_since_its_log_goes_with_the_sandbox() -> None:
     assert nothing_opened([], "one\ntwo").endswith("Its last words are:\none\ntwo")
+
+
+def test_a_playbook_that_the_alert_does_not_open_is_told_which_alert_does(tmp_path: Path) -> None:
+    compiled = load_playbook(written(tmp_path, PLAYBOOK, "cap.yaml"))
+    with pytest.raises(CommandError, match=r"example: --alert alertname=A$"):
+        wanted_alert(compiled, tmp_path, {})

@@ -203,6 +203,8 @@ def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
     ("case", "fault"),
     [
         ("at: {look: {waiting: much}}\n  expect: {ends: fixed}", "'much' is not a number. Or write {unknown: why}."),
+        ("expect: [look, over]", "this is not a mapping of keys. Write {key: value}."),
+        ("expect: {path: look}", "this is not a list. Write [one, two]."),
         ("at: {look: {node: {fault: 1}}}\n  expect: {ends: fixed}", "'1' is not true or false. Or write {unknown"),
         ("expect: {ends: fixd}", "4:18: no playbook ends with 'fixd'. Did you mean 'fixed'?"),
         ("expect: {path: [look, claim]}", "4:25: unknown state 'claim'. Did you mean 'calm'?"),

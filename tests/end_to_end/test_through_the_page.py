@@ -63,7 +63,7 @@ async def silence_and_end_it(page: Page, world: Stage) -> None:
     """What is shown in the form is what Alertmanager then keeps from the bot, until somebody ends it."""
     await command(page, "silence INC-1 30m the load test goes on until noon")
     form = page.get_by_role("dialog")
-    await expect(form).to_contain_text("VllmKVCacheThrash {cluster=sandbox, deployment=llm", timeout=A_LOOK)
+    await expect(form).to_contain_text("cluster=sandbox deployment=llm namespace=serving", timeout=A_LOOK)
     await form.get_by_role("button", name="Silence").click()
     await expect(form).to_have_count(0, timeout=A_LOOK)
     card = page.locator("#messages .message", has=page.locator("h3"))

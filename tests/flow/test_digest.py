@@ -264,11 +264,12 @@ async def test_an_attempt_that_lands_late_is_found_and_its_twin_deleted(storm: S
 @pytest.mark.fast
 def test_names_from_outside_ping_nobody_and_fit_however_many_there_are() -> None:
     nasty = "<!channel> <@U0ANA> &`*" * 40
-    waiting = {f"INC-{number}": line_in_digest(incident(number, title=nasty)) for number in range(300)}
+    closed = {"closed_at": builders.START, "ending": nasty}
+    waiting = {f"INC-{number}": line_in_digest(incident(number, title=nasty, **closed)) for number in range(300)}
     message = digest_message(waiting)
     shown = message.text + str(message.blocks)
     assert "<!channel>" not in shown
     assert "<@U0ANA>" not in shown
-    assert "and 286 more" in message.text
+    assert "and 288 more" in message.text
     assert len(message.text) < TEXT
     assert all(len(block["text"]["text"]) <= SECTION for block in message.blocks if block["type"] == "section")

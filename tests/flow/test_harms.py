@@ -411,8 +411,9 @@ Page = Callable[[Scrape, int], Scrape]
 def with_values(page: Scrape, number: int, **values: float) -> Scrape:
     """A page as it would go on: counters rise with the load, unless they are given."""
     rank = page.ranks["0"]
-    served = rank["request_success"] + 8.0 * number
-    return page.model_copy(update={"ranks": {"0": {**rank, "request_success": served, **values}}})
+    more = {"request_success": 8.0, "prompt_tokens": 8.0 * 96}
+    served = {name: rank[name] + each * number for name, each in more.items()}
+    return page.model_copy(update={"ranks": {"0": {**rank, **served, **values}}})
 
 
 def calm(page: Scrape, number: int) -> Scrape:

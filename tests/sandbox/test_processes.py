@@ -23,3 +23,22 @@ def test_a_process_that_is_late_is_not_said_to_have_ended(tmp_path: Path) -> Non
     with pytest.raises(StartError, match=r"^slow was not ready within 0.2 s .is this machine very busy"):
         family.start("slow", "http.server", "0", "--bind", "127.0.0.1")
     family.stop()
+
+
+SAYS_READY = """
+import json, os, sys
+print("ready", json.dumps({"settings": "INCIDENT_BOT_CLUSTER" in os.environ, "no_bytecode": sys.dont_write_bytecode}))
+sys.stdin.read()
+"""
+
+
+def test_a_process_has_no_settings_of_this_shell_and_keeps_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "says_ready.py").write_text(SAYS_READY)
+    monkeypatch.setenv("INCIDENT_BOT_CLUSTER", "production")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    family = Family(tmp_path)
+    said = family.start("says", "says_ready", env={"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"})
+    family.stop()
+    assert said == {"settings": False, "no_bytecode": False}

@@ -25,7 +25,7 @@ from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)
 
-LINES = 14
+LINES = 12
 """As many as fit one section whatever they say."""
 EDIT_EVERY_SECONDS = 5.0
 """In a storm every second brings news, and each edit takes one from the cards."""
@@ -260,7 +260,8 @@ def _needs_a_person(run: Run) -> bool:
 
 
 def line_in_digest(run: Run) -> str:
-    return f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 60)} · {line(run.target, 80)}"
+    closed = "" if run.is_open else f" · closed as {line(run.ending.replace('_', ' '), 24)}"
+    return f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 60)} · {line(run.target, 80)}{closed}"
 
 
 def digest_message(waiting: Mapping[str, str]) -> Message:

@@ -6,6 +6,7 @@ A silence hides alerts, so it is decided as a change of low risk is, and bound t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from slack_bolt.async_app import AsyncAck
@@ -13,9 +14,8 @@ from slack_bolt.async_app import AsyncAck
 from bot.adapters.slack import forms
 from bot.adapters.slack.blocks import context, section
 from bot.adapters.slack.command import Answer, Command, TeachError, said
-from bot.adapters.slack.escape import code, code_block, line
+from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.limits import SECTION
 from bot.adapters.slack.steering_words import ANSWER_SECONDS, INCIDENT, NOT_STORED, PointedAt, event_of
 from bot.adapters.slack.words import span
 from bot.domain.approval import Authority, Policy, still_missing_at_best
@@ -28,6 +28,8 @@ from bot.domain.silence import digest_of, matchers_of
 
 Json = dict[str, Any]
 SILENCE_FORM = "silence"
+LABEL, LABELS_A_LINE = 200, 6
+"""As many as fit one line of a section, however long they are."""
 LONGEST_SILENCE = 2 * 3600.0
 """What one person may decide; longer ones are made in Alertmanager, by whoever answers for them there."""
 WHY: Form = {"text": FormField(label="Why?", max_length=500, why="It stands in Alertmanager and on the timeline.")}
@@ -50,14 +52,13 @@ class Silencing:
         matchers = matchers_of(run.alerts.values())
         if not matchers:
             raise TeachError(f"No alert of {line(run.incident_id, 40)} fires, so there is nothing to silence.")
-        shown = [f"{name} {{{_labels(labels)}}}" for name, labels in matchers.items()]
         kept = {INCIDENT: run.incident_id, "seconds": f"{duration:.0f}", "shown": digest_of(matchers)}
         blocks = [
             *section(
                 [f"*Silenced for {span(duration)}*, or until {line(run.incident_id, 40)} closes, in Alertmanager:"]
             ),
-            *section([code_block(shown, SECTION)]),
-            *context(["Whatever matches one of these lines pages nobody meanwhile, nor does the bot hear of it."]),
+            *section([text for name, labels in matchers.items() for text in _covered(name, labels)]),
+            *context(["An alert with these labels pages nobody meanwhile, nor does the bot hear of it."]),
             *forms.inputs(WHY, filled={"text": why.strip()}),
         ]
         return forms.Modal(SILENCE_FORM, f"Silence {run.incident_id}", "Silence", blocks, command.place | kept)
@@ -135,5 +136,8 @@ def _duration(how_long: str, why: str, run: Run) -> float:
     return duration
 
 
-def _labels(labels: dict[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sorted(labels.items()) if name != "alertname")
+def _covered(alertname: str, labels: Mapping[str, str]) -> list[str]:
+    """In lines that wrap on a phone: nobody should confirm what runs out of the form."""
+    pairs = [code(f"{name}={value}", LABEL) for name, value in sorted(labels.items()) if name != "alertname"]
+    rows = [" ".join(pairs[at : at + LABELS_A_LINE]) for at in range(0, len(pairs), LABELS_A_LINE)]
+    return [f"*{line(alertname, LABEL)}*{' with' if rows else ', wherever it comes from'}", *rows]

@@ -197,7 +197,20 @@ def _mistake(detail: Any, data: Any, known: frozenset[str] = OF_A_TABLE) -> Mist
         return Mistake(tuple(path), f"unknown key '{last}'", did_you_mean(last, known), at_key=True)
     if detail["type"] == "missing":
         return Mistake(tuple(path), f"'{last}' is missing", at_key=True)
+    for kind, (what, hint) in _SHAPES.items():
+        if detail["type"].startswith(kind):
+            return Mistake(tuple(path), f"this is not {what}", hint)
     return Mistake(tuple(path), detail["msg"][0].lower() + detail["msg"][1:])
+
+
+_SHAPES = {
+    "tuple": ("a list", "Write [one, two]."),
+    "list": ("a list", "Write [one, two]."),
+    "dict": ("a mapping of keys", "Write {key: value}."),
+    "model": ("a mapping of keys", "Write {key: value}."),
+    "mapping": ("a mapping of keys", "Write {key: value}."),
+    "string": ("a text", "Put it in quotes."),
+}
 
 
 def check_table(table: Table, playbook: CompiledPlaybook) -> Mistakes:

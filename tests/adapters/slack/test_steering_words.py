@@ -122,7 +122,10 @@ async def test_a_silence_shows_what_it_covers_and_is_made_only_when_that_is_conf
     view = await view_of(counter, "silence")
     wanted = matchers_of(counter.inbound.runs["INC-7"].alerts.values())
     assert wanted
-    assert all(f"{name} {{" in str(view["blocks"]) for name in wanted)
+    assert all(f"*{name}* with" in str(view["blocks"]) for name in wanted)
+    pairs = [f"`{name}={value}`" for labels in wanted.values() for name, value in labels.items() if name != "alertname"]
+    assert pairs
+    assert all(pair in str(view["blocks"]) for pair in pairs)
     assert (await send_in(counter, view))["ok"]
     event = stored(counter)
     assert (event.command, event.seconds, event.text) == ("silence", 1800, "deploy at noon")

@@ -104,6 +104,15 @@ async def test_mrkdwn_is_shown_as_slack_shows_it(page: Page, slack_with_bot: Sta
     assert await page.locator("#messages a").get_attribute("href") == "https://example.test/a?b=1&c=2"
 
 
+async def test_a_channel_that_is_named_is_a_click_away(page: Page, slack_with_bot: StandIn) -> None:
+    await slack_with_bot.post(section("everything else is in <#C0GEN> and <#C0NOBODY|elsewhere>"))
+    await page.locator("#messages .mention", has_text="#general").click()
+    await expect(page.locator("#channel-name")).to_have_text("# general")
+    await page.get_by_role("button", name="inference-incidents").click()
+    await page.locator("#messages .mention", has_text="#general").press("Enter")
+    await expect(page.locator("#channel-name")).to_have_text("# general")
+
+
 async def test_a_confirmed_press_reaches_the_bot_as_the_acting_person(
     page: Page, slack_with_bot: StandIn, bot: FakeBot
 ) -> None:

@@ -333,10 +333,16 @@ function showPermalink(path) {
 }
 
 document.addEventListener("click", (event) => {
+  const mentioned = event.target.closest?.(".mention[data-place]");
+  if (mentioned) return go(mentioned.dataset.place);
   const link = event.target.closest?.("a");
   if (link?.origin !== location.origin || !link.pathname.startsWith("/archives/")) return;
   event.preventDefault();
   showPermalink(link.pathname);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.matches?.(".mention[data-place]")) go(event.target.dataset.place);
 });
 
 $("thread-close").addEventListener("click", () => {

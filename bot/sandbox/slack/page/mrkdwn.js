@@ -90,7 +90,7 @@ function reference(inside, names) {
       `@${names.person(target.slice(1)) ?? (label || target.slice(1))}`,
       names.isMe(target.slice(1)) ? "me" : "",
     );
-  if (target.startsWith("#")) return mention(`#${names.channel(target.slice(1)) ?? (label || target.slice(1))}`, "");
+  if (target.startsWith("#")) return channelMention(target.slice(1), label, names);
   const address = unescapeText(target);
   if (!isSafeLink(address)) return null;
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, label || address);
@@ -98,6 +98,17 @@ function reference(inside, names) {
 
 function mention(text, kind) {
   return h("span", { class: `mention ${kind}` }, text);
+}
+
+// A click on one that can be seen leads there.
+function channelMention(id, label, names) {
+  const name = names.channel(id);
+  const shown = mention(`#${name ?? (label || id)}`, "");
+  if (!name) return shown;
+  shown.dataset.place = id;
+  shown.tabIndex = 0;
+  shown.setAttribute("role", "link");
+  return shown;
 }
 
 function date(target, fallback, names) {
