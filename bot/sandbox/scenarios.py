@@ -196,10 +196,11 @@ EARLY_SIGNS = Scenario(
     trouble_load={"arrivals_per_second": 36, "prompt_tokens": [1440, 1480], "output_tokens": [200, 260]},
     rule="",
     alert=KV_ALERT,
-    alert_after_seconds=8.0,
+    alert_after_seconds=18.0,
     answers={"Several early signs": "Scale out by one", "requests wait longer": "Hand over"},  # one is not enough
-    windows={"load_window": "20s", "yesterday": "40s"},
-    healthy_seconds=20.0,
+    # Now has to be mostly the trouble, and the time before it free of it, also where the bot is slow to look.
+    windows={"load_window": "40s", "yesterday": "60s"},
+    healthy_seconds=30.0,
     endings=("handed_over",),
 )
 SHEDDING_ALREADY = Scenario(
