@@ -5,12 +5,13 @@ Told before the next call goes out, with both values. What the run took back, or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.change.json_patch import ABSENT, value_at
-from bot.domain.change.objects import dig, is_going_away, uid_of
+from bot.domain.change.objects import dig, is_going_away, seconds_of, uid_of
 from bot.domain.change.plan import Call, LedgerEntry, ObjectRef
 from bot.domain.change.whereabouts import object_of, unread
 from bot.domain.change.workload import KINDS
@@ -33,6 +34,7 @@ class _Left:
 
     call_id: str
     value: Any
+    at: float
 
 
 def interference(ledger: Sequence[LedgerEntry], world: World) -> tuple[Interference, ...]:
@@ -75,7 +77,7 @@ def _differences(ref: ObjectRef, entries: Sequence[LedgerEntry], obj: Obj) -> li
     for path, left in _left(entries).items():
         present = value_at(obj, path)
         if present != left.value:
-            text = f"{ref}: {path} is {_shown(present)}, the bot left {_shown(left.value)}{_by(obj)}"
+            text = f"{ref}: {path} is {_shown(present)}, the bot left {_shown(left.value)}{_by(obj, left.at)}"
             found.append(Interference(left.call_id, text))
     return found
 
@@ -87,7 +89,7 @@ def _left(entries: Sequence[LedgerEntry]) -> dict[str, _Left]:
         for path, value in _after_values(entry.undo):
             for other in [other for other in left if _overlap(path, other)]:
                 del left[other]
-            left[path] = _Left(entry.call_id, value)
+            left[path] = _Left(entry.call_id, value, entry.applied_at)
     return left
 
 
@@ -107,12 +109,14 @@ def _after_values(undo: Sequence[Call]) -> list[tuple[str, Any]]:
     return found
 
 
-def _by(obj: Obj) -> str:
-    """Who wrote the object last, where the API server says so."""
+def _by(obj: Obj, since: float) -> str:
+    """Who wrote the object last since then, where the API server says so: to the second, and not who only took away."""
     written = [
         one
         for one in dig(obj, "metadata", "managedFields") or []
-        if one.get("manager") != OURS and one.get("subresource") != "status" and one.get("time")
+        if one.get("manager") != OURS
+        and one.get("subresource") != "status"
+        and (seconds_of(one.get("time")) or -math.inf) >= math.floor(since)
     ]
     if not written:
         return ""

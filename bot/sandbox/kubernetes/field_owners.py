@@ -1,11 +1,14 @@
-"""Who last set which field, so that a server-side apply can be refused when a field is somebody else's.
+"""Who last set which field: shown as `managedFields`, and why a server-side apply is refused.
 
-Kept beside the objects and never shown as `managedFields`: only the refusal is needed.
+Of writes to the whole object only: controllers and kubelets write without a name here, and a status has no owner.
 """
 
+import json
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from bot.sandbox.kubernetes import clock
 from bot.sandbox.kubernetes.errors import ApiError
 from bot.sandbox.kubernetes.patches import MERGE_KEYS
 from bot.sandbox.kubernetes.store import uid_of
@@ -18,21 +21,40 @@ _UNOWNED = ("apiVersion", "kind", "status")
 _OWNED_METADATA = ("labels", "annotations")
 
 
+Operation = Literal["Update", "Apply"]
+
+
+@dataclass
+class _Owned:
+    """The owner of each field of one object, and when and how each owner last wrote."""
+
+    owners: dict[Path, str] = field(default_factory=dict)
+    written: dict[str, tuple[Operation, str]] = field(default_factory=dict)
+
+
 class FieldOwners:
     def __init__(self) -> None:
-        self._owners: dict[str, dict[Path, str]] = {}
+        self._known: dict[str, _Owned] = {}
 
-    def note(self, manager: str, before: Obj | None, after: Obj) -> None:
-        """A plain write takes over the fields that it changed; those that it removed belong to nobody."""
-        owners = self._owners.setdefault(uid_of(after), {})
+    def note(self, manager: str, before: Obj | None, after: Obj, operation: Operation = "Update") -> list[Obj]:
+        """A write takes over the fields that it changed; those that it removed belong to nobody.
+
+        Returns `metadata.managedFields`, less the API version. Where no field has another value, nothing changes.
+        """
+        known = self._known.setdefault(uid_of(after), _Owned())
         old, new = _fields(before) if before is not None else {}, _fields(after)
-        for path in old.keys() - new.keys():
-            owners.pop(path, None)
-        owners.update({path: manager for path, value in new.items() if old.get(path) != value})
+        gone = old.keys() - new.keys()
+        changed = [path for path, value in new.items() if old.get(path) != value]
+        for path in gone:
+            known.owners.pop(path, None)
+        known.owners.update(dict.fromkeys(changed, manager))
+        if gone or changed:
+            known.written[manager] = (operation, clock.stamp())
+        return _managed_fields(known)
 
     def expect_free(self, manager: str, current: Obj, applied: Obj) -> None:
         """Raise 409 when `applied` would change a field that another manager set."""
-        owners, now = self._owners.get(uid_of(current), {}), _fields(current)
+        owners, now = self._of(current), _fields(current)
         conflicts = {
             path: owners[path]
             for path, value in _fields(applied).items()
@@ -42,15 +64,17 @@ class FieldOwners:
             raise _conflict(conflicts)
 
     def claim(self, manager: str, applied: Obj, after: Obj) -> None:
-        """An apply owns everything that it named, changed or not."""
-        owners = self._owners.setdefault(uid_of(after), {})
-        owners.update(dict.fromkeys(_fields(applied), manager))
+        """An apply owns everything that it named; what it did not change is not listed before its next write."""
+        self._known.setdefault(uid_of(after), _Owned()).owners.update(dict.fromkeys(_fields(applied), manager))
 
     def dropped(self, manager: str, current: Obj, applied: Obj) -> list[Path]:
         """What this manager set before and no longer names: an apply removes it."""
         named = _fields(applied)
-        owners = self._owners.get(uid_of(current), {})
-        return [path for path, owner in owners.items() if owner == manager and path not in named]
+        return [path for path, owner in self._of(current).items() if owner == manager and path not in named]
+
+    def _of(self, obj: Obj) -> dict[Path, str]:
+        known = self._known.get(uid_of(obj))
+        return known.owners if known is not None else {}
 
 
 def without(obj: Obj, path: Path) -> Obj:
@@ -62,6 +86,27 @@ def without(obj: Obj, path: Path) -> Obj:
         return {key: value for key, value in obj.items() if key != head}
     inner = obj[head]
     return {**obj, head: without(inner, tuple(rest))} if isinstance(inner, dict) else obj
+
+
+def _managed_fields(known: _Owned) -> list[Obj]:
+    entries = []
+    for manager, (operation, time) in known.written.items():
+        paths = [path for path, owner in known.owners.items() if owner == manager]
+        if paths:
+            entry = {"manager": manager, "operation": operation, "time": time}
+            entries.append({**entry, "fieldsType": "FieldsV1", "fieldsV1": _fields_v1(paths)})
+    return entries
+
+
+def _fields_v1(paths: list[Path]) -> Obj:
+    """As the API server writes a set of fields: `f:` and a name, or `k:` and the key of a list's entry."""
+    tree: Obj = {}
+    for path in paths:
+        inner = tree
+        for step in path:
+            key, _, value = step.strip("[]").partition("=")
+            inner = inner.setdefault(f"k:{{{json.dumps(key)}:{value}}}" if step.startswith("[") else f"f:{step}", {})
+    return tree
 
 
 def _fields(obj: Obj) -> dict[Path, Any]:

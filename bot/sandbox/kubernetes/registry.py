@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from bot.sandbox.kubernetes import clock, defaults, errors, schema, validation
 from bot.sandbox.kubernetes.errors import Cause
-from bot.sandbox.kubernetes.field_owners import FieldOwners, without
+from bot.sandbox.kubernetes.field_owners import FieldOwners, Operation, without
 from bot.sandbox.kubernetes.patches import PatchError, strategic_merge_patch
 from bot.sandbox.kubernetes.resources import (
     BY_KIND,
@@ -43,6 +43,7 @@ class Options:
     is_dry_run: bool = False
     field_validation: Literal["Ignore", "Warn", "Strict"] = "Warn"
     manager: str = ""
+    operation: Operation = "Update"
     is_forced: bool = False
     warnings: list[str] = field(default_factory=list)
 
@@ -87,14 +88,12 @@ class Registry:
         defaults.fill(resource, new)
         _refuse(resource, new, validation.causes_of(resource, new, None))
         self._settle_address(resource, new)
+        if self.store.find(resource, namespace_of(new), name_of(new)) is not None:
+            raise errors.already_exists(resource, name_of(new))
         if options.is_dry_run:
-            if self.store.find(resource, namespace_of(new), name_of(new)) is not None:
-                raise errors.already_exists(resource, name_of(new))
             return new
-        stored = self.store.add(resource, new)
-        if options.manager:
-            self._owners.note(options.manager, None, stored)
-        return stored
+        self._note(resource, options, None, new)
+        return self.store.add(resource, new)
 
     def _expect_open_namespace(self, resource: Resource, metadata: Obj) -> None:
         namespace = self.store.get(NAMESPACES, "", metadata["namespace"])
@@ -140,6 +139,7 @@ class Registry:
         if not options.manager:
             cause = Cause.required("fieldManager", "is required for apply patch")
             raise errors.invalid("PatchOptions", "meta.k8s.io", "", [cause])
+        options.operation = "Apply"
         current = self.store.find(resource, namespace, name_of(applied))
         if current is None:
             return True, self.create(resource, namespace, applied, options)
@@ -183,10 +183,14 @@ class Registry:
             return new
         if is_terminating(new) and not new["metadata"].get("finalizers") and _may_vanish(resource, new):
             return self.store.remove(resource, new)
-        written = self.store.put(resource, new)
-        if options.manager and part == "whole":
-            self._owners.note(options.manager, stored, written)
-        return written
+        if part == "whole":
+            self._note(resource, options, stored, new)
+        return self.store.put(resource, new)
+
+    def _note(self, resource: Resource, options: Options, before: Obj | None, after: Obj) -> None:
+        if options.manager:
+            entries = self._owners.note(options.manager, before, after, options.operation)
+            after["metadata"]["managedFields"] = [{**entry, "apiVersion": resource.api_version} for entry in entries]
 
     # --- delete
 
@@ -289,7 +293,7 @@ def _with_status_of(stored: Obj, new: Obj) -> Obj:
 
 def _with_server_owned(resource: Resource, stored: Obj, new: Obj) -> Obj:
     metadata = dict(new["metadata"])
-    for key in (*_SERVER_OWNED, "resourceVersion"):
+    for key in (*_SERVER_OWNED, "resourceVersion", "managedFields"):
         if key in stored["metadata"]:
             metadata[key] = stored["metadata"][key]
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bot.sandbox.kubernetes import clock
-from bot.sandbox.kubernetes.registry import Registry
+from bot.sandbox.kubernetes.registry import Options, Registry
 from bot.sandbox.kubernetes.resources import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -32,12 +32,15 @@ ARGS = (
 )
 
 
+SEEDED_BY = "kubectl-create"
+
+
 def seed(registry: Registry, name: str) -> None:
     """Create every namespace that a new cluster has, then the world's objects."""
     for namespace in ("default", "kube-system"):
         registry.create(NAMESPACES, "", {"metadata": {"name": namespace}})
     for resource, obj in WORLDS[name]():
-        registry.create(resource, obj["metadata"].get("namespace", ""), obj)
+        registry.create(resource, obj["metadata"].get("namespace", ""), obj, Options(manager=SEEDED_BY))
 
 
 def empty() -> World:

@@ -91,6 +91,7 @@ def test_a_flag_edited_by_somebody_else_names_who_wrote_it() -> None:
     seen.workload["metadata"]["managedFields"] = [
         {"manager": "incident-bot", "time": "2027-01-15T09:00:00Z"},
         {"manager": "kubectl-edit", "time": "2027-01-15T08:00:00Z"},
+        {"manager": "kubectl-create", "time": "2026-01-15T08:00:00Z"},
     ]
     (said,) = texts(ledger(call), seen)
     assert "--max-num-seqs=32" in said
@@ -176,3 +177,13 @@ def test_a_rollout_of_any_kind_of_workload_ends_the_pods_that_were_isolated_befo
 def test_what_cannot_be_read_is_not_called_interference() -> None:
     call = planned("isolate_replica", ONE, world()).calls[0]
     assert texts(ledger(call), replace(world(), pods=(), unreadable={"pods": "403"})) == []
+
+
+def test_who_wrote_before_the_bot_is_not_blamed() -> None:
+    call = planned("scale", {"by": 1}, world()).calls[0]
+    seen = edited(world(), replicas=7)
+    assert seen.workload is not None
+    seen.workload["metadata"]["managedFields"] = [{"manager": "kubectl-create", "time": "2026-01-15T08:00:00Z"}]
+    (entry,) = ledger(call)
+    said = interference([entry.model_copy(update={"applied_at": 1_800_000_000.0})], seen)
+    assert [one.text for one in said] == ["Deployment serving/llm: /spec/replicas is 7, the bot left 5"]

@@ -270,6 +270,28 @@ async def test_an_apply_of_a_field_that_somebody_else_owns_answers_409(cluster: 
     assert forced.data == {"mode": "slow"}
 
 
+async def test_an_object_says_who_set_which_field(cluster: Cluster) -> None:
+    data = {"mode": "fast", "size": "2"}
+    body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="settings"), data=data)
+    await cluster.core.create_namespaced_config_map(cluster.namespace, body, field_manager="pipeline")
+
+    async def write(mode: str) -> dict[str, tuple[str, Obj]]:
+        operations = [{"op": "add", "path": "/data/mode", "value": mode}]
+        written = await cluster.core.patch_namespaced_config_map(
+            "settings", cluster.namespace, operations, field_manager="bot", _content_type=JSON_PATCH
+        )
+        assert written.metadata is not None
+        return {str(one.manager): (str(one.time), one.fields_v1 or {}) for one in written.metadata.managed_fields or []}
+
+    same = await write("fast")
+    assert list(same) == ["pipeline"]
+    after = await write("slow")
+    # A real server also lists the map itself, as `.`, with who made it.
+    owned = {manager: set(fields["f:data"]) - {"."} for manager, (_, fields) in after.items()}
+    assert owned == {"pipeline": {"f:size"}, "bot": {"f:mode"}}
+    assert await write("slow") == after
+
+
 async def test_scale_reads_as_its_own_kind_and_changes_only_the_size(cluster: Cluster) -> None:
     before = await cluster.create_deployment(cluster.deployment_body(replicas=0))
     read = await cluster.apps.read_namespaced_deployment_scale("web", cluster.namespace)
