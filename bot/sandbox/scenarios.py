@@ -197,10 +197,10 @@ EARLY_SIGNS = Scenario(
     trouble_load={"arrivals_per_second": 36, "prompt_tokens": [1440, 1480], "output_tokens": [200, 260]},
     rule="",
     alert=KV_ALERT,
-    alert_after_seconds=18.0,
+    alert_after_seconds=22.0,
     answers={"Several early signs": "Scale out by one", "requests wait longer": "Hand over"},  # one is not enough
     # Now has to be mostly the trouble, and the time before it free of it, also where the bot is slow to look.
-    windows={"load_window": "40s", "yesterday": "60s"},
+    windows={"load_window": "28s", "yesterday": "60s"},
     healthy_seconds=30.0,
     endings=("handed_over",),
 )
