@@ -55,12 +55,10 @@ def written(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
     return path
 
 
-@pytest.mark.fast
 def test_version_is_that_of_the_package() -> None:
     assert incident_bot("--version").stdout == f"incident-bot {version('incident-bot')}\n"
 
 
-@pytest.mark.fast
 def test_a_packaged_playbook_is_checked_by_its_name_and_a_table_is_sent_to_test(tmp_path: Path) -> None:
     assert incident_bot("playbook", "check", "gpu-fault").stdout == "1 sound playbook, 0 faults, 0 warnings\n"
     table = written(tmp_path, "cases: []", "tiny.test.yaml")
@@ -91,7 +89,6 @@ def test_starting_imports_nothing_that_a_command_may_not_need() -> None:
     assert heavy & set(loaded) == set()
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("command", [("serve",), ("doctor",), ("export", "INC-1")])
 def test_missing_settings_are_listed_without_a_traceback(command: tuple[str, ...]) -> None:
     result = incident_bot(*command)
@@ -101,20 +98,17 @@ def test_missing_settings_are_listed_without_a_traceback(command: tuple[str, ...
     assert "Traceback" not in result.output
 
 
-@pytest.mark.fast
 def test_the_packaged_playbooks_are_sound() -> None:
     result = incident_bot("playbook", "check")
     assert result.exit_code == 0, result.stdout
     assert " 0 faults" in result.stdout
 
 
-@pytest.mark.fast
 def test_a_sound_playbook_is_counted(tmp_path: Path) -> None:
     result = incident_bot("playbook", "check", written(tmp_path, PLAYBOOK))
     assert (result.exit_code, result.stdout) == (0, "1 sound playbook, 0 faults, 0 warnings\n")
 
 
-@pytest.mark.fast
 def test_every_fault_of_every_file_has_its_place_and_a_hint(tmp_path: Path) -> None:
     one = written(tmp_path, PLAYBOOK.replace("to: ask}", "to: aks}"), "one.yaml")
     two = written(tmp_path, PLAYBOOK.replace("waiting > 1", "waitin > 1"), "two.yaml")
@@ -126,7 +120,6 @@ def test_every_fault_of_every_file_has_its_place_and_a_hint(tmp_path: Path) -> N
     assert "Did you mean 'waiting'?" in result.stdout
 
 
-@pytest.mark.fast
 def test_a_folder_is_checked_whole(tmp_path: Path) -> None:
     written(tmp_path, PLAYBOOK)
     written(tmp_path, PLAYBOOK, "same-name.yaml")
@@ -135,7 +128,6 @@ def test_a_folder_is_checked_whole(tmp_path: Path) -> None:
     assert "'tiny' is also in" in result.stdout
 
 
-@pytest.mark.fast
 def test_an_empty_folder_and_a_missing_file_are_faults(tmp_path: Path) -> None:
     assert "holds no playbook" in incident_bot("playbook", "check", tmp_path).stdout
     missing = incident_bot("playbook", "check", tmp_path / "none.yaml")
@@ -143,7 +135,6 @@ def test_an_empty_folder_and_a_missing_file_are_faults(tmp_path: Path) -> None:
     assert "cannot be read" in missing.stdout
 
 
-@pytest.mark.fast
 def test_an_override_is_checked_with_the_playbook(tmp_path: Path) -> None:
     path = written(tmp_path, PLAYBOOK)
     assert incident_bot("playbook", "check", path, "--set", "window=15s").exit_code == 0
@@ -151,7 +142,6 @@ def test_an_override_is_checked_with_the_playbook(tmp_path: Path) -> None:
     assert "write name=value" in incident_bot("playbook", "check", path, "--set", "window").stderr
 
 
-@pytest.mark.fast
 def test_a_playbook_is_drawn_by_name_or_by_file(tmp_path: Path) -> None:
     path = written(tmp_path, PLAYBOOK)
     by_name = incident_bot("playbook", "graph", "tiny", "--playbooks", tmp_path)
@@ -159,7 +149,6 @@ def test_a_playbook_is_drawn_by_name_or_by_file(tmp_path: Path) -> None:
     assert incident_bot("playbook", "graph", path).stdout == by_name.stdout
 
 
-@pytest.mark.fast
 def test_a_picture_goes_into_a_file_and_never_to_a_terminal(tmp_path: Path) -> None:
     path, out = written(tmp_path, PLAYBOOK), tmp_path / "tiny.png"
     refused = incident_bot("playbook", "graph", path, "--format", "png")
@@ -168,7 +157,6 @@ def test_a_picture_goes_into_a_file_and_never_to_a_terminal(tmp_path: Path) -> N
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.fast
 def test_a_section_is_drawn_by_its_heading_and_a_mistyped_one_is_answered_with_those_there_are(tmp_path: Path) -> None:
     def drawn(*options: str) -> str:
         return incident_bot("playbook", "graph", "kv-cache-oom", "--format", "svg", *options).stdout
@@ -185,7 +173,6 @@ def test_a_section_is_drawn_by_its_heading_and_a_mistyped_one_is_answered_with_t
     )
 
 
-@pytest.mark.fast
 def test_an_unknown_playbook_is_answered_with_a_suggestion(tmp_path: Path) -> None:
     written(tmp_path, PLAYBOOK)
     result = incident_bot("playbook", "graph", "tinny", "--playbooks", tmp_path)
@@ -193,7 +180,6 @@ def test_an_unknown_playbook_is_answered_with_a_suggestion(tmp_path: Path) -> No
     assert "did you mean 'tiny'?" in result.stderr
 
 
-@pytest.mark.fast
 def test_an_unknown_scenario_is_answered_with_the_known_ones() -> None:
     result = incident_bot("demo", "--scenario", "flood")
     assert result.exit_code == 1
@@ -261,7 +247,6 @@ def test_an_author_may_follow_the_readme_word_by_word(tmp_path: Path, monkeypatc
     assert (tmp_path / "way.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.fast
 def test_what_cannot_be_written_or_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     path = written(tmp_path, PLAYBOOK)
     unwritable = incident_bot("playbook", "graph", path, "--out", tmp_path / "no" / "x.mmd")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from bot.adapters.yaml_playbooks import load_text
@@ -13,8 +12,6 @@ from bot.cli.playbook_coverage import Covered, told
 from bot.domain.playbook.rows import coverage
 from tests.cli.test_commands import written
 from tests.cli.test_playbook_test import PLAYBOOK, TABLE
-
-pytestmark = pytest.mark.fast
 
 
 def lines(folder: Path, playbook: str, table: str) -> list[str]:

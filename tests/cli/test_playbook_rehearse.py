@@ -15,8 +15,6 @@ from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, wanted_alert
 from tests.adapters.vllm.captures import ARCHIVE
 from tests.cli.test_commands import written
 
-pytestmark = pytest.mark.fast
-
 CAPTURE = "A_thrash_then_lower_max_num_seqs"
 PLAYBOOK = """\
 language: 1

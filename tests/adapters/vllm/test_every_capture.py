@@ -14,8 +14,6 @@ from bot.domain.scrape import Scrape
 from bot.domain.window import histogram_quantile
 from tests.adapters.vllm.captures import ARCHIVE, REPLICA
 
-pytestmark = pytest.mark.fast
-
 LINE = re.compile(r"^vllm:(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 OLD_NAMES = {
     "kv_cache_usage_perc": "gpu_cache_usage_perc",

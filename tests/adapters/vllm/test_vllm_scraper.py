@@ -12,8 +12,6 @@ from bot.adapters.vllm.scraper import VllmScraper
 from bot.flow.ports import Replica
 from tests.adapters.vllm.many_servers import Page, many_servers
 
-pytestmark = pytest.mark.fast
-
 
 @pytest.fixture
 async def pages() -> AsyncIterator[dict[str, str]]:

@@ -6,7 +6,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from tests.sandbox.slack.stand_in import StandIn
 
-pytestmark = pytest.mark.fast
 KEY = {"event_type": "incident_bot", "event_payload": {"slot": "card:INC-1"}}
 NOTE = {"type": "section", "text": {"type": "mrkdwn", "text": "a note"}}
 
