@@ -330,6 +330,21 @@ FP8_NOT_DOUBLED = Scenario(
     healthy_seconds=20.0,
     verified_by="",
 )
+EAGER_FALLBACK = Scenario(
+    name="eager-fallback",
+    what="with a plugin that evicts tokens, attention falls back to Flex: one sign is read, and a person saw the other",
+    healthy_load=STEADY,
+    trouble_load=STEADY,
+    deploy=Deploy({"--attention-backend": "FLEX_ATTENTION"}, env={"ENABLE_TRIATTENTION": "1"}),
+    rule="",
+    opened_by=BY_HAND,
+    answers={"One sign of an eager fallback": "Yes: turn it off", "Which revision was the last": "Back to"},
+    filled={"method": "eviction", "read_gauge": "latency", "revision": "1"},
+    windows=COMPRESSION,
+    healthy_seconds=20.0,
+    verified_by="off_verify",
+    endings=("backed_out",),
+)
 SCATTERED = Scenario(
     name="scattered",
     what="a plugin evicts tokens, and since the survivors are scattered no block ever comes back",
@@ -385,7 +400,8 @@ SCENARIOS = {
     for scenario in (
         *(THRASH, ONE_BAD_REPLICA, DEPLOY_IN_TIME, MORE_TRAFFIC, SHED_THE_REST, OFFLOADED_IN_VAIN, EARLY_SIGNS),
         *(SHEDDING_ALREADY, SICK_NODE, CRASHES, BUSY, BLIND),
-        *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, SCATTERED, COMPACTS, KIND_UNKNOWN),
+        *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, KIND_UNKNOWN),
+        *(EAGER_FALLBACK, SCATTERED, COMPACTS),
         *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP),
     )
 }

@@ -19,6 +19,10 @@ WALLS: tuple[Branch, ...] = (
         ["isolate", "probe", "no_compaction", "turn_off", "off", "off_verify", "is_off", "backed_out"],
     ),
     (
+        scenarios.EAGER_FALLBACK,
+        ["wall_one", "ask_wall_one", "turn_off", "off", "off_verify", "is_off", "backed_out"],
+    ),
+    (
         scenarios.COMPACTS,
         ["by_class", "isolate", "probe", "reclaim", "still_pressed", "fleet_score", "verify_calm", "fixed"],
     ),
@@ -28,7 +32,7 @@ WALLS: tuple[Branch, ...] = (
 @pytest.mark.parametrize(
     "branches",
     [
-        pytest.param(WALLS, id="flag-scattered-compacts"),
+        pytest.param(WALLS, id="flag-scattered-eager-compacts"),
     ],
 )
 def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
