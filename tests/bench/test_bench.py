@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.__main__ import main
+from tests.bench.repeat import main as repeat
 from tests.bench.scenarios import SCENARIOS
 from tests.bench.scrape import main as measure_scraping
 
@@ -34,3 +35,17 @@ def test_the_bench_measures_every_scenario_beside_the_floor(capsys: pytest.Captu
 def test_the_scrape_bench_reads_every_replica(capsys: pytest.CaptureFixture[str]) -> None:
     measure_scraping(["--replicas=5", "--rounds=1"])
     assert "0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.bench
+@pytest.mark.end_to_end
+def test_scenarios_are_played_beside_a_busy_process_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert repeat(["never-set", "--times=1", "--burners=1"]) == 0
+    assert "1/1" in capsys.readouterr().out
+
+
+@pytest.mark.fast
+def test_a_scenario_that_does_not_exist_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        repeat(["trash"])
+    assert "unknown scenario trash" in capsys.readouterr().err
