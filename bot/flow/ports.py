@@ -59,7 +59,7 @@ class AlertStore(Protocol):
     async def accept(self, alerts: Sequence[Alert], *, truncated: int) -> int:
         """Store all or none before returning, stamped with the storage's time; return how many were new.
 
-        A repeat (same fingerprint, startsAt and status) within the hour is known and not stored again.
+        A repeat (same fingerprint, startsAt and status as its last) within the hour is known and not stored again.
         Raise `StorageUnavailableError` when it cannot be known that they are stored.
         """
         ...

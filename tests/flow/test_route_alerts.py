@@ -14,9 +14,11 @@ from bot.domain.errors import ClusterError
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.library import Library
 from bot.domain.target import Target
+from bot.flow.advance_run import AdvanceRun
 from bot.flow.route_alerts import RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
+from tests.flow.harness import RULES, compiled_once
 from tests.flow.scenes import drill_playbook
 from tests.redis_server import VirtualTime
 
@@ -65,7 +67,7 @@ async def close(store: RedisStore, time: VirtualTime, incident: str = "INC-1") -
 
 
 async def inbox(store: RedisStore, incident: str) -> list[str]:
-    return [event.event_id.partition("/")[2] for event in await store.inbox(incident)]
+    return [event.event_id.split("/", 2)[2] for event in await store.inbox(incident)]
 
 
 async def reasons(store: RedisStore) -> list[str]:
@@ -140,6 +142,18 @@ async def test_the_same_trouble_soon_again_reopens_and_later_opens_anew(
     await time.advance(after_seconds)
     await arrives(builders.alert(starts_at=LATER))
     assert await store.open_incident(builders.TARGET.key) == incident
+
+
+async def test_an_alert_that_fires_after_it_resolved_is_heard_though_it_says_the_same_start(
+    store: RedisStore, arrives: Accept
+) -> None:
+    """Alertmanager sends this when Prometheus could not reach it for a while."""
+    for status in ("firing", "resolved", "firing"):
+        await arrives(builders.alert(status))
+    await AdvanceRun(store, compiled_once, RULES)("INC-1")
+    run = await store.load("INC-1")
+    assert run is not None
+    assert run.alerts["f1"].status == "firing"
 
 
 class SlowCluster(MemoryCluster):

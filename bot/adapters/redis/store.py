@@ -72,8 +72,12 @@ class RedisStore:
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
     ) -> bool:
         incident = run.incident_id
+        # By its number in the intake: an incident may hear of one alert many times, with or without a close between.
         event = AlertChanged(
-            event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert, truncated=entry.truncated, offer=offer
+            event_id=f"alert/{entry.entry_id.partition('|')[0]}/{entry.alert.dedupe_key}",
+            alert=entry.alert,
+            truncated=entry.truncated,
+            offer=offer,
         )
         keys = [
             *self._keys("intake", "open", "last"),

@@ -474,6 +474,14 @@ def test_a_late_resolve_never_reopens_what_has_started_anew() -> None:
     assert story.run.alerts["f1"].status == "firing"
 
 
+def test_an_alert_that_fires_after_it_resolved_fires_though_it_says_the_same_start() -> None:
+    story = Story().opened()
+    story.happens(AlertChanged(event_id="resolved", alert=builders.alert("resolved")))
+    story.happens(AlertChanged(event_id="again", alert=builders.alert()))
+    assert story.run.alerts["f1"].status == "firing"
+    assert story.run.alerts_resolved_at is None
+
+
 def test_a_press_after_the_end_is_answered_and_changes_nothing() -> None:
     story = Story().asked().says("resolve")
     story.presses("approve")
