@@ -11,6 +11,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.alert import Alert
 from bot.domain.errors import ClusterError
+from bot.domain.event import Commanded
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.library import Library
 from bot.domain.target import Target
@@ -154,6 +155,28 @@ async def test_an_alert_that_fires_after_it_resolved_is_heard_though_it_says_the
     run = await store.load("INC-1")
     assert run is not None
     assert run.alerts["f1"].status == "firing"
+
+
+@pytest.mark.parametrize(
+    ("close_after_seconds", "incident"),
+    [pytest.param(3000, "INC-1", id="closed soon before"), pytest.param(10, "INC-2", id="closed long before")],
+)
+async def test_a_repeat_of_an_alert_that_outlived_its_incident_is_in_an_open_incident(
+    store: RedisStore, arrives: Accept, time: VirtualTime, close_after_seconds: float, incident: str
+) -> None:
+    advance = AdvanceRun(store, compiled_once, RULES)
+    await arrives(builders.alert())
+    await time.advance(close_after_seconds)
+    await store.append("INC-1", [Commanded(event_id="enough", command="resolve", user="U0LEA", text="done")])
+    await advance("INC-1")
+    assert list(await store.open_incidents()) == []
+    await time.advance(3700 - close_after_seconds)
+    await arrives(builders.alert())
+    await advance(incident)
+    run = await store.load(incident)
+    assert run is not None
+    assert run.is_open
+    assert await store.open_incident(builders.TARGET.key) == incident
 
 
 class SlowCluster(MemoryCluster):
