@@ -105,7 +105,7 @@ class RunStore(Protocol):
     async def reopen(self, run: Run, event: Commanded) -> bool:
         """In one step: give the closed incident its target back and append the event, once by its id.
 
-        False, and nothing stored, when the target has an open incident, or a newer closed one.
+        False, and nothing stored, when the target has another open incident, or a newer closed one.
         """
         ...
 
@@ -142,6 +142,7 @@ class RunStore(Protocol):
         """Write the run, its timeline entries and its effects, and drop the oldest `consumed` events: all or nothing.
 
         Raise `StaleRunError` unless `run.version` is one ahead of what is stored. Effects of earlier visits are void.
+        A closed incident gives its target back once no event waits that may open it again.
         """
         ...
 
