@@ -166,6 +166,13 @@ class EffectStore(Protocol):
         """(incident, effect id) of effects that are due and free or whose lease has lapsed, oldest first."""
         ...
 
+    async def keep_time(self) -> None:
+        """Look whether the storage's clock went back since anybody last looked, at least once a second.
+
+        What waits then, and what is leased, ends no later than it would have.
+        """
+        ...
+
     async def take(self, incident_id: str, effect_id: str) -> Owed | None:
         """Take one effect under a lease of this process, re-entrant for it.
 

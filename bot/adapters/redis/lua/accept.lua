@@ -5,6 +5,8 @@ local now = TIME()
 local at = now[1] .. '.' .. string.format('%06d', now[2])
 local seconds = tonumber(now[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', seconds - tonumber(ARGV[1]))
+-- From before the clock went back: a repeat too many is harmless, one that is dropped for hours is not.
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. seconds, '+inf')
 local stored = 0
 for i = 3, #ARGV, 2 do
   if redis.call('ZADD', KEYS[2], 'NX', seconds, ARGV[i]) == 1 then
