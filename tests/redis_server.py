@@ -1,4 +1,7 @@
-"""One real server for the whole test session, and connections whose time a test may move."""
+"""One real server for the whole test session, and connections whose time a test may move.
+
+After each test that uses it, the index of open incidents must name the open runs and no others.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import redis
 import redis.asyncio as aioredis
 
 from bot.adapters.redis.connection import Connection
 from bot.sandbox import valkey
+from tests.open_index import faults_of
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +24,22 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[valkey.Em
     server = valkey.start(Path(tmp_path_factory.mktemp("redis")))
     yield server
     server.stop()
+
+
+@pytest.fixture(autouse=True)
+def right_open_index(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`open_index_is_broken` marks a test that breaks it on purpose."""
+    if "redis_server" not in request.fixturenames:
+        yield
+        return
+    server = request.getfixturevalue("redis_server")
+    yield
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        faults = faults_of(client)
+        # What is looked at grows with each test otherwise.
+        client.flushall()
+    if request.node.get_closest_marker("open_index_is_broken") is None:
+        assert faults == []
 
 
 @pytest.fixture

@@ -40,11 +40,11 @@ class Alert(BaseModel):
 
     @property
     def dedupe_key(self) -> str:
-        """Alertmanager repeats what it has sent; the same key carries nothing new."""
+        """Alertmanager repeats what it has sent: the same key twice in a row carries nothing new."""
         return f"{self.fingerprint}/{self.starts_at.timestamp():.3f}/{self.status}"
 
     def supersedes(self, other: Alert) -> bool:
-        """Newest startsAt wins; of the same one, resolved wins: a straggler never reopens what has ended."""
+        """The newest startsAt wins; of the same one, what arrives last: an alert may fire again without a new start."""
         if self.starts_at != other.starts_at:
             return self.starts_at > other.starts_at
-        return self.status == "resolved" and other.status == "firing"
+        return self.status != other.status

@@ -37,6 +37,8 @@ LOOK_EVERY_SECONDS = 1.0
 ONE_TURN_SECONDS = 20.0
 """A wait goes back after this long, so that nothing blocks an effect slot for minutes."""
 UNCLEAR_ATTEMPTS = 3
+CLOCK_STEP_SECONDS = 5.0
+"""Clocks of two servers may differ by so much."""
 PATIENCE_SECONDS = 600.0
 """How long a call may be put off by a budget (429) or by another incident's lease before people are asked."""
 
@@ -258,7 +260,8 @@ class ApplyCall:
         `more_seconds`: how long a call may be put off once it was claimed.
         """
         waited = job.now - (request.decided_at if request.decided_at is not None else job.now)
-        if waited <= self._grant_valid + more_seconds:
+        # Less than nothing: the storage's clock went back, and nobody can tell how long ago it was decided.
+        if -CLOCK_STEP_SECONDS <= waited <= self._grant_valid + more_seconds:
             return None
         return self._settled(effect, "lapsed", f"the grant was not begun within {self._grant_valid / 60:.0f} minutes")
 

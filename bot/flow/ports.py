@@ -59,7 +59,7 @@ class AlertStore(Protocol):
     async def accept(self, alerts: Sequence[Alert], *, truncated: int) -> int:
         """Store all or none before returning, stamped with the storage's time; return how many were new.
 
-        A repeat (same fingerprint, startsAt and status) within the hour is known and not stored again.
+        A repeat (same fingerprint, startsAt and status as its last) within the hour is known and not stored again.
         Raise `StorageUnavailableError` when it cannot be known that they are stored.
         """
         ...
@@ -105,7 +105,7 @@ class RunStore(Protocol):
     async def reopen(self, run: Run, event: Commanded) -> bool:
         """In one step: give the closed incident its target back and append the event, once by its id.
 
-        False, and nothing stored, when the target has an open incident, or a newer closed one.
+        False, and nothing stored, when the target has another open incident, or a newer closed one.
         """
         ...
 
@@ -142,6 +142,7 @@ class RunStore(Protocol):
         """Write the run, its timeline entries and its effects, and drop the oldest `consumed` events: all or nothing.
 
         Raise `StaleRunError` unless `run.version` is one ahead of what is stored. Effects of earlier visits are void.
+        A closed incident gives its target back once no event waits that may open it again.
         """
         ...
 
@@ -163,6 +164,13 @@ class RunStore(Protocol):
 class EffectStore(Protocol):
     async def owed_now(self, limit: int) -> Sequence[tuple[str, str]]:
         """(incident, effect id) of effects that are due and free or whose lease has lapsed, oldest first."""
+        ...
+
+    async def keep_time(self) -> None:
+        """Look whether the storage's clock went back since anybody last looked, at least once a second.
+
+        What waits then, and what is leased, ends no later than it would have.
+        """
         ...
 
     async def take(self, incident_id: str, effect_id: str) -> Owed | None:

@@ -37,6 +37,7 @@ class Reconcile:
 
     async def once(self) -> None:
         """Route what was accepted, advance what waits, perform what is due."""
+        await self._effects.keep_time()
         await self.route()
         for incident_id in await self._runs.pending(AT_MOST):
             self._wake.incident(incident_id)

@@ -13,7 +13,7 @@ from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.approval import Authority
 from bot.domain.effect import Effect, Tell
 from bot.domain.errors import Fault, PlaybookError, StaleRunError
-from bot.domain.event import Commanded, Judged, StepSettled
+from bot.domain.event import AlertChanged, Commanded, Judged, StepSettled
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.run import Run
 from bot.domain.timeline import Chained, first_break
@@ -155,6 +155,21 @@ async def test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed
     assert (run.ending, scene.cluster.sent) == ("resolved_by_hand", [])
     assert first_break(await scene.eyes.timeline("INC-1")) is None
     assert await scene.eyes.pending(10) == []
+
+
+async def test_an_alert_of_a_closed_run_whose_playbook_no_longer_compiles_opens_it_again(
+    scene: Scene, bot: Bot
+) -> None:
+    await asked(scene, bot)
+    newer = AdvanceRun(scene.eyes, refused, RULES)
+    await scene.eyes.append("INC-1", [Commanded(event_id="close", command="resolve", user="U0ANA", text="by hand")])
+    await newer("INC-1")
+    again = AlertChanged(event_id="again", alert=builders.alert(starts_at=builders.START + 300))
+    await scene.eyes.append("INC-1", [again])
+    await newer("INC-1")
+    run = await scene.run()
+    assert run is not None
+    assert run.is_open
 
 
 async def test_a_press_on_a_run_whose_playbook_no_longer_compiles_decides_nothing_and_is_answered(

@@ -137,12 +137,21 @@ async def test_an_open_breaker_lets_no_further_change_pass(scene: Scene, bot: Bo
     assert "the breaker is open" in (run.open_question.text if run.open_question else "")
 
 
-async def test_a_grant_that_was_not_begun_in_time_lapses_and_is_asked_for_again(scene: Scene, bot: Bot) -> None:
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param(GRANT_VALID_SECONDS + 1, id="too late"),
+        pytest.param(-3600.0, id="the clock went back, and nobody can tell how late it is"),
+    ],
+)
+async def test_a_grant_that_was_not_begun_in_time_lapses_and_is_asked_for_again(
+    scene: Scene, bot: Bot, seconds: float
+) -> None:
     await asked(scene, bot)
     await command(scene, bot, "halt")
     await approved(scene, bot, is_halted, "halted")
     scene.people_are_there = False
-    await scene.time.advance(GRANT_VALID_SECONDS + 1)
+    await scene.time.advance(seconds)
     await command(scene, bot, "resume")
     run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")
     assert run.requests["R2"].status == "expired"

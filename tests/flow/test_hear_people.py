@@ -138,7 +138,7 @@ async def test_a_closed_incident_gets_its_target_back_once_and_only_while_that_i
     assert run is not None
     assert not await hear.reopen(command("reopen"), run)
     closed = run.with_(version=run.version + 1, closed_at=1.0)
-    await store.commit(closed, consumed=0, entries=(), effects=())
+    await store.commit(closed, consumed=len(await store.inbox("INC-1")), entries=(), effects=())
     assert await store.open_incidents() == []
     assert await hear.reopen(command("reopen"), closed)
     assert not await hear.reopen(command("reopen"), closed)

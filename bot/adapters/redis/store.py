@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from bot.adapters.redis.connection import Connection
 from bot.domain.alert import Alert
 from bot.domain.effect import EFFECT, Effect
@@ -17,6 +19,7 @@ from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
 from bot.flow.ports import Intake, Owed, RouteKind
 
+log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
 
 
@@ -72,8 +75,12 @@ class RedisStore:
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
     ) -> bool:
         incident = run.incident_id
+        # By its number in the intake: an incident may hear of one alert many times, with or without a close between.
         event = AlertChanged(
-            event_id=f"alert/{entry.alert.dedupe_key}", alert=entry.alert, truncated=entry.truncated, offer=offer
+            event_id=f"alert/{entry.entry_id.partition('|')[0]}/{entry.alert.dedupe_key}",
+            alert=entry.alert,
+            truncated=entry.truncated,
+            offer=offer,
         )
         keys = [
             *self._keys("intake", "open", "last"),
@@ -252,6 +259,12 @@ class RedisStore:
             self._redis.client.zrangebyscore(self._redis.key("owed"), "-inf", now, 0, limit)
         )
         return [tuple(str(member).split("|", 1)) for member in members]  # type: ignore[misc]  # split gives two parts
+
+    async def keep_time(self) -> None:
+        keys = self._keys("clock", "owed", "pending", "leases")
+        back = float(await self._redis.script("keep_time", keys, []))
+        if back >= 1:
+            log.warning("storage.clock_went_back", seconds=back)
 
     async def take(self, incident_id: str, effect_id: str) -> Owed | None:
         keys = [self._redis.key("effects", incident_id), *self._keys("owed", "owners")]

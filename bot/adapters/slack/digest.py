@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack.blocks import context, header, section
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import line
-from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key
+from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
 from bot.adapters.slack.messages import Message, sign_of
 from bot.adapters.slack.shown import Pace, Shown
 from bot.domain.run import Run
@@ -152,7 +152,7 @@ class Digest:
         if kept.is_nothing or (kept.listed and kept.message.hash == kept.hash):
             return 0.0
         # Before anything is claimed: in a storm hundreds come by in the seconds between two edits.
-        rest = kept.message.attempt_at + EDIT_EVERY_SECONDS - self._clock.now()
+        rest = time_left(EDIT_EVERY_SECONDS, kept.message.attempt_at, self._clock.now())
         if kept.message.ts and rest > 0:
             return rest
         if not (claim := await self._store.claim()):
@@ -171,7 +171,7 @@ class Digest:
     async def _post(self, kept: Kept, claim: str) -> float:
         now, entry = self._clock.now(), kept.message
         if entry.attempt_at:
-            if (rest := entry.attempt_at + SETTLE_SECONDS - now) > 0:
+            if (rest := time_left(SETTLE_SECONDS, entry.attempt_at, now)) > 0:
                 return rest
             found = await self._found(entry)
             if isinstance(found, Refusal):
@@ -228,7 +228,7 @@ class Digest:
         now, entry, wanted = self._clock.now(), kept.message, kept.hash
         if entry.hash != wanted:
             message = digest_message(kept.listed)
-            if (rest := entry.attempt_at + EDIT_EVERY_SECONDS - now) > 0:
+            if (rest := time_left(EDIT_EVERY_SECONDS, entry.attempt_at, now)) > 0:
                 return rest
             if (wait := await self._pace.take("update", "workspace")) > 0:
                 return wait

@@ -16,6 +16,15 @@ SETTLE_SECONDS = 3.0
 CLOCK_SLACK_SECONDS = 60.0
 """How far our clock and Slack's may be apart."""
 
+CLOCK_STEP_SECONDS = 5.0
+"""How far the clocks of two replicas of the bot may be apart."""
+
+
+def time_left(seconds: float, since: float, now: float) -> float:
+    """How much of a wait is left. Nothing when it began in the future: our clock went back, by who knows how much."""
+    passed = now - since
+    return seconds - passed if passed >= -CLOCK_STEP_SECONDS else 0.0
+
 
 @dataclass(frozen=True)
 class Key:

@@ -16,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack.client import LAYOUT_REFUSED, Refusal, ask
 from bot.adapters.slack.digest import Digest
 from bot.adapters.slack.escape import plain, whisper
-from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key
+from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
 from bot.adapters.slack.messages import CARD, Message, card, thread
 from bot.adapters.slack.own_channel import CHANNEL, ChannelRules, OwnChannels, is_out_of_reach, thread_of
 from bot.adapters.slack.shown import Pace, Shown, ShownStore
@@ -123,7 +123,7 @@ class SlackMessenger:
         if entry.hash:
             return
         if entry.attempt_at:
-            rest = entry.attempt_at + SETTLE_SECONDS - self._clock.now()
+            rest = time_left(SETTLE_SECONDS, entry.attempt_at, self._clock.now())
             if rest > 0:
                 raise MessengerError(f"the answer about {name} was lost", lasting=False, retry_after_seconds=rest)
             if await self._is_shared(entry.ts, entry.channel):
@@ -221,7 +221,7 @@ class SlackMessenger:
     async def _settle_attempt(self, run: Run, slots: _Slots, slot: str, root: Shown) -> Event | None:
         """Find out whether the attempt landed. None: looked for twice, it did not; otherwise come back later."""
         entry = slots.shown[slot]
-        rest = entry.attempt_at + SETTLE_SECONDS * (1 + entry.lookups) - self._clock.now()
+        rest = time_left(SETTLE_SECONDS * (1 + entry.lookups), entry.attempt_at, self._clock.now())
         if rest > 0:
             raise MessengerError(f"the answer about {slot} was lost", lasting=False, retry_after_seconds=rest)
         found = await self._settle_found(run, slots, slot, await self._look_up(run, slot, root, entry))

@@ -62,16 +62,19 @@ def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:
 
 def alert_changed(draft: Draft, event: AlertChanged) -> None:
     alert, known = event.alert, draft.run.alerts.get(event.alert.fingerprint)
-    if known is not None and not alert.supersedes(known):
-        if alert.dedupe_key != known.dedupe_key:
-            draft.ignore(f"late alert {alert.name} ({alert.status}, started {alert.starts_at:%H:%M:%S})")
+    is_repeat = known is not None and alert.dedupe_key == known.dedupe_key
+    # A closed incident whose alert is still sent is not over, however often the same was said before.
+    if is_repeat and (draft.run.is_open or alert.status == "resolved"):
+        return
+    if known is not None and not is_repeat and not alert.supersedes(known):
+        draft.ignore(f"late alert {alert.name} ({alert.status}, started {alert.starts_at:%H:%M:%S})")
         return
     draft.set(alerts=draft.run.alerts | {alert.fingerprint: alert})
     draft.record("alert", f"{alert.name} is {alert.status}", data=alert.model_dump(mode="json"))
     _say_what_is_missing(draft, event)
     if not draft.run.is_open:
         if alert.status == "firing":
-            _reopen(draft, alert.name)
+            _reopen(draft, f"{alert.name} {'still fires' if is_repeat else 'fires again'}")
         return
     if event.offer is not None and alert.status == "firing":
         _offer(draft, event.offer, alert.name)
@@ -96,11 +99,11 @@ def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
     say(draft, "", f"{alert_name} is one for '{offer.title}', which counts more than this playbook. {how}.")
 
 
-def _reopen(draft: Draft, alert_name: str) -> None:
+def _reopen(draft: Draft, because: str) -> None:
     """The same trouble again soon after the end: the incident goes on, from the start of its playbook."""
     draft.set(closed_at=None, ending="", alerts_resolved_at=None)
-    draft.record("reopened", f"reopened: {alert_name} fires again")
-    diverting.begin_anew(draft, because="it fires again")
+    draft.record("reopened", f"reopened: {because}")
+    diverting.begin_anew(draft, because=because)
 
 
 def posted(draft: Draft, event: Posted) -> None:

@@ -45,6 +45,9 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
             draft.record(
                 "alert", f"{event.alert.name} is {event.alert.status}", data=event.alert.model_dump(mode="json")
             )
+            if not run.is_open and event.alert.status == "firing":
+                draft.set(closed_at=None, ending="")
+                draft.record("reopened", f"reopened: {event.alert.name} fires; nothing else was decided")
         case _:
             draft.ignore(f"{event.kind}: nothing was decided")
     return draft.decision()

@@ -83,6 +83,11 @@ async def test_a_repeat_is_accepted_once_within_the_hour_and_again_after_it(
     assert await store.accept([builders.alert()], truncated=0) == 1
 
 
+async def test_an_alert_that_fires_again_with_the_same_start_is_new_each_time(store: RedisStore) -> None:
+    history = ["firing", "resolved", "firing", "firing", "resolved", "resolved"]
+    assert [await store.accept([builders.alert(status)], truncated=0) for status in history] == [1, 1, 1, 0, 1, 0]
+
+
 async def test_an_incident_is_opened_only_while_its_target_has_none(store: RedisStore) -> None:
     await opened(store)
     await store.accept([builders.alert(fingerprint="f2")], truncated=0)

@@ -118,6 +118,16 @@ async def test_a_post_that_did_not_happen_is_sent_again_after_two_look_ups(bench
     assert len([call for call in looked if "oldest" in call["args"]]) >= 2
 
 
+async def test_a_clock_that_went_back_by_an_hour_delays_no_look_up(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "lost_reply"})
+    await refused(bench, run())
+    bench.clock.move(-3600.0)
+    began = bench.clock.now()
+    await settle(bench, run())
+    assert bench.clock.now() - began < 60
+    assert await slots(bench) == ["INC-7/card"]
+
+
 async def test_nothing_is_posted_again_while_looking_fails_too(bench: Bench) -> None:
     await bench.slack.faults({"method": "chat.postMessage", "kind": "lost_reply"})
     await refused(bench, run())

@@ -474,6 +474,27 @@ def test_a_late_resolve_never_reopens_what_has_started_anew() -> None:
     assert story.run.alerts["f1"].status == "firing"
 
 
+def test_an_alert_that_fires_after_it_resolved_fires_though_it_says_the_same_start() -> None:
+    story = Story().opened()
+    story.happens(AlertChanged(event_id="resolved", alert=builders.alert("resolved")))
+    story.happens(AlertChanged(event_id="again", alert=builders.alert()))
+    assert story.run.alerts["f1"].status == "firing"
+    assert story.run.alerts_resolved_at is None
+
+
+def test_an_alert_that_goes_on_firing_after_the_end_reopens_the_incident() -> None:
+    story = Story().opened().reads(0.5)
+    story.happens(AlertChanged(event_id="repeated", alert=builders.alert()))
+    assert story.run.is_open
+
+
+def test_a_repeat_changes_nothing_while_the_incident_is_open() -> None:
+    story = Story().opened()
+    entries = list(story.entries)
+    story.happens(AlertChanged(event_id="repeated", alert=builders.alert()))
+    assert story.entries == entries
+
+
 def test_a_press_after_the_end_is_answered_and_changes_nothing() -> None:
     story = Story().asked().says("resolve")
     story.presses("approve")

@@ -1,12 +1,17 @@
 -- Store accepted alerts, all or none, each dedupe key once an hour. Returns how many were new.
+-- The two states of an alert end each other: fires, resolved and fires again are three alerts, whatever their startsAt.
 -- KEYS: intake, seen, sequence. ARGV: remember_seconds, truncated, then (dedupe key, alert JSON) pairs.
 local now = TIME()
 local at = now[1] .. '.' .. string.format('%06d', now[2])
 local seconds = tonumber(now[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', seconds - tonumber(ARGV[1]))
+-- From before the clock went back: a repeat too many is harmless, one that is dropped for hours is not.
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. seconds, '+inf')
 local stored = 0
 for i = 3, #ARGV, 2 do
   if redis.call('ZADD', KEYS[2], 'NX', seconds, ARGV[i]) == 1 then
+    local alert, status = string.match(ARGV[i], '^(.*)/([^/]+)$')
+    redis.call('ZREM', KEYS[2], alert .. '/' .. (status == 'firing' and 'resolved' or 'firing'))
     local number = redis.call('INCR', KEYS[3])
     redis.call('RPUSH', KEYS[1], number .. '|' .. at .. '|' .. ARGV[2] .. '|' .. ARGV[i + 1])
     stored = stored + 1

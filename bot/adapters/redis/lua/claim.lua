@@ -26,6 +26,11 @@ local function against(node)
   local all = redis.call('HGETALL', KEYS[5])
   for i = 1, #all, 2 do
     local at, gpus = string.match(all[i + 1], '^(%d+)|(%d+)$')
+    if tonumber(at) > seconds then
+      -- The clock went back: it counts from now.
+      at = now[1]
+      redis.call('HSET', KEYS[5], all[i], at .. '|' .. gpus)
+    end
     if tonumber(at) <= seconds - tonumber(ARGV[6]) then
       redis.call('HDEL', KEYS[5], all[i])
     elseif all[i] ~= node.name then
@@ -43,6 +48,9 @@ end
 local again = redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1
 if not again and ARGV[3] == 'counts' then
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', seconds - tonumber(ARGV[6]))
+  for _, later in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. seconds, '+inf')) do
+    redis.call('ZADD', KEYS[4], seconds, later)
+  end
   local change = string.match(ARGV[2], '^(.*)/[^/]+$') or ARGV[2]
   if not redis.call('ZSCORE', KEYS[4], change) and redis.call('ZCARD', KEYS[4]) >= tonumber(ARGV[5]) then
     return 'breaker_open'

@@ -31,8 +31,14 @@ for i = 13 + entries, #ARGV, 2 do
   end
 end
 if ARGV[5] == '' then redis.call('ZREM', KEYS[8], ARGV[1]) else redis.call('ZADD', KEYS[8], ARGV[5], ARGV[1]) end
+-- An incident has its target while it is open, and while events wait that may open it again.
+local held = redis.call('HGET', KEYS[9], ARGV[7])
+if ARGV[6] == 'open' and not held then
+  redis.call('HSET', KEYS[9], ARGV[7], ARGV[1])
+elseif ARGV[6] == 'closed' and held == ARGV[1] and redis.call('LLEN', KEYS[2]) == 0 then
+  redis.call('HDEL', KEYS[9], ARGV[7])
+end
 if ARGV[6] == 'closed' then
-  if redis.call('HGET', KEYS[9], ARGV[7]) == ARGV[1] then redis.call('HDEL', KEYS[9], ARGV[7]) end
   redis.call('HSET', KEYS[10], ARGV[7], ARGV[1])
   for _, key in ipairs({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12], KEYS[13], KEYS[14]}) do
     redis.call('EXPIRE', key, tonumber(ARGV[11]))

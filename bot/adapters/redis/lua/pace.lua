@@ -6,7 +6,8 @@ local tokens, at = burst, seconds
 local stored = redis.call('HGET', KEYS[1], ARGV[1])
 if stored then
   local had, since = string.match(stored, '^(.-)|(.+)$')
-  tokens = math.min(burst, tonumber(had) + (seconds - tonumber(since)) * rate)
+  -- A clock that went back takes no token away.
+  tokens = math.min(burst, tonumber(had) + math.max(seconds - tonumber(since), 0) * rate)
 end
 if tokens < 1 then
   redis.call('HSET', KEYS[1], ARGV[1], string.format('%.6f|%.6f', tokens, at))

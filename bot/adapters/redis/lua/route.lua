@@ -9,7 +9,7 @@ end
 local current = redis.call('HGET', KEYS[2], ARGV[2])
 if ARGV[4] == 'extends' then
   if current ~= ARGV[3] then return 'changed' end
-elseif current then
+elseif current and not (ARGV[4] == 'reopens' and current == ARGV[3]) then
   return 'changed'
 end
 if (ARGV[4] == 'reopens' or ARGV[4] == 'tells') and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then return 'changed' end
@@ -22,8 +22,9 @@ if ARGV[4] == 'opens' then
   redis.call('ZADD', KEYS[7], now[1], ARGV[3])
 end
 if ARGV[8] ~= '' then redis.call('SET', KEYS[9], ARGV[8], 'NX') end
-if ARGV[4] == 'opens' or ARGV[4] == 'reopens' then redis.call('HSET', KEYS[2], ARGV[2], ARGV[3]) end
+-- With the event or not at all: the commit that consumes the event decides whether the incident keeps the target.
 if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
+  if ARGV[4] == 'opens' or ARGV[4] == 'reopens' then redis.call('HSET', KEYS[2], ARGV[2], ARGV[3]) end
   redis.call('RPUSH', KEYS[5], at .. '|' .. ARGV[6] .. '|' .. ARGV[7])
   redis.call('ZADD', KEYS[8], 'NX', now[1], ARGV[3])
 end

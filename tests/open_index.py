@@ -1,0 +1,81 @@
+"""What must hold of the index of open incidents after any test: it names the open runs, one a target, and no others.
+
+A closed incident may be in it only while its inbox is not empty: an event in there may reopen it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import redis
+import redis.asyncio as aioredis
+
+from bot.domain.run import Run
+
+SNAPSHOT = """
+local found = {}
+for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
+  if string.match(name, '}:run:[^:]+$') then
+    local inbox = string.gsub(name, '}:run:', '}:inbox:')
+    table.insert(found, {'run', name, redis.call('GET', name), redis.call('LLEN', inbox)})
+  elseif string.match(name, '}:open$') then
+    local all = redis.call('HGETALL', name)
+    for i = 1, #all, 2 do table.insert(found, {'open', name, all[i], all[i + 1]}) end
+  end
+end
+return found
+"""
+"""Everything at one moment, however many bots are at work."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    run: Run
+    waiting: int
+    """Events in its inbox."""
+
+
+Snapshot = Mapping[str, tuple[dict[str, Stored], dict[str, str]]]
+"""Hash tag to the stored runs, and to the index: target key to incident."""
+
+
+def faults_of(client: redis.Redis, tag: str = "*") -> list[str]:
+    """What is wrong with the index of this deployment, or of each that the server holds."""
+    return list(_faults(_read(client.eval(SNAPSHOT, 0, _pattern(tag)))))  # type: ignore[no-untyped-call]  # redis-py
+
+
+async def faults_now(client: aioredis.Redis, tag: str) -> list[str]:
+    return list(_faults(_read(await client.eval(SNAPSHOT, 0, _pattern(tag)))))  # type: ignore[no-untyped-call,misc]
+
+
+def _pattern(tag: str) -> str:
+    return f"{{{tag}}}:*"
+
+
+def _read(rows: Sequence[Sequence[str]]) -> Snapshot:
+    found: dict[str, tuple[dict[str, Stored], dict[str, str]]] = {}
+    for kind, name, first, second in rows:
+        runs, index = found.setdefault(name.partition("}")[0].lstrip("{"), ({}, {}))
+        if kind == "run":
+            run = Run.model_validate_json(first)
+            runs[run.incident_id] = Stored(run, int(second))
+        else:
+            index[first] = second
+    return found
+
+
+def _faults(snapshot: Snapshot) -> Iterator[str]:
+    for tag, (runs, index) in snapshot.items():
+        for incident_id, stored in runs.items():
+            named = index.get(stored.run.target.key)
+            if stored.run.is_open and named != incident_id:
+                yield f"{tag}: {incident_id} is open on {stored.run.target}, and the index has {named}"
+        for target, incident_id in index.items():
+            indexed = runs.get(incident_id)
+            if indexed is None:
+                yield f"{tag}: the index has {incident_id} for {target}, and no such run is stored"
+            elif indexed.run.target.key != target:
+                yield f"{tag}: the index has {incident_id} for {target}, and it is about {indexed.run.target}"
+            elif not indexed.run.is_open and not indexed.waiting:
+                yield f"{tag}: the index has {incident_id} for {target}, and it is closed with an empty inbox"
