@@ -106,7 +106,7 @@ from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
 from bot.flow.see_world import SeeWorld
-from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
+from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowAgain, ShowRun, TellPerson
 from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
@@ -332,8 +332,9 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
             not_ready=lambda: not_ready(storage),
-            metrics=lambda: metrics_page(storage, facts),
+            metrics=lambda: metrics_page(storage, facts, troubles(talk)),
             slack=endpoint(app),
+            troubles=lambda: troubles(talk),
         )
         await warm_up(cluster)
         await core.alarms.start(core.wake.incident)
@@ -367,6 +368,7 @@ def open_core(
 
 
 def desk_of(settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, core: Core) -> Desk:
+    again = ShowAgain(talk.messenger, storage.store, core.wake.effect)
     by_hand = OpenByHand(storage.store, core.library, wake=core.wake.incident)
     return Desk(
         inbound=HearPeople(storage.store, storage.store, storage.claims, core.wake.incident),
@@ -375,7 +377,8 @@ def desk_of(settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, 
         clock=SystemClock(),
         shelf=PlaybookShelf(lambda: core.library.library, by_hand, core.advance.playbook_of, cluster.port),
         links=talk.messenger.links,
-        want_card=talk.messenger.want_card,
+        want_card=again.one,
+        show_again=again.all_of,
         draw=DrawForChannel(talk.messenger.share, draw_png),
         deployment=settings.redis_tag,
         silencers=core.silencers,
@@ -524,14 +527,20 @@ async def not_ready(storage: Storage) -> Mapping[str, str]:
     return {}
 
 
-async def metrics_page(storage: Storage, facts: logs.Facts) -> str:
+def troubles(talk: Talk) -> Mapping[str, str]:
+    """What people have to cure. Alerts and presses are still taken, so no probe should end this process for it."""
+    return {"slack": talk.messenger.refused} if talk.messenger.refused else {}
+
+
+async def metrics_page(storage: Storage, facts: logs.Facts, troubled: Mapping[str, str] | None = None) -> str:
     """A storage that is away must not end the scrape: the bot's own counters are wanted most then."""
     try:
         levels = await storage.store.levels()
     except StorageUnavailableError as error:
         log.warning("levels.unread", reason=str(error))
         levels = {}
-    return facts.page(levels)
+    refused = {} if troubled is None else {"slack_refused": int("slack" in troubled)}
+    return facts.page({**levels, **refused})
 
 
 async def _end(task: asyncio.Task[None]) -> None:

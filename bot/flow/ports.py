@@ -172,6 +172,13 @@ class EffectStore(Protocol):
         """
         ...
 
+    async def owe_now(self, incident_id: str, effect: Effect, *, anew: bool) -> bool:
+        """An effect that waits for its time is due at once; `anew`: also one that is not owed (any more).
+
+        False, and nothing changed, while somebody performs it, or where there is nothing to do.
+        """
+        ...
+
     async def renew(self, owed: Owed) -> bool:
         """Hold the lease on; False when it was lost and the work must stop before its next outside call."""
         ...
@@ -551,6 +558,14 @@ class Messenger(Protocol):
 
         Raise `MessengerError` when Slack refused; what was shown before it stays recorded.
         """
+        ...
+
+    async def want_card(self, incident_id: str) -> None:
+        """Somebody looks for this incident: its card waits no longer for its turn."""
+        ...
+
+    def ask_again(self) -> None:
+        """After a refusal, do not wait until it is time to try again."""
         ...
 
     async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None: ...

@@ -262,6 +262,15 @@ class RedisStore:
         attempts, _version, body = str(value).split("|", 2)
         return Owed(incident_id, EFFECT.validate_json(body), int(attempts), token=str(value))
 
+    async def owe_now(self, incident_id: str, effect: Effect, *, anew: bool) -> bool:
+        keys = [*self._of(incident_id, "run", "effects"), *self._keys("owed", "owners")]
+        body = effect.model_dump_json() if anew else ""
+        return bool(
+            int(
+                await self._redis.script("owe_now", keys, [f"{incident_id}|{effect.effect_id}", effect.effect_id, body])
+            )
+        )
+
     async def renew(self, owed: Owed) -> bool:
         arguments = [f"{owed.incident_id}|{owed.effect.effect_id}", self._owner, self._limits.lease_seconds]
         return bool(int(await self._redis.script("renew", self._keys("owed", "owners"), arguments)))

@@ -73,7 +73,7 @@ GROUPS = {
 class Commands:
     def __init__(self, desk: Desk) -> None:
         self._inbound, self._people, self._clock = desk.inbound, desk.people, desk.clock
-        self._want_card = desk.want_card
+        self._want_card, self._show_again = desk.want_card, desk.show_again
         playbooks, steering = PlaybookWords(desk, self.pointed_at), SteeringWords(desk, self.pointed_at)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             "help": self._help,
@@ -124,6 +124,7 @@ class Commands:
         runs = await self._inbound.open_runs()
         if not runs:
             return said("No incident is open.")
+        await self._show_again([run.incident_id for run in runs])
         lines = [
             f"• {sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 150)} · {code(run.target, 120)}\n"
             f"      {now_line(run, {})}"

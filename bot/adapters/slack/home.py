@@ -145,7 +145,7 @@ class Homes:
         result = await ask(self._client.views_publish(user_id=user, view={"type": "home", "blocks": list(blocks)}))
         if isinstance(result, Refusal):
             log.warning("slack.home_failed", user=user, error=result.error)
-            if not result.lasting:
+            if not result.is_final:
                 return False
         await self._viewers.published(user, _content(blocks))
         return True

@@ -84,6 +84,10 @@ class Shelf(Protocol):
         ...
 
 
+async def _shown_already(incident_ids: Sequence[str]) -> None:
+    """Where nothing is ever refused."""
+
+
 @dataclass(frozen=True)
 class Desk:
     """Everything behind the counter: who stores, who judges, who answers, and what time it is."""
@@ -96,10 +100,12 @@ class Desk:
     links: Callable[[str], Awaitable[Mapping[str, str]]]
     """The addresses of an incident's requests and questions in Slack, by slot."""
     want_card: Callable[[str], Awaitable[None]]
-    """Somebody looks at an incident: if its card waits, it waits no longer."""
+    """Somebody looks at an incident: what waits of its card and thread waits no longer."""
     draw: Callable[[CompiledPlaybook, str, str], Awaitable[None]] | None = None
     """A playbook's picture into a channel, with a comment. Raise `MessengerError`."""
     deployment: str = ""
     """As the messages of this bot carry it."""
     silencers: Policy | None = None
     """Whose word a silence needs; None where the bot does not know Alertmanager's own address."""
+    show_again: Callable[[Sequence[str]], Awaitable[None]] = _shown_already
+    """Somebody looks at these incidents: what Slack refused to show of them is tried now."""

@@ -153,7 +153,7 @@ class Pins:
         call = self._client.conversations_replies(channel=channel, ts=ts, limit=1, include_all_metadata=True)
         found = await ask(call)
         if isinstance(found, Refusal):
-            if found.lasting:
+            if found.is_final:
                 return None
             raise found.as_error("reading a message")
         return next(iter(found.get("messages", ())), None)
