@@ -45,6 +45,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.digest import RedisDigest
 from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore, StoreLimits
@@ -117,6 +118,8 @@ log = structlog.get_logger()
 UPDATES_BURST = 10.0
 HOME_EVERY_SECONDS = 10.0
 """How often one person's Home follows what changes."""
+MEMBERS_SHOWN_SECONDS = 60.0
+"""How old a membership may be where it decides only what a Home shows."""
 STOP_SECONDS = 3
 
 
@@ -237,7 +240,7 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
     digest = Digest(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, digest)
-    people = SlackPeople(client, clock, steerers=settings.steering)
+    people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=settings.steering)
     return Talk(client, messenger, people, pace)
 
 
@@ -325,7 +328,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         sight = open_sight(settings, storage, cluster, stack)
         core = open_core(settings, storage, cluster, talk, sight, stack)
         desk = desk_of(settings, storage, cluster, talk, core)
-        homes = Homes(talk.client, desk, RedisViewers(storage.connection), talk.pace, core.changed)
+        for_homes = dataclasses.replace(desk, people=glances(settings, storage, talk))
+        homes = Homes(talk.client, for_homes, RedisViewers(storage.connection), talk.pace, core.changed)
         reconcile = reconciling(settings, storage, cluster, core, homes)
         app = bolt_app(talk.client, signing_secret(settings), desk, homes)
         inside = Inside(
@@ -344,6 +348,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             token = settings.slack.app_token.get_secret_value()
             await stack.enter_async_context(listening(app, talk.client, token))
         begin(reconcile.forever(), "reconcile", stack)
+        begin(talk.people.keep_reading(), "people", stack)
         begin(sampling(settings, storage, sight).run(), "sampling", stack)
         limit = settings.http.body_limit_bytes
         yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
@@ -383,6 +388,13 @@ def desk_of(settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, 
         deployment=settings.redis_tag,
         silencers=core.silencers,
     )
+
+
+def glances(settings: Settings, storage: Storage, talk: Talk) -> SlackPeople:
+    """For what is only shown: hundreds of Homes must not ask Slack for each of their lines."""
+    memory = RedisPeople(storage.connection)
+    valid = MEMBERS_SHOWN_SECONDS
+    return SlackPeople(talk.client, SystemClock(), memory, steerers=settings.steering, members_valid_seconds=valid)
 
 
 def reconciling(settings: Settings, storage: Storage, cluster: Cluster, core: Core, homes: Homes) -> Reconcile:

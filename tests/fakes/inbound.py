@@ -99,11 +99,12 @@ class MemoryInbound:
 
 
 class KnownPeople:
-    """`People`: those named may do everything; others what the teams may that `teams` says they are in."""
+    """`Callers`: those named may do everything; others what the teams may that `teams` says they are in."""
 
     def __init__(self, *allowed: str) -> None:
         self.allowed = allowed
         self.teams: dict[str, tuple[str, ...]] = {}
+        self.guests: frozenset[str] = frozenset()
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
         heard = tuple(each.team for each in policy.heard if each.team in self.teams.get(user, ()))
@@ -116,6 +117,13 @@ class KnownPeople:
     async def may_steer(self, user: str, *, at: float) -> Authority:
         allowed = user in self.allowed
         return Authority(allowed=allowed, reason="" if allowed else "you are not in @serving-oncall", read_at=at)
+
+    async def may_halt(self, user: str, *, at: float) -> Authority:
+        return await self.may_steer(user, at=at)
+
+    async def takes_part(self, user: str, *, at: float) -> Authority:
+        is_guest = user in self.guests
+        return Authority(allowed=not is_guest, reason="guests do not take part" if is_guest else "", read_at=at)
 
 
 class MemoryShelf:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.alert import Alert
-from bot.domain.approval import Policy, Press
+from bot.domain.approval import Authority, Policy, Press
 from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded
 from bot.domain.playbook.compiled import CompiledPlaybook
@@ -84,6 +84,18 @@ class Shelf(Protocol):
         ...
 
 
+class Callers(People, Protocol):
+    """Who says something to the bot, and what that person may say."""
+
+    async def may_halt(self, user: str, *, at: float) -> Authority:
+        """As `may_steer`; while Slack does not say it in time, what it last said counts: a halt takes nothing away."""
+        ...
+
+    async def takes_part(self, user: str, *, at: float) -> Authority:
+        """Whether this person belongs here at all: no guest, bot, deactivated account or other company's person."""
+        ...
+
+
 async def _shown_already(incident_ids: Sequence[str]) -> None:
     """Where nothing is ever refused."""
 
@@ -93,7 +105,7 @@ class Desk:
     """Everything behind the counter: who stores, who judges, who answers, and what time it is."""
 
     inbound: Inbound
-    people: People
+    people: Callers
     messenger: Messenger
     clock: Clock
     shelf: Shelf
