@@ -598,6 +598,18 @@ async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[
         return await reading.store.unmatched(10)
 
 
+@contextlib.asynccontextmanager
+async def hearing(settings: Settings) -> AsyncIterator[HearPeople]:
+    """What people say from the command line: it is stored here, and the bot that serves takes it up within a second."""
+    async with contextlib.AsyncExitStack() as stack:
+        storage = open_storage(settings, stack)
+        yield HearPeople(storage.store, storage.store, storage.claims, _woken_elsewhere)
+
+
+def _woken_elsewhere(incident_id: str) -> None:
+    """`Reconcile` of the bot that serves finds what waits."""
+
+
 class _Reading:
     """A store for one look from the command line."""
 

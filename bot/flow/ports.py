@@ -87,6 +87,15 @@ class AlertStore(Protocol):
     async def unmatched(self, limit: int) -> Sequence[tuple[Alert, str]]: ...
 
 
+@dataclass(frozen=True)
+class OpenPage:
+    """Some of the open incidents, and how many there are."""
+
+    count: int
+    runs: Sequence[Run]
+    """The newest first."""
+
+
 class RunStore(Protocol):
     async def now(self) -> float:
         """The storage's time, epoch seconds: the one clock that every replica of the bot agrees on."""
@@ -116,6 +125,10 @@ class RunStore(Protocol):
         ...
 
     async def open_incidents(self) -> Sequence[str]: ...
+
+    async def open_page(self, limit: int) -> OpenPage:
+        """The newest open incidents: of thousands no more are read than people can read."""
+        ...
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         """The newest incidents, open and closed, newest first."""
@@ -237,6 +250,12 @@ EVERYTHING = "*"
 """In place of an incident: the kill switch of all."""
 
 
+@dataclass(frozen=True)
+class HaltWord:
+    by: str = ""
+    why: str = ""
+
+
 class CallClaims(Protocol):
     async def was_claimed(self, incident_id: str, call_id: str) -> bool:
         """Whether this call may have been sent before."""
@@ -283,6 +302,14 @@ class CallClaims(Protocol):
 
     async def set_halt(self, incident_id: str | None, *, by: str) -> None:
         """Halt one incident, or all when it is None; an empty `by` lifts the halt."""
+        ...
+
+    async def set_halt_of_all(self, word: HaltWord, *, halts: bool) -> None:
+        """Halt everything or lift that, in one write however many incidents are open; the word is kept with it."""
+        ...
+
+    async def halt_word(self) -> HaltWord:
+        """Who last halted everything or lifted that, and why."""
         ...
 
 

@@ -49,6 +49,7 @@ from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.keep_halts import KeepHalts
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
 from bot.flow.read_for_run import ReadForRun
@@ -228,6 +229,7 @@ class Bot:
             self.store, self.store, library, self._cluster, cluster_name="test", wake=self.wake.incident
         )
         self.reconcile = Reconcile(self.store, self.store, self.wake, route)
+        self.halts = KeepHalts(self.store, self.claims, self.wake.incident, lambda: None)
         self.accept = AcceptAlerts(self.store, self.reconcile.wake_routing)
         self.hear = HearPeople(self.store, self.store, self.claims, self.wake.incident)
         self.again = ShowAgain(self.messenger, self.store, self.wake.effect)
@@ -291,6 +293,7 @@ class Bot:
             await self._hear_alertmanager()
             await self._hear_people()
             await self.reconcile.once()
+            await self.halts.once()
         except Crash:
             assert self.life.is_over
         except StorageUnavailableError:

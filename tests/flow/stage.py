@@ -36,7 +36,22 @@ T = TypeVar("T")
 Side = Literal["before", "after"]
 LEFT_FOR_OTHERS = 2
 """Turns of the event loop in which every other task comes to the point where it waits for its own step."""
-READS = frozenset({"now", "get", "hexists", "hget", "hgetall", "hmget", "llen", "lrange", "zrangebyscore", "zrevrange"})
+READS = frozenset(
+    {
+        "now",
+        "get",
+        "hexists",
+        "hget",
+        "hgetall",
+        "hmget",
+        "hvals",
+        "llen",
+        "lrange",
+        "mget",
+        "zrangebyscore",
+        "zrevrange",
+    }
+)
 
 
 class Crash(BaseException):

@@ -15,7 +15,7 @@ from bot.domain.errors import StaleRunError
 from bot.domain.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
-from bot.flow.ports import Intake, Owed, RouteKind
+from bot.flow.ports import Intake, OpenPage, Owed, RouteKind
 
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
 
@@ -153,7 +153,15 @@ class RedisStore:
         return {str(target): str(incident) for target, incident in found.items()}
 
     async def open_incidents(self) -> Sequence[str]:
-        return sorted((await self.open_targets()).values(), key=_number)
+        found = await self._redis.ask(self._redis.client.hvals(self._redis.key("open")))
+        return sorted(map(str, found), key=_number)
+
+    async def open_page(self, limit: int) -> OpenPage:
+        every = await self.open_incidents()
+        newest = every[::-1][:limit]
+        keys = [self._redis.key("run", incident_id) for incident_id in newest]
+        raw = await self._redis.ask(self._redis.client.mget(keys)) if keys else []
+        return OpenPage(len(every), [Run.model_validate_json(each) for each in raw if each is not None])
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         found = await self._redis.ask(self._redis.client.zrevrange(self._redis.key("incidents"), 0, limit - 1))

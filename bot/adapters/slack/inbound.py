@@ -16,7 +16,7 @@ from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
 from bot.flow.open_by_hand import Opened, Opening
-from bot.flow.ports import Clock, Messenger, People
+from bot.flow.ports import Clock, Messenger, OpenPage, People
 
 
 class Inbound(Protocol):
@@ -34,8 +34,8 @@ class Inbound(Protocol):
         """Stored when it returns, once by `event_id`; False when its target has a newer incident."""
         ...
 
-    async def open_runs(self) -> Sequence[Run]:
-        """Every open incident, oldest first."""
+    async def open_page(self) -> OpenPage:
+        """How many incidents are open, and the newest of them."""
         ...
 
     async def recent_runs(self) -> Sequence[Run]:
@@ -54,11 +54,11 @@ class Inbound(Protocol):
         """Who halted everything; empty while nobody has."""
         ...
 
-    async def halt_all(self, by: str) -> None:
+    async def halt_all(self, by: str, why: str = "") -> None:
         """From here on no call of any incident is sent."""
         ...
 
-    async def resume_all(self, by: str) -> None: ...
+    async def resume_all(self, by: str, why: str = "") -> None: ...
 
     async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
         """Owe the export, which arrives as a file in the thread; False when there is no such incident."""

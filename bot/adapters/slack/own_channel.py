@@ -16,7 +16,7 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.escape import plain
+from bot.adapters.slack.escape import is_person, plain
 from bot.adapters.slack.messages import CARD, OWN_CHANNEL
 from bot.adapters.slack.request_message import people_of
 from bot.adapters.slack.shown import Shown, ShownStore
@@ -188,7 +188,7 @@ class OwnChannels:
             await self._invite(run, slots, [*self.rules.users, *await self._on_call(run)])
             await self._save(run, slots, GROUPS, Shown(hash="invited"))
         known = slots.get(PEOPLE, Shown()).hash.split()
-        if missing := sorted(people_of(run) - set(known)):
+        if missing := sorted(set(filter(is_person, people_of(run))) - set(known)):
             await self._invite(run, slots, missing)
             await self._save(run, slots, PEOPLE, Shown(hash=" ".join([*known, *missing])))
 

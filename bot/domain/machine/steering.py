@@ -246,10 +246,12 @@ def export(draft: Draft, event: Commanded) -> None:
 
 def _resume(draft: Draft, event: Commanded) -> None:
     change = draft.run.change
+    if draft.run.halted_with_all and event.to != ALL:
+        return say(draft, event.user, "Everything is halted, and `/incident resume all` lifts that.")
     if not draft.run.halted_by and not (change is not None and change.halted):
         return draft.ignore("resumed although nothing was halted")
     draft.set(halted_by="", halted_with_all=False)
-    draft.record("resume", "resumed", who=event.user)
+    draft.record("resume", f"resumed: {event.text}" if event.text else "resumed", who=event.user)
     if change is not None and change.halted:
         draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
         changing.want_step(draft)
