@@ -331,13 +331,14 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         for_homes = dataclasses.replace(desk, people=glances(settings, storage, talk))
         homes = Homes(talk.client, for_homes, RedisViewers(storage.connection), talk.pace, core.changed)
         reconcile = reconciling(settings, storage, cluster, core, homes)
-        app = bolt_app(talk.client, signing_secret(settings), desk, homes)
+        secret = signing_secret(settings)
+        app = bolt_app(talk.client, secret, desk, homes)
         inside = Inside(
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
             not_ready=lambda: not_ready(storage),
             metrics=lambda: metrics_page(storage, facts, troubles(talk)),
-            slack=endpoint(app),
+            slack=endpoint(app, secret),
             troubles=lambda: troubles(talk),
         )
         await warm_up(cluster)

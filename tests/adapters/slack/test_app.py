@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import hmac
 import json
 import time
 from datetime import UTC, datetime
@@ -172,6 +174,49 @@ async def test_a_request_with_a_wrong_signature_is_refused(counter: Counter) -> 
 async def test_the_app_never_asks_slack_who_it_is_before_it_stores(counter: Counter) -> None:
     await pressed(counter, "approve")
     assert await counter.slack.calls("auth.test") == []
+
+
+# --- rubbish ---------------------------------------------------------------------------------------------------------
+
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+RUBBISH = [
+    pytest.param(b"\xff\xfe\x00", FORM, id="no-text"),
+    pytest.param(b"payload=%ff%fe", FORM, id="no-text-in-a-form"),
+    pytest.param(b"payload=nothing", FORM, id="no-json"),
+    pytest.param(b"payload=[1]", FORM, id="no-object"),
+    pytest.param(b"[1, 2]", JSON, id="a-list"),
+    pytest.param(b"{", JSON, id="half-an-object"),
+    pytest.param(b"", JSON, id="nothing"),
+]
+
+
+async def sent(counter: Counter, body: bytes, kind: str, stamp: bytes, signature: str) -> int:
+    headers = {
+        b"Content-Type": kind.encode(),
+        b"X-Slack-Request-Timestamp": stamp,
+        b"X-Slack-Signature": signature.encode(),
+    }
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return (await http.post(counter.url, content=body, headers=headers)).status_code
+
+
+@pytest.mark.parametrize(("body", "kind"), RUBBISH)
+@pytest.mark.parametrize("stamp", [b"", b"soon", b"1", b"-1", b"\xb2"])
+async def test_unsigned_rubbish_is_refused(counter: Counter, body: bytes, kind: str, stamp: bytes) -> None:
+    assert await sent(counter, body, kind, stamp, "v0=0") == 401
+
+
+@pytest.mark.parametrize(("body", "kind"), RUBBISH)
+async def test_signed_rubbish_is_not_what_slack_sends(counter: Counter, body: bytes, kind: str) -> None:
+    stamp = str(int(time.time())).encode()
+    signature = hmac.new(SECRET.encode(), b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
+    assert await sent(counter, body, kind, stamp, f"v0={signature}") == 400
+
+
+async def test_what_was_signed_long_ago_is_refused(counter: Counter) -> None:
+    body, stamp = b"payload={}", str(int(time.time()) - 400).encode()
+    signature = hmac.new(SECRET.encode(), b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
+    assert await sent(counter, body, FORM, stamp, f"v0={signature}") == 401
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
