@@ -45,6 +45,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.digest import RedisDigest
 from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore, StoreLimits
@@ -106,7 +107,7 @@ from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
 from bot.flow.see_world import SeeWorld
-from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
+from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowAgain, ShowRun, TellPerson
 from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
@@ -117,6 +118,8 @@ log = structlog.get_logger()
 UPDATES_BURST = 10.0
 HOME_EVERY_SECONDS = 10.0
 """How often one person's Home follows what changes."""
+MEMBERS_SHOWN_SECONDS = 60.0
+"""How old a membership may be where it decides only what a Home shows."""
 STOP_SECONDS = 3
 
 
@@ -237,7 +240,7 @@ def open_talk(settings: Settings, storage: Storage, stack: contextlib.AsyncExitS
     waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
     digest = Digest(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, digest)
-    people = SlackPeople(client, clock, steerers=settings.steering)
+    people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=settings.steering)
     return Talk(client, messenger, people, pace)
 
 
@@ -325,15 +328,18 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         sight = open_sight(settings, storage, cluster, stack)
         core = open_core(settings, storage, cluster, talk, sight, stack)
         desk = desk_of(settings, storage, cluster, talk, core)
-        homes = Homes(talk.client, desk, RedisViewers(storage.connection), talk.pace, core.changed)
+        for_homes = dataclasses.replace(desk, people=glances(settings, storage, talk))
+        homes = Homes(talk.client, for_homes, RedisViewers(storage.connection), talk.pace, core.changed)
         reconcile = reconciling(settings, storage, cluster, core, homes)
-        app = bolt_app(talk.client, signing_secret(settings), desk, homes)
+        secret = signing_secret(settings)
+        app = bolt_app(talk.client, secret, desk, homes)
         inside = Inside(
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
             not_ready=lambda: not_ready(storage),
-            metrics=lambda: metrics_page(storage, facts),
-            slack=endpoint(app),
+            metrics=lambda: metrics_page(storage, facts, troubles(talk)),
+            slack=endpoint(app, secret),
+            troubles=lambda: troubles(talk),
         )
         await warm_up(cluster)
         await core.alarms.start(core.wake.incident)
@@ -343,6 +349,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             token = settings.slack.app_token.get_secret_value()
             await stack.enter_async_context(listening(app, talk.client, token))
         begin(reconcile.forever(), "reconcile", stack)
+        begin(talk.people.keep_reading(), "people", stack)
         begin(sampling(settings, storage, sight).run(), "sampling", stack)
         limit = settings.http.body_limit_bytes
         yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
@@ -367,6 +374,7 @@ def open_core(
 
 
 def desk_of(settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, core: Core) -> Desk:
+    again = ShowAgain(talk.messenger, storage.store, core.wake.effect)
     by_hand = OpenByHand(storage.store, core.library, wake=core.wake.incident)
     return Desk(
         inbound=HearPeople(storage.store, storage.store, storage.claims, core.wake.incident),
@@ -375,11 +383,19 @@ def desk_of(settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, 
         clock=SystemClock(),
         shelf=PlaybookShelf(lambda: core.library.library, by_hand, core.advance.playbook_of, cluster.port),
         links=talk.messenger.links,
-        want_card=talk.messenger.want_card,
+        want_card=again.one,
+        show_again=again.all_of,
         draw=DrawForChannel(talk.messenger.share, draw_png),
         deployment=settings.redis_tag,
         silencers=core.silencers,
     )
+
+
+def glances(settings: Settings, storage: Storage, talk: Talk) -> SlackPeople:
+    """For what is only shown: hundreds of Homes must not ask Slack for each of their lines."""
+    memory = RedisPeople(storage.connection)
+    valid = MEMBERS_SHOWN_SECONDS
+    return SlackPeople(talk.client, SystemClock(), memory, steerers=settings.steering, members_valid_seconds=valid)
 
 
 def reconciling(settings: Settings, storage: Storage, cluster: Cluster, core: Core, homes: Homes) -> Reconcile:
@@ -524,14 +540,20 @@ async def not_ready(storage: Storage) -> Mapping[str, str]:
     return {}
 
 
-async def metrics_page(storage: Storage, facts: logs.Facts) -> str:
+def troubles(talk: Talk) -> Mapping[str, str]:
+    """What people have to cure. Alerts and presses are still taken, so no probe should end this process for it."""
+    return {"slack": talk.messenger.refused} if talk.messenger.refused else {}
+
+
+async def metrics_page(storage: Storage, facts: logs.Facts, troubled: Mapping[str, str] | None = None) -> str:
     """A storage that is away must not end the scrape: the bot's own counters are wanted most then."""
     try:
         levels = await storage.store.levels()
     except StorageUnavailableError as error:
         log.warning("levels.unread", reason=str(error))
         levels = {}
-    return facts.page(levels)
+    refused = {} if troubled is None else {"slack_refused": int("slack" in troubled)}
+    return facts.page({**levels, **refused})
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -575,6 +597,18 @@ async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[
     """The newest alerts that opened nothing, each with its reason."""
     async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
         return await reading.store.unmatched(10)
+
+
+@contextlib.asynccontextmanager
+async def hearing(settings: Settings) -> AsyncIterator[HearPeople]:
+    """What people say from the command line: it is stored here, and the bot that serves takes it up within a second."""
+    async with contextlib.AsyncExitStack() as stack:
+        storage = open_storage(settings, stack)
+        yield HearPeople(storage.store, storage.store, storage.claims, _woken_elsewhere)
+
+
+def _woken_elsewhere(incident_id: str) -> None:
+    """`Reconcile` of the bot that serves finds what waits."""
 
 
 class _Reading:

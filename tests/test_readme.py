@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.slack.commands import USAGES
+from bot.adapters.slack.commands import WORDS
 from bot.sandbox.scenarios import SCENARIOS
 from bot.settings import load_settings
 
@@ -26,7 +26,7 @@ def test_the_first_screen_has_exactly_two_commands() -> None:
 
 def test_every_slash_command_is_in_the_table_and_no_other() -> None:
     written = set(re.findall(r"^\| `/incident (\w+)", README, re.MULTILINE))
-    assert written == set(USAGES)
+    assert written == set(WORDS)
 
 
 def test_every_scenario_of_the_demo_is_in_the_table_with_its_own_words() -> None:

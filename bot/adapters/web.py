@@ -59,13 +59,17 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Inside:
-    """What the routes call. `not_ready` names what is not ready, with the reason; empty when all is."""
+    """What the routes call. `not_ready` names what is not ready, with the reason; empty when all is.
+
+    `troubles`: what people have to cure although this process takes alerts and presses; told, and no reason for a 503.
+    """
 
     read: Read
     accept: Accept
     not_ready: Callable[[], Awaitable[Mapping[str, str]]]
     metrics: Callable[[], Awaitable[str]]
     slack: Handler | None = None
+    troubles: Callable[[], Mapping[str, str]] = dict
 
 
 def create_app(
@@ -82,7 +86,9 @@ def create_app(
 
     async def readiness(_request: Request) -> Response:
         faults = await inside.not_ready()
-        return JSONResponse({"ready": not faults, "faults": dict(faults)}, status_code=503 if faults else 200)
+        troubles = dict(inside.troubles())
+        told = {"ready": not faults, "faults": dict(faults)} | ({"troubles": troubles} if troubles else {})
+        return JSONResponse(told, status_code=503 if faults else 200)
 
     async def health(_request: Request) -> Response:
         return PlainTextResponse("ok\n")

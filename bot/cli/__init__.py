@@ -111,6 +111,27 @@ def export(
     typer.echo(f"{out}: {len(timeline)} entries", err=True)
 
 
+Which = Annotated[str, typer.Argument(metavar="INC-1|all", help="The incident, or all of them.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="WHY", help="It goes on the timeline.")]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who does it; default: your user name on this machine.")]
+
+
+@app.command()
+def halt(which: Which, reason: Reason = "", by: By = "", settings: SettingsFile = None) -> None:
+    """Send no further call, for one incident or for all. It needs Redis and nothing else."""
+    from bot.cli.kill_switch import pull
+
+    typer.echo(asyncio.run(pull(_settings(settings), which, by=by, why=reason)))
+
+
+@app.command()
+def resume(which: Which, reason: Reason = "", by: By = "", settings: SettingsFile = None) -> None:
+    """Lift the halt of one incident, or of all."""
+    from bot.cli.kill_switch import lift
+
+    typer.echo(asyncio.run(lift(_settings(settings), which, by=by, why=reason)))
+
+
 @app.command()
 def doctor(
     namespace: Annotated[

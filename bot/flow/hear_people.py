@@ -10,11 +10,11 @@ from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded, Pressed
 from bot.domain.run import Run
 from bot.domain.timeline import Chained
-from bot.flow.keep_halts import keep
-from bot.flow.ports import EVERYTHING, AlertStore, CallClaims, RunStore
+from bot.flow.ports import EVERYTHING, AlertStore, CallClaims, HaltWord, OpenPage, RunStore
 
 UNMATCHED_SHOWN = 20
 RECENT = 200
+OPEN_READ = 50
 
 
 class HearPeople:
@@ -48,9 +48,8 @@ class HearPeople:
             self._wake(incident_id)
         return stored
 
-    async def open_runs(self) -> Sequence[Run]:
-        loaded = [await self._runs.load(incident_id) for incident_id in await self._runs.open_incidents()]
-        return [run for run in loaded if run is not None]
+    async def open_page(self) -> OpenPage:
+        return await self._runs.open_page(OPEN_READ)
 
     async def recent_runs(self) -> Sequence[Run]:
         loaded = [await self._runs.load(incident_id) for incident_id in await self._runs.recent_incidents(RECENT)]
@@ -69,15 +68,13 @@ class HearPeople:
         """Who halted everything; empty while nobody has."""
         return (await self._claims.halts()).get(EVERYTHING, "")
 
-    async def halt_all(self, by: str) -> None:
-        """Counts from the moment it is stored; whom this does not reach any more, the next round tells."""
-        await self._claims.set_halt(None, by=by)
-        await keep(self._runs, await self._claims.halts(), self._wake)
+    async def halt_all(self, by: str, why: str = "") -> None:
+        """Counts from the moment it is stored; `KeepHalts` tells the incidents, however many they are."""
+        await self._claims.set_halt_of_all(HaltWord(by, why), halts=True)
 
-    async def resume_all(self, by: str) -> None:
-        """Lift what was halted for all; an incident that was halted by itself stays so, and names its own halter."""
-        await self._claims.set_halt(None, by="")
-        await keep(self._runs, await self._claims.halts(), self._wake, by=by)
+    async def resume_all(self, by: str, why: str = "") -> None:
+        """As above; an incident that was halted by itself stays so, and names its own halter."""
+        await self._claims.set_halt_of_all(HaltWord(by, why), halts=False)
 
     async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
         at = await self._runs.now()

@@ -1,7 +1,7 @@
 """The kill switch in the storage is the truth; every open incident is brought in line with it, for its card to say so.
 
-Whoever halts or resumes all may die halfway, incidents open while all is halted, one is resumed although all is not:
-each is found in the next round. The calls themselves never wait for this: `claim` reads the switch.
+Halting everything is one write, however many incidents are open. They hear of it from here, a bounded number a round,
+and so do those that open under it. The calls themselves never wait for this: `claim` reads the switch.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from bot.domain.event import ALL, Commanded, Event
 from bot.domain.run import Run
-from bot.flow.ports import EVERYTHING, CallClaims, RunStore
+from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
 
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
+AT_A_TIME = 200
+"""So many incidents a round: a round is a second, in which presses and alerts must not wait."""
 STOPPED = "the kill switch"
 """Its call was stopped before the run had heard of any halt."""
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
@@ -35,28 +37,46 @@ class KeepHalts:
         """`changed` is told that who halted what is not as it was."""
         self._runs, self._claims, self._wake, self._changed = runs, claims, wake, changed
         self._kept: Mapping[str, str] | None = None
+        self._in_line: set[str] = set()
+        """The incidents that say what the switch says."""
+        self._is_done = False
 
     async def once(self) -> None:
-        """Nothing to do while the switch stands as it did; but incidents that open under a halt of all are new."""
+        """Bring some incidents in line. Nothing to do while the switch is as it was and no incident is new under it."""
         halts = await self._claims.halts()
-        if halts == self._kept and EVERYTHING not in halts:
+        self._notice(halts)
+        if self._is_done and EVERYTHING not in halts:
             return
-        if halts != self._kept:
-            self._changed()
-        await keep(self._runs, halts, self._wake)
-        self._kept = halts
+        still_open = await self._runs.open_incidents()
+        # An incident that was closed and opened again is looked at again.
+        self._in_line &= set(still_open)
+        left = [incident_id for incident_id in still_open if incident_id not in self._in_line]
+        word = await self._claims.halt_word() if left else HaltWord()
+        for incident_id in left[:AT_A_TIME]:
+            await self._bring_in_line(incident_id, halts, word)
+            self._in_line.add(incident_id)
+        self._is_done = len(left) <= AT_A_TIME
 
+    def _notice(self, halts: Mapping[str, str]) -> None:
+        """Forget who is in line, as far as the switch has changed for them."""
+        if halts == self._kept:
+            return
+        before = self._kept
+        if before is None or before.get(EVERYTHING) != halts.get(EVERYTHING):
+            self._in_line.clear()
+        else:
+            self._in_line -= {one for one in {*before, *halts} if before.get(one) != halts.get(one)}
+        self._kept, self._is_done = halts, False
+        self._changed()
 
-async def keep(runs: RunStore, halts: Mapping[str, str], wake: Callable[[str], None], *, by: str = "") -> None:
-    """Tell every open incident that believes otherwise; `by`: who resumes, where somebody just did."""
-    for incident_id in await runs.open_incidents():
+    async def _bring_in_line(self, incident_id: str, halts: Mapping[str, str], word: HaltWord) -> None:
         # The inbox first: what is drained between the two is in the run then.
-        waiting = await runs.inbox(incident_id)
-        run = await runs.load(incident_id)
-        if run is None or (event := _correction(run, _believed(run, waiting), halts, by)) is None:
-            continue
-        await runs.append(incident_id, [event])
-        wake(incident_id)
+        waiting = await self._runs.inbox(incident_id)
+        run = await self._runs.load(incident_id)
+        if run is None or (event := _correction(run, _believed(run, waiting), halts, word)) is None:
+            return
+        await self._runs.append(incident_id, [event])
+        self._wake(incident_id)
 
 
 def _believed(run: Run, waiting: Sequence[Event]) -> tuple[_Halt, str]:
@@ -68,7 +88,7 @@ def _believed(run: Run, waiting: Sequence[Event]) -> tuple[_Halt, str]:
     return _Halt(run.halted_by or stopped, run.halted_with_all), str(run.version)
 
 
-def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str], by: str) -> Event | None:
+def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str], word: HaltWord) -> Event | None:
     known, since = believed
     wanted = _Halt(halts[EVERYTHING], True) if EVERYTHING in halts else _Halt(halts.get(run.incident_id, ""), False)
     if known == wanted:
@@ -76,6 +96,12 @@ def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str],
     # The same correction by two replicas has one id.
     event_id = f"halt-kept/{wanted.by}/{since}"
     if not wanted.by:
-        return Commanded(event_id=event_id, command="resume", user=by)
-    text = ALL_HALTED if wanted.with_all else STILL_HALTED if known.with_all else ""
-    return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text, to=ALL if wanted.with_all else "")
+        # A call that was stopped before its run heard of a halt was stopped by the halt of everything.
+        if known.with_all or known.by == STOPPED:
+            return Commanded(event_id=event_id, command="resume", user=word.by, text=word.why, to=ALL)
+        return Commanded(event_id=event_id, command="resume", user="")
+    if wanted.with_all:
+        text = f"everything is halted: {word.why}" if word.why else ALL_HALTED
+        return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text, to=ALL)
+    text = STILL_HALTED if known.with_all else ""
+    return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text)

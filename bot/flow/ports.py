@@ -87,6 +87,15 @@ class AlertStore(Protocol):
     async def unmatched(self, limit: int) -> Sequence[tuple[Alert, str]]: ...
 
 
+@dataclass(frozen=True)
+class OpenPage:
+    """Some of the open incidents, and how many there are."""
+
+    count: int
+    runs: Sequence[Run]
+    """The newest first."""
+
+
 class RunStore(Protocol):
     async def now(self) -> float:
         """The storage's time, epoch seconds: the one clock that every replica of the bot agrees on."""
@@ -116,6 +125,10 @@ class RunStore(Protocol):
         ...
 
     async def open_incidents(self) -> Sequence[str]: ...
+
+    async def open_page(self, limit: int) -> OpenPage:
+        """The newest open incidents: of thousands no more are read than people can read."""
+        ...
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         """The newest incidents, open and closed, newest first."""
@@ -180,6 +193,13 @@ class EffectStore(Protocol):
         """
         ...
 
+    async def owe_now(self, incident_id: str, effect: Effect, *, anew: bool) -> bool:
+        """An effect that waits for its time is due at once; `anew`: also one that is not owed (any more).
+
+        False, and nothing changed, while somebody performs it, or where there is nothing to do.
+        """
+        ...
+
     async def renew(self, owed: Owed) -> bool:
         """Hold the lease on; False when it was lost and the work must stop before its next outside call."""
         ...
@@ -238,6 +258,12 @@ EVERYTHING = "*"
 """In place of an incident: the kill switch of all."""
 
 
+@dataclass(frozen=True)
+class HaltWord:
+    by: str = ""
+    why: str = ""
+
+
 class CallClaims(Protocol):
     async def was_claimed(self, incident_id: str, call_id: str) -> bool:
         """Whether this call may have been sent before."""
@@ -284,6 +310,14 @@ class CallClaims(Protocol):
 
     async def set_halt(self, incident_id: str | None, *, by: str) -> None:
         """Halt one incident, or all when it is None; an empty `by` lifts the halt."""
+        ...
+
+    async def set_halt_of_all(self, word: HaltWord, *, halts: bool) -> None:
+        """Halt everything or lift that, in one write however many incidents are open; the word is kept with it."""
+        ...
+
+    async def halt_word(self) -> HaltWord:
+        """Who last halted everything or lifted that, and why."""
         ...
 
 
@@ -559,6 +593,14 @@ class Messenger(Protocol):
 
         Raise `MessengerError` when Slack refused; what was shown before it stays recorded.
         """
+        ...
+
+    async def want_card(self, incident_id: str) -> None:
+        """Somebody looks for this incident: its card waits no longer for its turn."""
+        ...
+
+    def ask_again(self) -> None:
+        """After a refusal, do not wait until it is time to try again."""
         ...
 
     async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None: ...

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from bot.domain.effect import ExportFormat, ExportTimeline, ReleaseLeases, ShowInSlack, Tell
+from bot.domain.machine.draft import SHOW
 from bot.domain.report import as_json, html, markdown
 from bot.domain.report.chart import Chart
 from bot.domain.timeline import Chained
 from bot.flow.perform_effect import Done, Job
-from bot.flow.ports import CallClaims, Messenger, RunStore
+from bot.flow.ports import CallClaims, EffectStore, Messenger, RunStore
 
 
 class ShowRun:
@@ -21,6 +22,27 @@ class ShowRun:
     async def __call__(self, job: Job, effect: ShowInSlack) -> Done:
         self._changed()
         return Done(tuple(await self._messenger.show(job.run)))
+
+
+class ShowAgain:
+    """Somebody looks at incidents: what Slack does not show of them yet is tried now, not in a minute."""
+
+    def __init__(self, messenger: Messenger, effects: EffectStore, wake: Callable[[str, str], None]) -> None:
+        self._messenger, self._effects, self._wake = messenger, effects, wake
+
+    async def one(self, incident_id: str) -> None:
+        """Also what was given up, and a card that waits for its turn."""
+        await self._messenger.want_card(incident_id)
+        await self._show(incident_id, anew=True)
+
+    async def all_of(self, incident_ids: Sequence[str]) -> None:
+        self._messenger.ask_again()
+        for incident_id in incident_ids:
+            await self._show(incident_id, anew=False)
+
+    async def _show(self, incident_id: str, *, anew: bool) -> None:
+        if await self._effects.owe_now(incident_id, SHOW, anew=anew):
+            self._wake(incident_id, SHOW.effect_id)
 
 
 class TellPerson:

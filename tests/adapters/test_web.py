@@ -183,6 +183,15 @@ async def test_readiness_names_what_is_missing() -> None:
     assert (await client(Stored()).get("/readyz")).json() == {"ready": True, "faults": {}}
 
 
+async def test_what_people_have_to_cure_is_told_and_takes_nobody_out_of_service() -> None:
+    told = {"slack": "posting card: Slack answered invalid_auth"}
+    inside = Inside(read_webhook, Stored().accept, Stored().not_ready, metrics, troubles=lambda: told)
+    app = create_app(inside, credentials=None, body_limit_bytes=1000)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot") as asking:
+        answer = await asking.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "faults": {}, "troubles": told})
+
+
 async def test_metrics_are_prometheus_text() -> None:
     answer = await client(Stored()).get("/metrics")
     assert answer.text == "bot_alerts_total 3\n"

@@ -16,7 +16,9 @@ from bot.domain.playbook.library import Library
 from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
+from bot.flow.hear_people import OPEN_READ
 from bot.flow.open_by_hand import Opened, Opening
+from bot.flow.ports import OpenPage
 
 
 class MemoryInbound:
@@ -28,7 +30,7 @@ class MemoryInbound:
         self.commands: dict[str, tuple[str, Commanded]] = {}
         self.entries: tuple[Chained, ...] = ()
         self.alerts: list[tuple[Alert, str]] = []
-        self.halter = ""
+        self.halter = self.halt_reason = ""
         self.exports: list[tuple[str, str, str]] = []
         self.away = False
         self.hangs = False
@@ -58,9 +60,10 @@ class MemoryInbound:
         self.commands.setdefault(command.event_id, (run.incident_id, command))
         return True
 
-    async def open_runs(self) -> Sequence[Run]:
+    async def open_page(self) -> OpenPage:
         await self._reach()
-        return [run for run in self.runs.values() if run.is_open]
+        still_open = [run for run in self.runs.values() if run.is_open]
+        return OpenPage(len(still_open), still_open[::-1][:OPEN_READ])
 
     async def recent_runs(self) -> Sequence[Run]:
         await self._reach()
@@ -83,12 +86,12 @@ class MemoryInbound:
         await self._reach()
         return self.halter
 
-    async def halt_all(self, by: str) -> None:
+    async def halt_all(self, by: str, why: str = "") -> None:
         await self._reach()
-        self.halter = by
+        self.halter, self.halt_reason = by, why
 
-    async def resume_all(self, by: str) -> None:
-        del by
+    async def resume_all(self, by: str, why: str = "") -> None:
+        del by, why
         await self._reach()
         self.halter = ""
 
@@ -99,11 +102,12 @@ class MemoryInbound:
 
 
 class KnownPeople:
-    """`People`: those named may do everything; others what the teams may that `teams` says they are in."""
+    """`Callers`: those named may do everything; others what the teams may that `teams` says they are in."""
 
     def __init__(self, *allowed: str) -> None:
         self.allowed = allowed
         self.teams: dict[str, tuple[str, ...]] = {}
+        self.guests: frozenset[str] = frozenset()
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
         heard = tuple(each.team for each in policy.heard if each.team in self.teams.get(user, ()))
@@ -116,6 +120,13 @@ class KnownPeople:
     async def may_steer(self, user: str, *, at: float) -> Authority:
         allowed = user in self.allowed
         return Authority(allowed=allowed, reason="" if allowed else "you are not in @serving-oncall", read_at=at)
+
+    async def may_halt(self, user: str, *, at: float) -> Authority:
+        return await self.may_steer(user, at=at)
+
+    async def takes_part(self, user: str, *, at: float) -> Authority:
+        is_guest = user in self.guests
+        return Authority(allowed=not is_guest, reason="guests do not take part" if is_guest else "", read_at=at)
 
 
 class MemoryShelf:

@@ -38,6 +38,19 @@ class MemoryPace:
         return wait
 
 
+class MemoryPeople:
+    """`Memory` of accounts and groups."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, tuple[str, float]] = {}
+
+    async def keep(self, what: str, said: str, *, at: float) -> None:
+        self.said[what] = (said, at)
+
+    async def last(self, what: str) -> tuple[str, float] | None:
+        return self.said.get(what)
+
+
 class MemoryViewers:
     """`Viewers` in memory."""
 

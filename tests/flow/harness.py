@@ -49,6 +49,7 @@ from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.keep_halts import KeepHalts
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.plan_change import PlanForRun
 from bot.flow.read_for_run import ReadForRun
@@ -56,7 +57,7 @@ from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import SampledHistory, WorldReplicas
 from bot.flow.see_world import SeeWorld
-from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
+from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowAgain, ShowRun, TellPerson
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
 from bot.sandbox.slack.directory import BOT_USER
@@ -220,6 +221,7 @@ class Bot:
         self.advance = AdvanceRun(self.store, compiled_once, RULES)
         self.apply: ApplyCall
         self.scraped: SampledHistory
+        self.messenger = self._messenger()
         self.perform = PerformEffect(self.store, self.store, self._handlers())
         self.wake = Wake(self.advance, self.perform, NoAlarms(), later=_left_to_the_net)
         library = Library({each.name: each for each in (scene.playbook, *scene.besides)})
@@ -227,8 +229,10 @@ class Bot:
             self.store, self.store, library, self._cluster, cluster_name="test", wake=self.wake.incident
         )
         self.reconcile = Reconcile(self.store, self.store, self.wake, route)
+        self.halts = KeepHalts(self.store, self.claims, self.wake.incident, lambda: None)
         self.accept = AcceptAlerts(self.store, self.reconcile.wake_routing)
         self.hear = HearPeople(self.store, self.store, self.claims, self.wake.incident)
+        self.again = ShowAgain(self.messenger, self.store, self.wake.effect)
 
     def _handlers(self) -> dict[str, Handler]:
         scene, stage, time = self._scene, self._scene.stage, self._scene.time
@@ -251,7 +255,7 @@ class Bot:
             job_result=JobResult(self._cluster, scene.cluster), generate=generate,
             grant_valid_seconds=GRANT_VALID_SECONDS, pause=self._pause,
         )  # fmt: skip
-        messenger = self._messenger()
+        messenger = self.messenger
         return {
             "read_signals": read,
             "plan_change": plan,
@@ -289,6 +293,7 @@ class Bot:
             await self._hear_alertmanager()
             await self._hear_people()
             await self.reconcile.once()
+            await self.halts.once()
         except Crash:
             assert self.life.is_over
         except StorageUnavailableError:

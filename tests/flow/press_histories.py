@@ -31,7 +31,7 @@ from bot.flow.job_result import JobResult
 from bot.flow.perform_effect import Done as Performed
 from bot.flow.perform_effect import Job, Later
 from bot.flow.plan_change import PlanForRun
-from bot.flow.ports import EVERYTHING, ClaimVerdict, Owed, RunStore, Sent
+from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord, Owed, RunStore, Sent
 from bot.flow.see_world import SeeWorld
 from tests import builders
 from tests.domain.machine.steps import BUNDLE, PLAYBOOK
@@ -143,6 +143,12 @@ class Claims:
 
     async def halts(self) -> Mapping[str, str]:
         return {EVERYTHING: self.halted} if self.halted else {}
+
+    async def set_halt_of_all(self, word: HaltWord, *, halts: bool) -> None:
+        await self.set_halt(None, by=word.by if halts else "")
+
+    async def halt_word(self) -> HaltWord:
+        return HaltWord()
 
     async def set_halt(self, incident_id: str | None, *, by: str) -> None:
         self.halted = by

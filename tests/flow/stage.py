@@ -37,7 +37,21 @@ Side = Literal["before", "after"]
 LEFT_FOR_OTHERS = 2
 """Turns of the event loop in which every other task comes to the point where it waits for its own step."""
 READS = frozenset(
-    {"now", "get", "hexists", "hget", "hgetall", "hmget", "llen", "lrange", "zrangebyscore", "zrevrange", "keep_time"}
+    {
+        "now",
+        "get",
+        "hexists",
+        "hget",
+        "hgetall",
+        "hmget",
+        "hvals",
+        "keep_time",
+        "llen",
+        "lrange",
+        "mget",
+        "zrangebyscore",
+        "zrevrange",
+    }
 )
 """Looking whether the clock went back changes nothing here: it never does."""
 
@@ -198,12 +212,20 @@ class StagedSlack(AsyncWebClient):
 
         async def answer() -> dict[str, Any]:
             try:
+                self._refuse(method)
                 said = EVERY_METHOD[method](self._team, Arguments(values))
             except ApiError as refused:
                 said = refused.answer()
             return {"data": said, "headers": {}, "status_code": 200}
 
         return await self._stage.step(self._life, f"slack {method}", answer, counts=True)
+
+    def _refuse(self, method: str) -> None:
+        """Raise the error that the stand-in was told to answer; here it has no other faults."""
+        fault = self._team.faults.next_for(method, self._team.clock())
+        if fault is not None:
+            assert fault.kind.startswith("error:"), fault
+            raise ApiError(fault.kind.removeprefix("error:"))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.event import Commanded
 from bot.flow.hear_people import HearPeople
+from bot.flow.keep_halts import KeepHalts
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -27,6 +28,11 @@ def claims(redis: Connection) -> RedisClaims:
 @pytest.fixture
 def hear(store: RedisStore, claims: RedisClaims, woken: list[str]) -> HearPeople:
     return HearPeople(store, store, claims, woken.append)
+
+
+@pytest.fixture
+def halts(store: RedisStore, claims: RedisClaims, woken: list[str]) -> KeepHalts:
+    return KeepHalts(store, claims, woken.append, lambda: None)
 
 
 async def opened(store: RedisStore, *incidents: str) -> None:
@@ -85,20 +91,26 @@ async def test_a_halt_of_all_counts_for_incidents_that_open_later(
     assert await call_is(claims, "INC-1") == "halted"
 
 
-async def test_all_open_incidents_are_told_of_a_halt_and_of_its_end(store: RedisStore, hear: HearPeople) -> None:
+async def test_all_open_incidents_are_told_of_a_halt_and_of_its_end(
+    store: RedisStore, hear: HearPeople, halts: KeepHalts
+) -> None:
     await opened(store, "INC-1", "INC-2")
     await hear.halt_all("ana")
+    await halts.once()
     await hear.resume_all("ana")
+    await halts.once()
     assert [await commands(store, incident) for incident in ("INC-1", "INC-2")] == [["halt", "resume"]] * 2
 
 
 async def test_resuming_all_leaves_an_incident_halted_that_was_halted_by_itself(
-    store: RedisStore, hear: HearPeople, claims: RedisClaims
+    store: RedisStore, hear: HearPeople, claims: RedisClaims, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1", "INC-2")
     await hear.command(command("halt"), "INC-1")
     await hear.halt_all("ben")
+    await halts.once()
     await hear.resume_all("ben")
+    await halts.once()
     assert await commands(store, "INC-1") == ["halt", "halt", "halt"]
     assert await commands(store, "INC-2") == ["halt", "resume"]
     assert await call_is(claims, "INC-1") == "halted"

@@ -8,10 +8,10 @@ from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.change.plan import PlanResult
-from bot.domain.event import Commanded
+from bot.domain.event import ALL, Commanded
 from bot.domain.run import ActiveChange
 from bot.flow.hear_people import HearPeople
-from bot.flow.keep_halts import KeepHalts
+from bot.flow.keep_halts import AT_A_TIME, KeepHalts
 from tests import builders
 from tests.domain.machine.steps import Story
 from tests.flow.test_hear_people import command, opened
@@ -74,19 +74,21 @@ async def test_a_resume_of_all_that_died_halfway_reaches_every_incident_in_the_n
     await hear.command(command("halt"), "INC-2")
     await hear.halt_all("ben")
     await halts.once()
-    await claims.set_halt(None, by="")
+    await hear.resume_all("cat")
     await halts.once()
-    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "")]
+    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "cat")]
     assert await said(store, "INC-2") == [("halt", "ana"), ("halt", "ben"), ("halt", "ana")]
 
 
 async def test_who_halted_one_and_then_all_is_told_apart_since_another_word_lifts_it(
-    store: RedisStore, hear: HearPeople
+    store: RedisStore, hear: HearPeople, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
     await hear.command(command("halt"), "INC-1")
     await hear.halt_all("ana")
+    await halts.once()
     await hear.resume_all("ana")
+    await halts.once()
     events = [event for event in await store.inbox("INC-1") if isinstance(event, Commanded)]
     assert [(event.user, event.to) for event in events] == [("ana", ""), ("ana", "all"), ("ana", "")]
 
@@ -96,9 +98,11 @@ async def test_a_new_bot_finds_what_an_old_one_left_half_told(
 ) -> None:
     await opened(store, "INC-1")
     await hear.halt_all("ben")
-    await claims.set_halt(None, by="")
     await halts.once()
-    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "")]
+    await hear.resume_all("ben")
+    new = KeepHalts(store, claims, lambda incident: None, lambda: None)
+    await new.once()
+    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "ben")]
 
 
 async def test_an_incident_that_opens_while_everything_is_halted_says_so(
@@ -111,14 +115,40 @@ async def test_an_incident_that_opens_while_everything_is_halted_says_so(
     assert await said(store, "INC-1") == [("halt", "ana")]
 
 
-async def test_resuming_one_incident_while_everything_is_halted_does_not_make_its_card_say_otherwise(
-    store: RedisStore, hear: HearPeople, halts: KeepHalts
+def test_resuming_one_incident_while_everything_is_halted_does_not_make_its_card_say_otherwise() -> None:
+    story = Story().asked().says("halt", user="ben", to=ALL).says("resume")
+    assert (story.run.halted_by, story.run.halted_with_all) == ("ben", True)
+    assert "/incident resume all" in str(story.run.posts[-1].data)
+    assert story.says("resume", user="ben", to=ALL).run.halted_by == ""
+
+
+async def test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number_a_round(
+    store: RedisStore, hear: HearPeople, halts: KeepHalts, woken: list[str]
 ) -> None:
-    await opened(store, "INC-1")
-    await hear.halt_all("ben")
-    await hear.command(command("resume"), "INC-1")
+    many = [f"INC-{number}" for number in range(1, AT_A_TIME + 3)]
+    await opened(store, *many)
+    await hear.halt_all("ana", "the rack burns")
+    assert woken == []
+    for reached in (AT_A_TIME, AT_A_TIME + 2, AT_A_TIME + 2):
+        await halts.once()
+        assert len(woken) == reached
+    assert [await said(store, incident) for incident in (many[0], many[-1])] == [[("halt", "ana")]] * 2
+    events = [event for event in await store.inbox("INC-1") if isinstance(event, Commanded)]
+    assert [(event.text, event.to) for event in events] == [("everything is halted: the rack burns", ALL)]
+
+
+async def test_a_halt_of_one_incident_looks_at_no_other(
+    store: RedisStore, hear: HearPeople, halts: KeepHalts, woken: list[str]
+) -> None:
+    await opened(store, "INC-1", "INC-2")
     await halts.once()
-    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "ana"), ("halt", "ben")]
+    run = await store.load("INC-2")
+    assert run is not None
+    told_otherwise = run.with_(version=1, halted_by="nobody")
+    await store.commit(told_otherwise, consumed=1, entries=(), effects=())
+    await hear.command(command("halt"), "INC-1")
+    await halts.once()
+    assert await said(store, "INC-2") == []
 
 
 async def test_while_the_switch_stands_nobody_is_told_twice_also_by_two_bots(
@@ -134,7 +164,7 @@ async def test_while_the_switch_stands_nobody_is_told_twice_also_by_two_bots(
 
 
 async def test_a_call_that_was_stopped_before_its_run_heard_of_the_halt_goes_on_when_all_is_resumed(
-    store: RedisStore, hear: HearPeople
+    store: RedisStore, hear: HearPeople, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
     run = await store.load("INC-1")
@@ -142,6 +172,7 @@ async def test_a_call_that_was_stopped_before_its_run_heard_of_the_halt_goes_on_
     stopped = ActiveChange(state="grow", verb="scale", halted=True)
     await store.commit(run.with_(version=run.version + 1, change=stopped), consumed=1, entries=(), effects=())
     await hear.resume_all("ben")
+    await halts.once()
     assert await said(store, "INC-1") == [("resume", "ben")]
 
 

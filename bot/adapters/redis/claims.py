@@ -9,7 +9,7 @@ from typing import cast
 
 from bot.adapters.redis.connection import Connection
 from bot.domain.change.node_disruption import NodeDisruption
-from bot.flow.ports import EVERYTHING, ClaimVerdict
+from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord
 
 NODE_BREAKER = "node-breaker"
 
@@ -109,3 +109,16 @@ class RedisClaims:
             await self._redis.ask(self._redis.client.hset(key, field, by))
         else:
             await self._redis.ask(self._redis.client.hdel(key, field))
+
+    async def set_halt_of_all(self, word: HaltWord, *, halts: bool) -> None:
+        both = self._redis.client.pipeline(transaction=True)
+        both.set(self._redis.key("halt-word"), json.dumps({"by": word.by, "why": word.why}))
+        if halts:
+            both.hset(self._redis.key("halt"), EVERYTHING, word.by)
+        else:
+            both.hdel(self._redis.key("halt"), EVERYTHING)
+        await self._redis.ask(both.execute())
+
+    async def halt_word(self) -> HaltWord:
+        raw = await self._redis.ask(self._redis.client.get(self._redis.key("halt-word")))
+        return HaltWord(**json.loads(raw)) if raw else HaltWord()

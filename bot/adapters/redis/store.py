@@ -17,7 +17,7 @@ from bot.domain.errors import StaleRunError
 from bot.domain.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
-from bot.flow.ports import Intake, Owed, RouteKind
+from bot.flow.ports import Intake, OpenPage, Owed, RouteKind
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -160,7 +160,15 @@ class RedisStore:
         return {str(target): str(incident) for target, incident in found.items()}
 
     async def open_incidents(self) -> Sequence[str]:
-        return sorted((await self.open_targets()).values(), key=_number)
+        found = await self._redis.ask(self._redis.client.hvals(self._redis.key("open")))
+        return sorted(map(str, found), key=_number)
+
+    async def open_page(self, limit: int) -> OpenPage:
+        every = await self.open_incidents()
+        newest = every[::-1][:limit]
+        keys = [self._redis.key("run", incident_id) for incident_id in newest]
+        raw = await self._redis.ask(self._redis.client.mget(keys)) if keys else []
+        return OpenPage(len(every), [Run.model_validate_json(each) for each in raw if each is not None])
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         found = await self._redis.ask(self._redis.client.zrevrange(self._redis.key("incidents"), 0, limit - 1))
@@ -274,6 +282,15 @@ class RedisStore:
             return None
         attempts, _version, body = str(value).split("|", 2)
         return Owed(incident_id, EFFECT.validate_json(body), int(attempts), token=str(value))
+
+    async def owe_now(self, incident_id: str, effect: Effect, *, anew: bool) -> bool:
+        keys = [*self._of(incident_id, "run", "effects"), *self._keys("owed", "owners")]
+        body = effect.model_dump_json() if anew else ""
+        return bool(
+            int(
+                await self._redis.script("owe_now", keys, [f"{incident_id}|{effect.effect_id}", effect.effect_id, body])
+            )
+        )
 
     async def renew(self, owed: Owed) -> bool:
         arguments = [f"{owed.incident_id}|{owed.effect.effect_id}", self._owner, self._limits.lease_seconds]

@@ -54,6 +54,7 @@ from bot.adapters.slack.press_value import (
     SEE,
     ButtonValue,
 )
+from bot.adapters.slack.signed import only_signed
 from bot.adapters.slack.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.domain.approval import Press
@@ -132,9 +133,9 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
     return app
 
 
-def endpoint(app: AsyncApp) -> Callable[[Request], Awaitable[Response]]:
+def endpoint(app: AsyncApp, signing_secret: str) -> Callable[[Request], Awaitable[Response]]:
     """The Starlette handler for `POST /slack/events`: one address for everything that Slack sends."""
-    return AsyncSlackRequestHandler(app).handle
+    return only_signed(AsyncSlackRequestHandler(app).handle, signing_secret)
 
 
 class Presses:

@@ -24,6 +24,25 @@ PASSING = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org", "accesslimited"}
 )
 RATE_LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
+OF_THE_BOT = frozenset(
+    {
+        "invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive", "org_login_required",
+        "two_factor_setup_required", "ekm_access_denied", "team_access_not_granted", "access_denied",
+        "enterprise_is_restricted", "not_allowed_token_type",
+    }
+)  # fmt: skip
+"""Slack does not let the bot in: no message can change that, but people can."""
+OF_THE_CHANNEL = frozenset(
+    {
+        "channel_not_found", "not_in_channel", "is_archived", "restricted_action",
+        "restricted_action_read_only_channel", "restricted_action_thread_only_channel",
+        "restricted_action_non_threadable_channel",
+    }
+)  # fmt: skip
+"""Nothing can be said in this channel, whatever it is."""
+OF_THE_SCOPES = frozenset({"missing_scope", "no_permission"})
+PEOPLE_TAKE_SECONDS = 60.0
+"""What only people can cure is tried again so often."""
 LAYOUT_REFUSED = frozenset({"invalid_blocks", "msg_too_long", "msg_blocks_too_long", "invalid_blocks_format"})
 
 
@@ -53,10 +72,16 @@ class Refusal:
     happened: Literal["no", "unknown"]
     retry_after_seconds: float = 1.0
 
+    @property
+    def is_final(self) -> bool:
+        """Nothing cures it, or only another message. That the bot is not let in is cured by people."""
+        return self.lasting and self.error not in OF_THE_BOT
+
     def as_error(self, doing: str) -> MessengerError:
-        return MessengerError(
-            f"{doing}: Slack answered {self.error}", lasting=self.lasting, retry_after_seconds=self.retry_after_seconds
-        )
+        reason = f"{doing}: Slack answered {self.error}"
+        if self.lasting and not self.is_final:
+            return MessengerError(reason, lasting=False, retry_after_seconds=PEOPLE_TAKE_SECONDS)
+        return MessengerError(reason, lasting=self.lasting, retry_after_seconds=self.retry_after_seconds)
 
 
 async def ask(call: Awaitable[Any]) -> dict[str, Any] | Refusal:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import context, section
+from bot.adapters.slack.escape import line
 from bot.adapters.slack.forms import Modal
 from bot.adapters.slack.messages import Message
+from bot.domain.run import Run
 
 Answer = Message | Modal
 _PERSON = re.compile(r"<@([UW][A-Z0-9]+)\|[^>]*>")
@@ -56,3 +58,13 @@ class TeachError(Exception):
 def said(*lines: str) -> Message:
     head, *rest = lines
     return Message(head[: limits.TEXT], limits.fitted([*section([head]), *(section(rest) if rest else context([]))]))
+
+
+def closed(run: Run, word: str) -> str:
+    """What to tell who says a word that does nothing any more."""
+    name = line(run.incident_id, 40)
+    how = f" ({line(run.ending.replace('_', ' '), 40)})" if run.ending else ""
+    return (
+        f"Not done: {name} is closed{how}, and `/incident {word}` does nothing to a closed incident. "
+        f"`/incident reopen {name} WHY` opens it again; notes and exports need no reopening."
+    )

@@ -1,6 +1,6 @@
 """`/incident …`: reads one line from a person, does it or says what would have worked.
 
-Every answer is seen by that person alone. Only those who may steer halt, resume, reset, undo and resolve.
+Every answer is seen by that person alone. `WORDS` says who may say what.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, said
+from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, closed, said
 from bot.adapters.slack.escape import code, line, mention, whisper
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message, card, now_line, sign_of
@@ -22,44 +22,57 @@ from bot.adapters.slack.steering_words import SteeringWords
 from bot.adapters.slack.words import moment
 from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded
-from bot.domain.run import Run
+from bot.domain.run import Run, Severity
 from bot.domain.timeline import Chained
 
 ENTRIES_SHOWN = 20
+LISTED = 20
+URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
 Verb = Literal["halt", "resume", "reset", "note", "undo", "resolve", "divert"]
 
 
 @dataclass(frozen=True)
-class _Usage:
+class _Word:
     arguments: str
     does: str
+    who: Literal["anybody", "members", "steerers", "halters"] = "steerers"
+    """Members are all but guests, bots, deactivated accounts and people of other workspaces. Halters steer; while
+    Slack does not say who they are, they are who they were."""
+    when_closed: bool = False
+    """Whether it does anything to an incident that is closed, or is about none."""
 
 
-USAGES = {
-    "help": _Usage("", "what can be said here"),
-    "list": _Usage("", "the open incidents"),
-    "show": _Usage("[INC]", "where an incident stands"),
-    "timeline": _Usage("[INC]", f"its last {ENTRIES_SHOWN} entries"),
-    "export": _Usage("[INC] [md|json|html]", "its whole timeline as a file in its thread"),
-    "note": _Usage("[INC] TEXT", "put a note on the timeline"),
-    "halt": _Usage("[INC|all]", "send no further call until it is resumed"),
-    "resume": _Usage("[INC|all]", "lift a halt"),
-    "reset": _Usage("[INC]", "let the breakers of its workload and of nodes count anew"),
-    "undo": _Usage("[INC]", "propose to take back the last change"),
-    "resolve": _Usage("[INC] [WHY]", "close an incident by hand"),
-    "divert": _Usage("[INC] PLAYBOOK", "go over to another playbook that an alert of the incident is for"),
-    "lead": _Usage("[INC] [@PERSON]", "who leads from here: you, or whom you name"),
-    "status": _Usage("[INC] [TEXT]", "say how it stands, for everybody who waits"),
-    "skip": _Usage("[INC] [STATE WHY]", "leave what is waited for by another written way"),
-    "silence": _Usage("[INC] 30m WHY|off", "quieten its alerts in Alertmanager, for two hours at most"),
-    "reopen": _Usage("INC WHY", "open a closed incident again"),
-    "open": _Usage("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident by hand"),
-    "playbooks": _Usage("", "what the bot knows, and what opens it"),
-    "graph": _Usage("[INC|PLAYBOOK]", "a picture of a playbook, with the way that an incident took"),
-    "settings": _Usage("[INC|PLAYBOOK]", "a playbook's numbers: what they are, may be, and why"),
-    "unmatched": _Usage("", "alerts that no playbook took"),
+WORDS = {
+    "help": _Word("", "what can be said here", "anybody", when_closed=True),
+    "list": _Word("", "the open incidents", "anybody", when_closed=True),
+    "show": _Word("[INC]", "where an incident stands", "anybody", when_closed=True),
+    "timeline": _Word("[INC]", f"its last {ENTRIES_SHOWN} entries", "members", when_closed=True),
+    "export": _Word("[INC] [md|json|html]", "its whole timeline as a file in its thread", "members", when_closed=True),
+    "note": _Word("[INC] TEXT", "put a note on the timeline", "members", when_closed=True),
+    "halt": _Word("[INC|all] [WHY]", "send no further call until it is resumed", "halters"),
+    "resume": _Word("[INC|all]", "lift a halt"),
+    "reset": _Word("[INC]", "let the breakers of its workload and of nodes count anew"),
+    "undo": _Word("[INC]", "propose to take back the last change"),
+    "resolve": _Word("[INC] [WHY]", "close an incident by hand"),
+    "divert": _Word("[INC] PLAYBOOK", "go over to another playbook that an alert of the incident is for"),
+    "lead": _Word("[INC] [@PERSON]", "who leads from here: you, or whom you name"),
+    "status": _Word("[INC] [TEXT]", "say how it stands, for everybody who waits"),
+    "skip": _Word("[INC] [STATE WHY]", "leave what is waited for by another written way"),
+    # Whose word a silence needs is asked where it is begun.
+    "silence": _Word("[INC] 30m WHY|off", "quieten its alerts in Alertmanager, for two hours at most", "members"),
+    "reopen": _Word("INC WHY", "open a closed incident again", when_closed=True),
+    "open": _Word("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident by hand", when_closed=True),
+    "playbooks": _Word("", "what the bot knows, and what opens it", "members", when_closed=True),
+    "graph": _Word(
+        "[INC|PLAYBOOK]", "a picture of a playbook, with the way that an incident took", "members", when_closed=True
+    ),
+    "settings": _Word(
+        "[INC|PLAYBOOK]", "a playbook's numbers: what they are, may be, and why", "members", when_closed=True
+    ),
+    "unmatched": _Word("", "alerts that no playbook took", "members", when_closed=True),
 }
+"""Every word of `/incident`: who may say it, and whether it means anything once its incident is closed."""
 
 
 GROUPS = {
@@ -73,7 +86,7 @@ GROUPS = {
 class Commands:
     def __init__(self, desk: Desk) -> None:
         self._inbound, self._people, self._clock = desk.inbound, desk.people, desk.clock
-        self._want_card = desk.want_card
+        self._want_card, self._show_again = desk.want_card, desk.show_again
         playbooks, steering = PlaybookWords(desk, self.pointed_at), SteeringWords(desk, self.pointed_at)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             "help": self._help,
@@ -106,6 +119,7 @@ class Commands:
         if follow is None:
             return said(_unknown_word(command.word))
         try:
+            await self._must_be_allowed(command)
             return await follow(command)
         except TeachError as teach:
             return said(str(teach))
@@ -116,20 +130,31 @@ class Commands:
         del command
         lines: list[str] = []
         for group, words in GROUPS.items():
-            lines += [f"*{group}*", *(f"• `{_usage(word)}` {USAGES[word].does}" for word in words)]
+            lines += [f"*{group}*", *(f"• `{_usage(word)}` {WORDS[word].does}" for word in words)]
         return said("*What can be said here* (`INC` may be left out while only one incident is open)", *lines)
 
     async def _list(self, command: Command) -> Message:
         del command
-        runs = await self._inbound.open_runs()
-        if not runs:
+        page = await self._inbound.open_page()
+        if not page.count:
             return said("No incident is open.")
+        # The newest of the most urgent first: of thousands nobody reads more.
+        shown = sorted(page.runs, key=lambda run: URGENCY.index(run.severity))[:LISTED]
+        await self._show_again([run.incident_id for run in shown])
         lines = [
             f"• {sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 150)} · {code(run.target, 120)}\n"
             f"      {now_line(run, {})}"
-            for run in runs
+            for run in shown
         ]
-        return said(f"*{len(runs)} open*", *lines)
+        rest = page.count - len(shown)
+        more = [f"… and {rest} more: `/incident show INC-7` shows one by its name."] if rest else []
+        return said(f"*{page.count} open*", *lines, *more, await self._switch())
+
+    async def _switch(self) -> str:
+        """What the kill switch says, or how it is pulled."""
+        if by := await self._inbound.halted_by():
+            return f"⛔ *Everything is halted* by {mention(by)}: `/incident resume all` lifts that."
+        return "`/incident halt all WHY` stops every change of the bot at once."
 
     async def _show(self, command: Command) -> Message:
         run = await self._only_named(command)
@@ -174,9 +199,9 @@ class Commands:
 
     async def _halt(self, command: Command) -> Message:
         """Whatever else is said, it stops: words after it are its reason."""
-        await self._must_steer(command)
-        if command.rest.partition(" ")[0].lower() == ALL:
-            await self._inbound.halt_all(command.user)
+        first, _, why = command.rest.partition(" ")
+        if first.lower() == ALL:
+            await self._inbound.halt_all(command.user, why.strip())
             return said("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
         run, why = await self.pointed_at(command)
         name = line(run.incident_id, 40)
@@ -184,7 +209,6 @@ class Commands:
         return await self._store(command, run.incident_id, "halt", f"halted: {why}" if why else "", told)
 
     async def _resume(self, command: Command) -> Message:
-        await self._must_steer(command)
         if command.rest.lower() == ALL:
             await self._inbound.resume_all(command.user)
             return said("▶ *The halt of everything is lifted.*")
@@ -195,13 +219,11 @@ class Commands:
         return await self._store(command, run.incident_id, "resume", "", told)
 
     async def _reset(self, command: Command) -> Message:
-        await self._must_steer(command)
         run = await self._only_named(command)
         told = f"The breakers of the workload of {line(run.incident_id, 40)} and those of nodes count anew."
         return await self._store(command, run.incident_id, "reset", "", told)
 
     async def _undo(self, command: Command) -> Message:
-        await self._must_steer(command)
         run = await self._only_named(command)
         if not run.held:
             raise TeachError(f"Nothing that the bot changed in {line(run.incident_id, 40)} is left to take back.")
@@ -212,7 +234,6 @@ class Commands:
         return await self._store(command, run.incident_id, "undo", "", told)
 
     async def _divert(self, command: Command) -> Message:
-        await self._must_steer(command)
         run, playbook = await self.pointed_at(command)
         name, known = line(run.incident_id, 40), ", ".join(code(each, 60) for each in run.offers)
         if not known:
@@ -226,22 +247,29 @@ class Commands:
         )
 
     async def _resolve(self, command: Command) -> Message:
-        await self._must_steer(command)
-        incident_id, why = await self._named(command)
-        return await self._store(
-            command, incident_id, "resolve", why, f"{line(incident_id, 40)} is being closed by hand."
-        )
+        run, why = await self.pointed_at(command)
+        told = f"{line(run.incident_id, 40)} is being closed by hand."
+        return await self._store(command, run.incident_id, "resolve", why, told)
 
     async def _store(self, command: Command, incident_id: str, verb: Verb, text: str, told: str) -> Message:
         event = Commanded(
             event_id=command.command_id, command=verb, user=command.user, user_name=command.user_name, text=text
         )
         if not await self._inbound.command(event, incident_id):
-            raise TeachError(_no_such(incident_id, await self._inbound.open_runs()))
+            raise TeachError(_no_such(incident_id, (await self._inbound.open_page()).runs))
         return said(told)
 
-    async def _must_steer(self, command: Command) -> None:
-        authority = await self._people.may_steer(command.user, at=self._clock.now())
+    async def _must_be_allowed(self, command: Command) -> None:
+        people, at = self._people, self._clock.now()
+        match WORDS[command.word].who:
+            case "anybody":
+                return
+            case "members":
+                authority = await people.takes_part(command.user, at=at)
+            case "steerers":
+                authority = await people.may_steer(command.user, at=at)
+            case "halters":
+                authority = await people.may_halt(command.user, at=at)
         if not authority.allowed:
             raise TeachError(f"Not done: {line(authority.reason, 500)}.")
 
@@ -266,29 +294,38 @@ class Commands:
         return run
 
     async def pointed_at(self, command: Command) -> tuple[Run, str]:
-        """The incident that is meant, and what follows it; the only open one when none is named."""
+        """The incident that is meant, and what follows it; the only open one when none is named.
+
+        Raise `TeachError` where the word would do nothing, since that incident is closed.
+        """
         first, _, rest = command.rest.partition(" ")
-        if INCIDENT_ID.fullmatch(first):
-            run = await self._inbound.load(first.upper())
-            if run is None:
-                raise TeachError(_no_such(first.upper(), await self._inbound.open_runs()))
-            return run, rest.strip()
-        runs = await self._inbound.open_runs()
-        here = of_channel(runs, command.channel)
-        if here is not None or len(runs) == 1:
-            return here or runs[0], command.rest
-        if not runs:
+        if not INCIDENT_ID.fullmatch(first):
+            return await self._only_open(command), command.rest
+        run = await self._inbound.load(first.upper())
+        if run is None:
+            raise TeachError(_no_such(first.upper(), (await self._inbound.open_page()).runs))
+        if not run.is_open and not WORDS[command.word].when_closed:
+            raise TeachError(closed(run, command.word))
+        return run, rest.strip()
+
+    async def _only_open(self, command: Command) -> Run:
+        page = await self._inbound.open_page()
+        here = of_channel(page.runs, command.channel)
+        if here is not None or page.count == 1:
+            return here or page.runs[0]
+        if not page.count:
             raise TeachError(f"No incident is open; name one: `{_usage(command.word)}`")
-        ids = ", ".join(code(run.incident_id, 40) for run in runs[:20])
-        raise TeachError(f"{len(runs)} incidents are open, say which one ({ids}): `{_usage(command.word)}`")
+        ids = ", ".join(code(run.incident_id, 40) for run in page.runs[:LISTED])
+        more = ", …" if page.count > LISTED else ""
+        raise TeachError(f"{page.count} incidents are open, say which one ({ids}{more}): `{_usage(command.word)}`")
 
 
 def _usage(word: str) -> str:
-    return f"/incident {word} {USAGES[word].arguments}".strip()
+    return f"/incident {word} {WORDS[word].arguments}".strip()
 
 
 def _unknown_word(word: str) -> str:
-    close = difflib.get_close_matches(word, USAGES, n=1)
+    close = difflib.get_close_matches(word, WORDS, n=1)
     hint = f"Did you mean `{_usage(close[0])}`?" if close else "See `/incident help`."
     return f"There is no {code('/incident ' + word, 60)}. {hint}"
 

@@ -15,7 +15,7 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.blocks import context, header, section
-from bot.adapters.slack.client import Refusal, ask
+from bot.adapters.slack.client import OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
 from bot.adapters.slack.escape import line
 from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
 from bot.adapters.slack.messages import Message, sign_of
@@ -33,6 +33,7 @@ LOOK_AGAIN_SECONDS = 10.0
 """How long it may at most go unnoticed that somebody looks for an incident."""
 NEXT = 20
 """So many of those that wait may take the next card: the oldest."""
+CURED_BY_PEOPLE = OF_THE_BOT | OF_THE_CHANNEL | OF_THE_SCOPES
 NEEDS_A_PERSON = frozenset({"question", "request", "note"})
 
 
@@ -235,7 +236,7 @@ class Digest:
             update: dict[str, Any] = {"channel": entry.channel, "ts": entry.ts, "blocks": list(message.blocks)}
             result = await ask(self._client.chat_update(text=message.text, **update))
             if isinstance(result, Refusal):
-                if not result.lasting:
+                if not result.lasting or result.error in CURED_BY_PEOPLE:
                     return self._refused(result, "editing the digest")
                 # Somebody deleted it, say: the next news are a new message.
                 log.error("slack.digest_lost", error=result.error)

@@ -73,6 +73,11 @@ def mention(user: str) -> str:
     return f"<@{user}>" if _USER.fullmatch(user) else line(user, 80) or "somebody"
 
 
+def is_person(user: str) -> bool:
+    """Whether it is a person of Slack: who halts on the command line is none."""
+    return _USER.fullmatch(user) is not None
+
+
 def channel_mention(channel: str) -> str:
     return f"<#{channel}>" if _CHANNEL.fullmatch(channel) else line(channel, 80)
 

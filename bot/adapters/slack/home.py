@@ -73,6 +73,8 @@ class Seen:
     still_open: Sequence[Run]
     recent: Sequence[Run]
     halted_by: str = ""
+    unread: int = 0
+    """How many more are open, of which nothing was read."""
 
 
 class Homes:
@@ -135,7 +137,8 @@ class Homes:
         if now - read_at >= WEEK_READ_EVERY_SECONDS:
             recent = await inbound.recent_runs()
             self._recent = (now, recent)
-        return Seen(await inbound.open_runs(), recent, await inbound.halted_by())
+        page = await inbound.open_page()
+        return Seen(page.runs, recent, await inbound.halted_by(), unread=page.count - len(page.runs))
 
     async def _made_for(self, user: str, seen: Seen, now: float) -> tuple[Block, ...]:
         return home(seen, await self._waiting_for(user, seen.still_open, now), now=now)
@@ -145,7 +148,7 @@ class Homes:
         result = await ask(self._client.views_publish(user_id=user, view={"type": "home", "blocks": list(blocks)}))
         if isinstance(result, Refusal):
             log.warning("slack.home_failed", user=user, error=result.error)
-            if not result.lasting:
+            if not result.is_final:
                 return False
         await self._viewers.published(user, _content(blocks))
         return True
@@ -201,7 +204,7 @@ def home(seen: Seen, waiting: Sequence[Waiting], *, now: float) -> tuple[Block, 
     # A block each: two lines of one and two of the next would run into each other.
     blocks += [block for run in still_open[:OPEN_SHOWN] for block in section([_stands(run)])]
     blocks += [] if still_open else section(["No incident is open."])
-    blocks += _more(len(still_open) - OPEN_SHOWN)
+    blocks += _more(len(still_open) + seen.unread - OPEN_SHOWN)
     blocks += [divider(), header("The last seven days"), *fields(week([*recent, *still_open], now=now))]
     blocks += context(["As of " + moment(now) + ". `/incident help` says what can be done."])
     return limits.fitted(blocks)

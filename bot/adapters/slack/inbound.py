@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.alert import Alert
-from bot.domain.approval import Policy, Press
+from bot.domain.approval import Authority, Policy, Press
 from bot.domain.effect import ExportFormat
 from bot.domain.event import Commanded
 from bot.domain.playbook.compiled import CompiledPlaybook
@@ -16,7 +16,7 @@ from bot.domain.run import Run
 from bot.domain.target import Target
 from bot.domain.timeline import Chained
 from bot.flow.open_by_hand import Opened, Opening
-from bot.flow.ports import Clock, Messenger, People
+from bot.flow.ports import Clock, Messenger, OpenPage, People
 
 
 class Inbound(Protocol):
@@ -34,8 +34,8 @@ class Inbound(Protocol):
         """Stored when it returns, once by `event_id`; False when its target has a newer incident."""
         ...
 
-    async def open_runs(self) -> Sequence[Run]:
-        """Every open incident, oldest first."""
+    async def open_page(self) -> OpenPage:
+        """How many incidents are open, and the newest of them."""
         ...
 
     async def recent_runs(self) -> Sequence[Run]:
@@ -54,11 +54,11 @@ class Inbound(Protocol):
         """Who halted everything; empty while nobody has."""
         ...
 
-    async def halt_all(self, by: str) -> None:
+    async def halt_all(self, by: str, why: str = "") -> None:
         """From here on no call of any incident is sent."""
         ...
 
-    async def resume_all(self, by: str) -> None: ...
+    async def resume_all(self, by: str, why: str = "") -> None: ...
 
     async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`
         """Owe the export, which arrives as a file in the thread; False when there is no such incident."""
@@ -84,22 +84,40 @@ class Shelf(Protocol):
         ...
 
 
+class Callers(People, Protocol):
+    """Who says something to the bot, and what that person may say."""
+
+    async def may_halt(self, user: str, *, at: float) -> Authority:
+        """As `may_steer`; while Slack does not say it in time, what it last said counts: a halt takes nothing away."""
+        ...
+
+    async def takes_part(self, user: str, *, at: float) -> Authority:
+        """Whether this person belongs here at all: no guest, bot, deactivated account or other company's person."""
+        ...
+
+
+async def _shown_already(incident_ids: Sequence[str]) -> None:
+    """Where nothing is ever refused."""
+
+
 @dataclass(frozen=True)
 class Desk:
     """Everything behind the counter: who stores, who judges, who answers, and what time it is."""
 
     inbound: Inbound
-    people: People
+    people: Callers
     messenger: Messenger
     clock: Clock
     shelf: Shelf
     links: Callable[[str], Awaitable[Mapping[str, str]]]
     """The addresses of an incident's requests and questions in Slack, by slot."""
     want_card: Callable[[str], Awaitable[None]]
-    """Somebody looks at an incident: if its card waits, it waits no longer."""
+    """Somebody looks at an incident: what waits of its card and thread waits no longer."""
     draw: Callable[[CompiledPlaybook, str, str], Awaitable[None]] | None = None
     """A playbook's picture into a channel, with a comment. Raise `MessengerError`."""
     deployment: str = ""
     """As the messages of this bot carry it."""
     silencers: Policy | None = None
     """Whose word a silence needs; None where the bot does not know Alertmanager's own address."""
+    show_again: Callable[[Sequence[str]], Awaitable[None]] = _shown_already
+    """Somebody looks at these incidents: what Slack refused to show of them is tried now."""

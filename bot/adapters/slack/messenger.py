@@ -13,8 +13,9 @@ import aiohttp
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import LAYOUT_REFUSED, Refusal, ask
+from bot.adapters.slack.client import LAYOUT_REFUSED, OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
 from bot.adapters.slack.digest import Digest
+from bot.adapters.slack.door import Door, Kind
 from bot.adapters.slack.escape import plain, whisper
 from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
 from bot.adapters.slack.messages import CARD, Message, card, thread
@@ -60,6 +61,12 @@ class SlackMessenger:
         self._client, self._store, self._pace, self._clock, self._place = client, store, pace, clock, place
         self._digest = digest
         self._own = OwnChannels(client, store, place.deployment, place.own)
+        self._door = Door(clock)
+
+    @property
+    def refused(self) -> str:
+        """Why Slack takes no message of the bot now, until people change that; empty while it does."""
+        return self._door.reason
 
     async def show(self, run: Run) -> Sequence[Event]:
         shown = _Slots(run, await self._store.load(run.incident_id))
@@ -68,9 +75,10 @@ class SlackMessenger:
         if CARD in shown.missing() and (event := await self._post(run, shown, CARD)):
             posted.append(event)
         no_channel = await self._own.stand(run, shown.shown)
-        posted += [event for slot in shown.missing() if (event := await self._post(run, shown, slot))]
+        untaken: dict[str, MessengerError] = {}
+        posted += await self._post_thread(run, shown, untaken)
         events = [*posted, *shown.unheard(posted)]
-        refused: list[MessengerError] = [no_channel] if no_channel else []
+        refused = [no_channel, *untaken.values()] if no_channel else [*untaken.values()]
         for slot, message in shown.out_of_date():
             try:
                 await self._update(run, shown, slot, message, may_give_up=not events)
@@ -81,6 +89,9 @@ class SlackMessenger:
         # Events that are returned bring the run back here, where what was refused for good is tried and told then.
         if refused and not events:
             await self._own.told(run, shown.shown)
+            for slot in untaken:
+                # As an edit that was refused: not tried again until its content changes.
+                await self._save(run, shown, slot, Shown(hash=shown.rendered(slot).hash))
             raise refused[0]
         rest = await self._digest.has_card(run) if self._digest is not None else 0.0
         if rest and not events:
@@ -88,10 +99,27 @@ class SlackMessenger:
         await self._own.close(run, shown.shown)
         return events
 
+    async def _post_thread(self, run: Run, shown: _Slots, untaken: dict[str, MessengerError]) -> list[Event]:
+        """A message that Slack never takes is put into `untaken` and holds up none of those after it."""
+        posted: list[Event] = []
+        for slot in shown.missing():
+            try:
+                if event := await self._post(run, shown, slot):
+                    posted.append(event)
+            except MessengerError as error:
+                if not error.lasting:
+                    raise
+                untaken[slot] = error
+        return posted
+
     async def want_card(self, incident_id: str) -> None:
-        """Somebody looks for this incident: its card waits no longer."""
+        """Somebody looks for this incident: its card waits no longer, and Slack is asked again at once."""
+        self.ask_again()
         if self._digest is not None:
             await self._digest.want(incident_id)
+
+    def ask_again(self) -> None:
+        self._door.knock()
 
     async def links(self, incident_id: str) -> Mapping[str, str]:
         """The addresses of what waits for people, by slot."""
@@ -170,7 +198,9 @@ class SlackMessenger:
         if isinstance(result, Refusal):
             if result.happened == "no":
                 await self._save(run, slots, slot, replace(entry, attempt_at=0.0))
-            raise result.as_error(f"posting {slot}")
+            raise self._refused(result, f"posting {slot}", "post", root.channel)
+        if root.channel in ("", self._place.channel):
+            self._door.opened("post")
         if entry.first_attempt_at:
             # An earlier attempt may have landed since it was looked for.
             found = await self._settle_found(run, slots, slot, await self._look_up(run, slot, root, attempt))
@@ -242,7 +272,7 @@ class SlackMessenger:
             log.warning("slack.duplicate_deleted", incident=run.incident_id, slot=slot, ts=duplicate)
             result = await ask(self._client.chat_delete(channel=channel, ts=duplicate))
             if isinstance(result, Refusal) and result.error != "message_not_found":
-                raise result.as_error(f"deleting a duplicate of {slot}")
+                raise self._refused(result, f"deleting a duplicate of {slot}", "update", channel)
         return await self._settled(run, slots, slot, found[0], channel, content="")
 
     async def _look_up(self, run: Run, slot: str, root: Shown, entry: Shown) -> list[str]:
@@ -255,7 +285,7 @@ class SlackMessenger:
             thread=root.ts,
         )
         if isinstance(found, Refusal):
-            raise found.as_error(f"looking for {slot}")
+            raise self._refused(found, f"looking for {slot}", "post", root.channel)
         return found
 
     # --- updating ----------------------------------------------------------------------------------------------------
@@ -269,17 +299,28 @@ class SlackMessenger:
             log.error("slack.layout_refused", incident=run.incident_id, slot=slot, error=result.error)
             result = await self._edit(entry, message.as_plain_text())
         if isinstance(result, Refusal):
-            if result.lasting and may_give_up:
+            error = self._refused(result, f"updating {slot}", "update", entry.channel)
+            if error.lasting and may_give_up:
                 await self._save(run, slots, slot, replace(entry, hash=message.hash))
-            raise result.as_error(f"updating {slot}")
+            raise error
+        if entry.channel == self._place.channel:
+            self._door.opened("update")
         await self._save(run, slots, slot, replace(entry, hash=message.hash))
+
+    def _refused(self, refusal: Refusal, doing: str, kind: Kind, channel: str) -> MessengerError:
+        """What the bot or its channel is refused for is cured by people; all else belongs to this message."""
+        of_our_channel = channel in ("", self._place.channel) and refusal.error in OF_THE_CHANNEL | OF_THE_SCOPES
+        if refusal.error in OF_THE_BOT or of_our_channel:
+            return self._door.shut(kind, f"{doing}: Slack answered {refusal.error}")
+        return refusal.as_error(doing)
 
     async def _edit(self, entry: Shown, message: Message) -> dict[str, Any] | Refusal:
         return await ask(
             self._client.chat_update(channel=entry.channel, ts=entry.ts, text=message.text, blocks=list(message.blocks))
         )
 
-    async def _wait_for_pace(self, kind: Any, key: str) -> None:
+    async def _wait_for_pace(self, kind: Kind, key: str) -> None:
+        self._door.must_be_open(kind)
         if (wait := await self._pace.take(kind, key)) > 0:
             raise MessengerError(f"the pace of {kind}s is used up", lasting=False, retry_after_seconds=wait)
 
@@ -347,8 +388,9 @@ class _Slots:
         self._thread = dict(thread(run))
 
     def missing(self) -> list[str]:
-        """Slots that are not known to be in Slack, in their order."""
-        return [slot for slot in (CARD, *self._thread) if not self.shown.get(slot, Shown()).ts]
+        """Slots that are not known to be in Slack, in their order; not those that Slack never takes as they are."""
+        unposted = [slot for slot in (CARD, *self._thread) if not self.shown.get(slot, Shown()).ts]
+        return [slot for slot in unposted if self.shown.get(slot, Shown()).hash != self.rendered(slot).hash]
 
     def root_of(self, slot: str) -> Shown:
         """Under which message a slot goes, or with no `ts` in which channel."""
@@ -363,7 +405,7 @@ class _Slots:
 
     def out_of_date(self) -> list[tuple[str, Message]]:
         """Decisions before the card: a button that no longer counts goes first."""
-        every = [(slot, self.rendered(slot)) for slot in (*self._thread, CARD)]
+        every = [(slot, self.rendered(slot)) for slot in (*self._thread, CARD) if self.shown[slot].ts]
         stale = [(slot, message) for slot, message in every if self.shown[slot].hash != message.hash]
         return [(slot, message) for slot, message in stale if not is_out_of_reach(self.shown, self.shown[slot])]
 

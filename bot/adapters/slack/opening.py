@@ -44,7 +44,6 @@ class Opening:
         self._desk, self._shelf = desk, desk.shelf
 
     async def begin(self, command: Command) -> Message | forms.Modal:
-        await self._must_steer(command.user)
         by_hand = self._by_hand()
         if not by_hand:
             raise TeachError("No playbook is opened by hand: none of them says `opens: by_hand`.")

@@ -16,7 +16,7 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.escape import plain
+from bot.adapters.slack.escape import is_person, plain
 from bot.adapters.slack.messages import CARD, OWN_CHANNEL
 from bot.adapters.slack.request_message import people_of
 from bot.adapters.slack.shown import Shown, ShownStore
@@ -122,7 +122,7 @@ class OwnChannels:
         if not self.rules.archive or run.is_open or not channel or ARCHIVED in slots or not is_exported:
             return
         result = await ask(self._client.conversations_archive(channel=channel))
-        if isinstance(result, Refusal) and not result.lasting:
+        if isinstance(result, Refusal) and not result.is_final:
             raise result.as_error("archiving the incident's channel")
         if isinstance(result, Refusal) and result.error != "already_archived":
             log.warning("channel.not_archived", incident=run.incident_id, error=result.error)
@@ -139,7 +139,7 @@ class OwnChannels:
             result = await ask(self._client.conversations_create(name=name))
             if not isinstance(result, Refusal):
                 return str(result["channel"]["id"])
-            if not result.lasting:
+            if not result.is_final:
                 raise result.as_error("making the incident's channel")
             if result.error != "name_taken":
                 return result
@@ -188,7 +188,7 @@ class OwnChannels:
             await self._invite(run, slots, [*self.rules.users, *await self._on_call(run)])
             await self._save(run, slots, GROUPS, Shown(hash="invited"))
         known = slots.get(PEOPLE, Shown()).hash.split()
-        if missing := sorted(people_of(run) - set(known)):
+        if missing := sorted(set(filter(is_person, people_of(run))) - set(known)):
             await self._invite(run, slots, missing)
             await self._save(run, slots, PEOPLE, Shown(hash=" ".join([*known, *missing])))
 
@@ -213,7 +213,7 @@ class OwnChannels:
 
     def _only_worth_a_word(self, run: Run, refusal: Refusal, doing: str) -> None:
         """The channel serves without it; but what may be cured is tried again."""
-        if not refusal.lasting:
+        if not refusal.is_final:
             raise refusal.as_error(doing)
         log.warning("channel.incomplete", incident=run.incident_id, doing=doing, error=refusal.error)
 

@@ -1,121 +1,161 @@
 """Who a Slack user is and what they may do, read when it is needed; what cannot be read is not allowed.
 
-Bots, deactivated accounts and guests never decide, whatever a list says. Membership is at most a minute old.
+Bots, guests, deactivated accounts and people of other workspaces never decide, whatever a list says. One thing goes on
+while Slack does not answer: who may halt, as Slack last said it, since a halt takes nothing away.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
+import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.adapters.slack.accounts import Accounts, LastKnown, Memory, SlackAccounts, is_channel
 from bot.adapters.slack.client import Refusal, ask
 from bot.domain.approval import Authority, Demand, Policy
+from bot.domain.errors import StorageUnavailableError
 from bot.flow.ports import Clock
 
-MEMBERS_VALID_SECONDS = 60.0
+log = structlog.get_logger(__name__)
+
 NAMES_VALID_SECONDS = 3600.0
-CHANNEL_PAGE = 200
-NEVER = {
-    "is_bot": "bots never decide",
-    "deleted": "this account is deactivated",
-    "is_restricted": "guests do not decide",
-    "is_ultra_restricted": "guests do not decide",
-}
+ACCOUNT_VALID_SECONDS = 60.0
+"""Of who may take part: a note decides nothing."""
+SLACK_WAITS_SECONDS = 0.7
+"""So long Slack may take where what it last said will do."""
+READ_EVERY_SECONDS, READ_AGAIN_SECONDS = 600.0, 60.0
+ON_THE_COMMAND_LINE = "`incident-bot halt` and `incident-bot resume` on the command line need no Slack"
 
 
 class SlackPeople:
-    """`flow.ports.People` for Slack. `steerers` may answer questions, halt, resume, resolve."""
+    """`Callers` for Slack. `steerers` may answer questions, halt, resume, resolve."""
 
-    def __init__(self, client: AsyncWebClient, clock: Clock, *, steerers: Demand) -> None:
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        clock: Clock,
+        memory: Memory,
+        *,
+        steerers: Demand,
+        members_valid_seconds: float = 0.0,
+    ) -> None:
+        """`members_valid_seconds`: how old a membership may be; for what only shows something, not for presses."""
         self._client, self._clock, self._steerers = client, clock, steerers
-        self._members: dict[str, tuple[float, frozenset[str]]] = {}
+        self._now = SlackAccounts(client, clock, memory, valid_seconds=members_valid_seconds)
+        self._last = LastKnown(memory)
+        self._accounts: dict[str, tuple[float, str]] = {}
         self._names: tuple[float, dict[str, str]] = (float("-inf"), {})
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        return await self._judge(user, policy.heard, at, "approve this")
+        found, _ = await self._judge(self._now, user, policy.heard, at, "approve this")
+        return found
 
     async def may_steer(self, user: str, *, at: float) -> Authority:
-        return await self._judge(user, (self._steerers,), at, "steer incidents")
+        found, _ = await self._judge(self._now, user, (self._steerers,), at, "steer incidents")
+        return found
 
-    async def _judge(self, user: str, demands: Sequence[Demand], at: float, what: str) -> Authority:
-        """Allowed is who is in at least one of the teams; which ones they are is kept."""
+    async def may_halt(self, user: str, *, at: float) -> Authority:
+        try:
+            async with asyncio.timeout(SLACK_WAITS_SECONDS):
+                found, is_unread = await self._judge(self._now, user, (self._steerers,), at, "steer incidents")
+        except TimeoutError:
+            found, is_unread = Authority(allowed=False, reason="Slack did not answer in time", read_at=at), True
+        if not is_unread:
+            return found
+        last, _ = await self._judge(self._last, user, (self._steerers,), at, "steer incidents")
+        log.warning("halt.judged_by_last_known", user=user, allowed=last.allowed, reason=last.reason)
+        if last.allowed:
+            return last.model_copy(update={"reason": f"{last.reason}, as Slack last said"})
+        return found.model_copy(update={"reason": f"{found.reason}; {ON_THE_COMMAND_LINE}"})
+
+    async def takes_part(self, user: str, *, at: float) -> Authority:
+        read_at, against = self._accounts.get(user, (float("-inf"), ""))
+        if at - read_at >= ACCOUNT_VALID_SECONDS:
+            read = await self._account(user)
+            if isinstance(read, Refusal):
+                reason = f"could not read your Slack account ({read.error}): try again"
+                return Authority(allowed=False, reason=reason, read_at=at)
+            self._accounts[user] = (at, against := read)
+        return Authority(allowed=not against, reason=against.replace("decide", "take part"), read_at=at)
+
+    async def _account(self, user: str) -> str | Refusal:
+        try:
+            async with asyncio.timeout(SLACK_WAITS_SECONDS):
+                read = await self._now.against(user)
+        except TimeoutError:
+            read = Refusal("it did not answer in time", lasting=False, happened="no")
+        if not isinstance(read, Refusal):
+            return read
+        last = await self._last.account(user)
+        return read if isinstance(last, Refusal) else last
+
+    async def keep_reading(self) -> None:
+        """Until cancelled: who may halt is known also when Slack stops answering before anybody has steered."""
+        while True:
+            try:
+                is_read = await self.read_steerers()
+            except StorageUnavailableError as error:
+                log.warning("steerers.not_kept", reason=str(error))
+                is_read = False
+            await asyncio.sleep(READ_EVERY_SECONDS if is_read else READ_AGAIN_SECONDS)
+
+    async def read_steerers(self) -> bool:
+        """Whether all of their groups could be read."""
+        groups = [group for each in self._steerers.sources for group in (each.user_group, each.channel) if group]
+        read = [await self._now.members(group) for group in groups]
+        return not any(isinstance(each, Refusal) for each in read)
+
+    async def _judge(
+        self, accounts: Accounts, user: str, demands: Sequence[Demand], at: float, what: str
+    ) -> tuple[Authority, bool]:
+        """Allowed is who is in at least one of the teams; which ones they are is kept.
+
+        And whether it is a no only because something could not be read.
+        """
 
         def no(reason: str) -> Authority:
             return Authority(allowed=False, reason=reason, read_at=at)
 
         named = [demand for demand in demands if demand.sources]
         if not named:
-            return no(f"the settings name nobody who may {what}")
-        account = await ask(self._client.users_info(user=user))
-        if isinstance(account, Refusal):
-            return no(f"could not read your Slack account ({account.error}): try again, or ask somebody else who may")
-        if reason := _never(account.get("user")):
-            return no(reason)
-        found: dict[str, tuple[bool, str]] = {}
+            return no(f"the settings name nobody who may {what}"), False
+        against = await accounts.against(user)
+        if isinstance(against, Refusal):
+            said = f"could not read your Slack account ({against.error}): try again, or ask somebody else who may"
+            return no(said), True
+        if against:
+            return no(against), False
+        found: dict[str, _Found] = {}
         for demand in named:
-            found.setdefault(demand.team, await self._belongs(user, demand, what))
-        teams = tuple(team for team, (is_in, _) in found.items() if is_in)
-        reasons = dict.fromkeys(why for is_in, why in found.values() if is_in or not teams)
-        return Authority(allowed=bool(teams), reason="; ".join(reasons), teams=teams, read_at=at)
+            found.setdefault(demand.team, await self._belongs(accounts, user, demand, what))
+        teams = tuple(team for team, each in found.items() if each.is_in)
+        reasons = dict.fromkeys(each.reason for each in found.values() if each.is_in or not teams)
+        judged = Authority(allowed=bool(teams), reason="; ".join(reasons), teams=teams, read_at=at)
+        return judged, not teams and any(each.is_unread for each in found.values())
 
-    async def _belongs(self, user: str, demand: Demand, what: str) -> tuple[bool, str]:
+    async def _belongs(self, accounts: Accounts, user: str, demand: Demand, what: str) -> _Found:
         """Whether the person is in the team, and what says so or why not."""
         why_not: dict[str, None] = {}
+        is_unread = False
         for source in demand.sources:
             if user in source.users:
-                return True, f"is named as one who may {what}"
+                return _Found(f"is named as one who may {what}", is_in=True)
             for group in filter(None, (source.user_group, source.channel)):
-                is_in, reason = await self._is_member(user, group, what)
-                if is_in:
-                    return True, reason
-                why_not[reason] = None
-        return False, "; ".join(why_not) or f"you are not among those who may {what}"
+                is_in = await accounts.is_member(user, group)
+                name = f"<#{group}>" if is_channel(group) else await self._name_of(group, accounts)
+                if is_in is True:
+                    return _Found(f"is in {name}", is_in=True)
+                is_unread = is_unread or isinstance(is_in, Refusal)
+                why_not[_why_not(is_in, name, what)] = None
+        return _Found("; ".join(why_not) or f"you are not among those who may {what}", is_unread=is_unread)
 
-    async def _is_member(self, user: str, group: str, what: str) -> tuple[bool, str]:
-        """Of a user group or of a channel, by its id."""
-        is_channel = not group.startswith("S")
-        members = await self._members_of(group)
-        name = f"<#{group}>" if is_channel else await self._name_of(group)
-        if isinstance(members, Refusal):
-            return False, (
-                f"could not read who is in {name} ({members.error}): try again, or ask somebody named in the settings"
-            )
-        if user not in members:
-            return False, f"you are not in {name}, whose members may {what}"
-        return True, f"is in {name}"
-
-    async def _members_of(self, group: str) -> frozenset[str] | Refusal:
-        read_at, members = self._members.get(group, (float("-inf"), frozenset()))
-        now = self._clock.now()
-        if now - read_at < MEMBERS_VALID_SECONDS:
-            return members
-        found = await (self._in_group(group) if group.startswith("S") else self._in_channel(group))
-        if not isinstance(found, Refusal):
-            self._members[group] = (now, found)
-        return found
-
-    async def _in_group(self, group: str) -> frozenset[str] | Refusal:
-        answer = await ask(self._client.usergroups_users_list(usergroup=group))
-        return answer if isinstance(answer, Refusal) else frozenset(map(str, answer.get("users", ())))
-
-    async def _in_channel(self, channel: str) -> frozenset[str] | Refusal:
-        members: set[str] = set()
-        cursor = ""
-        while True:
-            answer = await ask(self._client.conversations_members(channel=channel, cursor=cursor, limit=CHANNEL_PAGE))
-            if isinstance(answer, Refusal):
-                return answer
-            members.update(map(str, answer.get("members", ())))
-            cursor = str((answer.get("response_metadata") or {}).get("next_cursor", ""))
-            if not cursor:
-                return frozenset(members)
-
-    async def _name_of(self, group: str) -> str:
+    async def _name_of(self, group: str, accounts: Accounts) -> str:
         """`@handle` for people; the id where the handle cannot be read, since only the words depend on it."""
         read_at, names = self._names
-        if self._clock.now() - read_at >= NAMES_VALID_SECONDS:
+        if accounts is self._now and self._clock.now() - read_at >= NAMES_VALID_SECONDS:
             answer = await ask(self._client.usergroups_list())
             if not isinstance(answer, Refusal):
                 names = {str(each["id"]): f"@{each['handle']}" for each in answer.get("usergroups", ())}
@@ -123,8 +163,14 @@ class SlackPeople:
         return names.get(group, f"user group {group}")
 
 
-def _never(account: Any) -> str:
-    """Why this account may never decide; empty when it may."""
-    if not isinstance(account, dict):
-        return "Slack did not describe your account: try again"
-    return next((reason for flag, reason in NEVER.items() if account.get(flag)), "")
+@dataclass(frozen=True)
+class _Found:
+    reason: str
+    is_in: bool = False
+    is_unread: bool = False
+
+
+def _why_not(is_in: bool | Refusal, name: str, what: str) -> str:
+    if isinstance(is_in, Refusal):
+        return f"could not read who is in {name} ({is_in.error}): try again, or ask somebody named in the settings"
+    return f"you are not in {name}, whose members may {what}"

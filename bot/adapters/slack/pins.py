@@ -59,8 +59,7 @@ class Pins:
         told, form = NOT_STORED, None
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                said = await self._message(channel, str(body["message_ts"]))
-                told, form = await self._add(said, user["id"]) if said else (NOT_STORED, None)
+                told, form = await self._add_message(channel, str(body["message_ts"]), user["id"])
         except (StorageUnavailableError, TimeoutError, MessengerError):
             log.error("pin.not_stored", user=user["id"])
         await ack()
@@ -75,7 +74,8 @@ class Pins:
         kept, given = forms.kept_in(view), forms.given(view)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                wrong = problems(which(await self._inbound.open_runs()), given)
+                why_not = await self._why_not(body["user"]["id"])
+                wrong = {"": why_not} if why_not else problems(which((await self._inbound.open_page()).runs), given)
                 said = None if wrong else await self._message(kept["channel"], kept["ts"])
                 if said is not None:
                     await self._store(said, str(given[INCIDENT]), body["user"]["id"])
@@ -98,15 +98,31 @@ class Pins:
             async with asyncio.timeout(ANSWER_SECONDS):
                 said = await self._message(str(item["channel"]), str(item["ts"]))
                 if said is not None and said.incident_id:
-                    await self._store(said, said.incident_id, str(event["user"]))
+                    why_not = await self._why_not(str(event["user"]))
+                    if why_not:
+                        await self._tell(str(event["user"]), said.channel, why_not, "")
+                    else:
+                        await self._store(said, said.incident_id, str(event["user"]))
         except (StorageUnavailableError, TimeoutError, MessengerError) as error:
             log.error("pin.not_stored", reason=str(error) or type(error).__name__)
             return BoltResponse(status=503, body="")
         return await next_()
 
+    async def _why_not(self, user: str) -> str:
+        """What to tell who may not write on a timeline; empty for everybody else."""
+        authority = await self._desk.people.takes_part(user, at=self._desk.clock.now())
+        return "" if authority.allowed else f"Nothing was added: {authority.reason}."
+
+    async def _add_message(self, channel: str, ts: str, user: str) -> tuple[str, forms.Modal | None]:
+        """As `_add`."""
+        if why_not := await self._why_not(user):
+            return why_not, None
+        said = await self._message(channel, ts)
+        return await self._add(said, user) if said else (NOT_STORED, None)
+
     async def _add(self, said: Said, user: str) -> tuple[str, forms.Modal | None]:
         """What to tell, or the form that asks which incident it is for."""
-        runs = await self._inbound.open_runs()
+        runs = (await self._inbound.open_page()).runs
         incident = said.incident_id or (runs[0].incident_id if len(runs) == 1 else "")
         if incident:
             stored = await self._store(said, incident, user)
@@ -145,7 +161,7 @@ class Pins:
 
     async def _whose(self, channel: str) -> str:
         """The open incident whose own channel this is."""
-        found = of_channel(await self._inbound.open_runs(), channel)
+        found = of_channel((await self._inbound.open_page()).runs, channel)
         return found.incident_id if found is not None else ""
 
     async def _first(self, channel: str, ts: str) -> Json | None:
@@ -153,7 +169,7 @@ class Pins:
         call = self._client.conversations_replies(channel=channel, ts=ts, limit=1, include_all_metadata=True)
         found = await ask(call)
         if isinstance(found, Refusal):
-            if found.lasting:
+            if found.is_final:
                 return None
             raise found.as_error("reading a message")
         return next(iter(found.get("messages", ())), None)

@@ -1,4 +1,4 @@
-"""What can be said about playbooks: which there are, and what they look like. Whoever is in Slack may read them."""
+"""What can be said about playbooks: which there are, and what they look like. `WORDS` says who may ask."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from slack_bolt.async_app import AsyncAck
 
 from bot.adapters.slack import forms
 from bot.adapters.slack.blocks import context, section
-from bot.adapters.slack.command import Answer, Command, TeachError, said
+from bot.adapters.slack.command import Answer, Command, TeachError, closed, said
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.steering_words import ANSWER_SECONDS, INCIDENT, NOT_STORED, PointedAt, event_of
@@ -87,6 +87,8 @@ class Silencing:
         if wrong := problems(WHY, given):
             return wrong
         run = await self._desk.inbound.load(kept[INCIDENT])
+        if run is not None and not run.is_open:
+            raise TeachError(closed(run, "silence"))
         matchers = matchers_of(run.alerts.values()) if run is not None else {}
         if digest_of(matchers) != kept["shown"]:
             raise TeachError("Other alerts fire than when this was shown. Close it and say the command again.")

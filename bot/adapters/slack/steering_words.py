@@ -16,7 +16,7 @@ from slack_bolt.async_app import AsyncAck
 
 from bot.adapters.slack import forms
 from bot.adapters.slack.blocks import section
-from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, said
+from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, closed, said
 from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message
@@ -60,7 +60,6 @@ class SteeringWords:
         self._desk, self._inbound, self._pointed_at = desk, desk.inbound, pointed_at
 
     async def lead(self, command: Command) -> Message:
-        await self._must_steer(command.user)
         run, rest = await self._pointed_at(command)
         named = PERSON.fullmatch(rest)
         if rest and rest.lower() != "me" and named is None:
@@ -73,7 +72,6 @@ class SteeringWords:
         return said(f"{mention(who)} leads {line(run.incident_id, 40)}.")
 
     async def status(self, command: Command) -> Answer:
-        await self._must_steer(command.user)
         run, text = await self._pointed_at(command)
         if not text:
             kept = command.place | {INCIDENT: run.incident_id}
@@ -83,7 +81,6 @@ class SteeringWords:
         return said(f"The status of {line(run.incident_id, 40)} is in its thread.")
 
     async def skip(self, command: Command) -> Answer:
-        await self._must_steer(command.user)
         run, rest = await self._pointed_at(command)
         ways = await self._ways(run)
         to, _, why = rest.partition(" ")
@@ -100,7 +97,6 @@ class SteeringWords:
         return said(f"Skipping {code(run.state, 60)} in {line(run.incident_id, 40)}: on with {code(to, 60)}.")
 
     async def reopen(self, command: Command) -> Message:
-        await self._must_steer(command.user)
         incident, _, why = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(incident) or not why.strip():
             raise TeachError("Say which and why: `/incident reopen INC-7 it came back`.")
@@ -136,6 +132,8 @@ class SteeringWords:
         run = await self._inbound.load(forms.kept_in(view)[INCIDENT])
         if run is None:
             raise TeachError("This incident is not known any more.")
+        if not run.is_open:
+            raise TeachError(closed(run, view["callback_id"]))
         is_status = view["callback_id"] == STATUS_FORM
         if wrong := problems(STATUS if is_status else _skip_form(await self._ways(run)), given):
             return wrong

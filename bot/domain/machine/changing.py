@@ -24,6 +24,8 @@ from bot.domain.signal import RESULTS, result_in_words
 CRITICAL = "page"
 """The severity in which one lead may break the glass."""
 ROLLS_ON = "Kubernetes goes on with the rollout meanwhile, one replica after the other; taking it back turns it round."
+UNPOSTED_SECONDS = 600.0
+"""A request's time begins at the latest so long after it was made, also where Slack does not take its message."""
 SOMEBODY_ELSE = "somebody else"
 """In place of a call id: who undid what a call did."""
 
@@ -108,6 +110,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     )
     asking.draw_for_the_first(draft)
     draft.post("request", f"request:{request.request_id}", request.request_id, {"head": draft.run.timeline_head})
+    draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
     draft.record(
         "request", f"{request.request_id} ({risk} risk): {plan.title}",
         data={"request": request.request_id, "digest": plan.digest, "plan": plan.model_dump(mode="json")},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast, get_args
 
+from bot.domain.approval import Request
 from bot.domain.change.plan import Call, LedgerEntry
 from bot.domain.effect import DrawWay, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
@@ -118,11 +119,28 @@ def posted(draft: Draft, event: Posted) -> None:
     request = draft.run.requests.get(ref) if kind == "request" else None
     if request is None or request.posted_at is not None or request.status != "open":
         return
-    expires_at, half_at = draft.at + request.policy.expires_seconds, draft.at + request.policy.expires_seconds / 2
-    shown = request.model_copy(update={"posted_at": draft.at, "expires_at": expires_at, "half_at": half_at})
-    draft.set(requests=draft.run.requests | {ref: shown})
-    draft.set_deadline(f"request:{ref}:expiry", expires_at)
-    draft.set_deadline(f"request:{ref}:half", half_at)
+    draft.set_deadline(f"request:{ref}:unposted", None)
+    _begin_its_time(draft, request.model_copy(update={"posted_at": draft.at}))
+
+
+def _begin_its_time(draft: Draft, request: Request) -> None:
+    ref, seconds = request.request_id, request.policy.expires_seconds
+    ends = {"expires_at": draft.at + seconds, "half_at": draft.at + seconds / 2}
+    draft.set(requests=draft.run.requests | {ref: request.model_copy(update=ends)})
+    draft.set_deadline(f"request:{ref}:expiry", ends["expires_at"])
+    draft.set_deadline(f"request:{ref}:half", ends["half_at"])
+
+
+def _is_still_unposted(draft: Draft, ref: str) -> None:
+    """Nobody may have seen it, but an incident that waits for ever is worse: its time begins all the same."""
+    request = draft.run.requests.get(ref)
+    if request is None or request.status != "open" or request.posted_at is not None:
+        return
+    waited = short(draft.at - request.asked_at)
+    draft.record(
+        "slack", f"{ref} could not be posted for {waited}; its time begins all the same", data={"request": ref}
+    )
+    _begin_its_time(draft, request)
 
 
 def _record_anchor(draft: Draft, event: Posted) -> None:
@@ -146,6 +164,8 @@ def due(draft: Draft, event: Due) -> None:
     about, ref, what = event.deadline.split(":")
     if about == "request" and what == "half":
         _ask_again(draft, ref)
+    elif about == "request" and what == "unposted":
+        _is_still_unposted(draft, ref)
     elif about == "request":
         _request_expired(draft, ref)
     elif about == "question":
@@ -229,10 +249,12 @@ def export(draft: Draft, event: Commanded) -> None:
 
 def _resume(draft: Draft, event: Commanded) -> None:
     change = draft.run.change
+    if draft.run.halted_with_all and event.to != ALL:
+        return say(draft, event.user, "Everything is halted, and `/incident resume all` lifts that.")
     if not draft.run.halted_by and not (change is not None and change.halted):
         return draft.ignore("resumed although nothing was halted")
     draft.set(halted_by="", halted_with_all=False)
-    draft.record("resume", "resumed", who=event.user)
+    draft.record("resume", f"resumed: {event.text}" if event.text else "resumed", who=event.user)
     if change is not None and change.halted:
         draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
         changing.want_step(draft)

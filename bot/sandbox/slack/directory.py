@@ -29,6 +29,8 @@ class Person:
     is_bot: bool = False
     is_restricted: bool = False
     is_deleted: bool = False
+    team: str = TEAM_ID
+    """Another company's workspace, of people who are here by a channel that both share (Slack Connect)."""
 
     def described(self) -> Json:
         profile = {
@@ -36,13 +38,15 @@ class Person:
             "real_name_normalized": self.real_name,
             "display_name": self.real_name.split()[0] if not self.is_bot else self.handle,
             "title": self.title,
-            "team": TEAM_ID,
+            "team": self.team,
         }
-        if not self.is_bot:
+        if not self.is_bot and self.team == TEAM_ID:
             profile["email"] = f"{self.handle}@example.test"
-        return {
+        # As in Slack: `is_stranger` is only about people with whom the app shares no channel.
+        of_elsewhere = {} if self.team == TEAM_ID else {"is_stranger": False}
+        return of_elsewhere | {
             "id": self.id,
-            "team_id": TEAM_ID,
+            "team_id": self.team,
             "name": self.handle,
             "real_name": self.real_name,
             "deleted": self.is_deleted,
@@ -96,12 +100,13 @@ PEOPLE = (
     Person("U0BEN", "ben", "Ben Okafor", "Serving"),
     Person("U0LEA", "lea", "Lea Lindqvist", "Serving lead"),
     Person("U0MO", "mo", "Mo Haddad", "Data platform"),
+    Person("U0EXT", "xena", "Xena External", "Partner company", team="T0PARTNER"),
     Person("U0GUE", "gus", "Gus Guest", "Contractor", is_restricted=True),
     Person("U0OLD", "dana", "Dana Departed", "Left in spring", is_deleted=True),
     Person("U0BOT", "deploybot", "deploybot", is_bot=True),
     Person(BOT_USER, BOT_NAME, BOT_NAME, is_bot=True),
 )
-EVERYBODY = ("U0ANA", "U0BEN", "U0LEA", "U0MO", "U0GUE", "U0BOT", BOT_USER)
+EVERYBODY = ("U0ANA", "U0BEN", "U0LEA", "U0MO", "U0EXT", "U0GUE", "U0BOT", BOT_USER)
 CHANNELS = (
     Channel("C0INC", "inference-incidents", "Alerts, decisions and fixes of the serving fleet", EVERYBODY),
     Channel("C0GEN", "general", "Everything else", EVERYBODY),

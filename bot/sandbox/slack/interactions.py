@@ -38,7 +38,7 @@ INITIAL = {
 
 def described_user(team: Team, user_id: str) -> Json:
     person = team.directory.person(user_id)
-    return {"id": person.id, "username": person.handle, "name": person.handle, "team_id": TEAM_ID}
+    return {"id": person.id, "username": person.handle, "name": person.handle, "team_id": person.team}
 
 
 def envelope(team: Team, kind: str, user_id: str) -> Json:

@@ -33,6 +33,12 @@ async def test_alerts_that_wait_and_incidents_that_are_open_are_counted(connecti
     assert await lines(connection) == ["incident_bot_intake_alerts 1.0", "incident_bot_open_incidents 1.0"]
 
 
+async def test_a_slack_that_takes_no_message_is_a_level_of_its_own(connection: Connection) -> None:
+    for troubled, level in (({}, "0.0"), ({"slack": "posting card: Slack answered invalid_auth"}, "1.0")):
+        page = await metrics_page(storage(connection), logs.Facts(), troubled)
+        assert f"incident_bot_slack_refused {level}" in page
+
+
 async def test_the_dashboard_asks_for_levels_that_are_on_the_page(connection: Connection) -> None:
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]

@@ -196,7 +196,7 @@ async def counter(bench: Bench, bot_socket: socket.socket) -> AsyncIterator[Coun
     url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}/slack/events"
     counter = behind(desk, bench, url)
     app = bolt_app(bench.client, SECRET, desk, counter.homes)
-    web = Starlette(routes=[Route("/slack/events", endpoint(app), methods=["POST"])])
+    web = Starlette(routes=[Route("/slack/events", endpoint(app, SECRET), methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bot_socket.dup()]))
     await until(lambda: _is(server.started), "the bot listens")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import hmac
 import json
 import time
 from datetime import UTC, datetime
@@ -14,7 +16,7 @@ import pytest
 from slack_sdk.signature import SignatureVerifier
 
 from bot.adapters.slack.command import Command
-from bot.adapters.slack.commands import USAGES, Commands
+from bot.adapters.slack.commands import WORDS, Commands
 from bot.domain.alert import Alert
 from bot.domain.approval import Press
 from bot.domain.run import Offer, Run
@@ -174,6 +176,49 @@ async def test_the_app_never_asks_slack_who_it_is_before_it_stores(counter: Coun
     assert await counter.slack.calls("auth.test") == []
 
 
+# --- rubbish ---------------------------------------------------------------------------------------------------------
+
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+RUBBISH = [
+    pytest.param(b"\xff\xfe\x00", FORM, id="no-text"),
+    pytest.param(b"payload=%ff%fe", FORM, id="no-text-in-a-form"),
+    pytest.param(b"payload=nothing", FORM, id="no-json"),
+    pytest.param(b"payload=[1]", FORM, id="no-object"),
+    pytest.param(b"[1, 2]", JSON, id="a-list"),
+    pytest.param(b"{", JSON, id="half-an-object"),
+    pytest.param(b"", JSON, id="nothing"),
+]
+
+
+async def sent(counter: Counter, body: bytes, kind: str, stamp: bytes, signature: str) -> int:
+    headers = {
+        b"Content-Type": kind.encode(),
+        b"X-Slack-Request-Timestamp": stamp,
+        b"X-Slack-Signature": signature.encode(),
+    }
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return (await http.post(counter.url, content=body, headers=headers)).status_code
+
+
+@pytest.mark.parametrize(("body", "kind"), RUBBISH)
+@pytest.mark.parametrize("stamp", [b"", b"soon", b"1", b"-1", b"\xb2"])
+async def test_unsigned_rubbish_is_refused(counter: Counter, body: bytes, kind: str, stamp: bytes) -> None:
+    assert await sent(counter, body, kind, stamp, "v0=0") == 401
+
+
+@pytest.mark.parametrize(("body", "kind"), RUBBISH)
+async def test_signed_rubbish_is_not_what_slack_sends(counter: Counter, body: bytes, kind: str) -> None:
+    stamp = str(int(time.time())).encode()
+    signature = hmac.new(SECRET.encode(), b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
+    assert await sent(counter, body, kind, stamp, f"v0={signature}") == 400
+
+
+async def test_what_was_signed_long_ago_is_refused(counter: Counter) -> None:
+    body, stamp = b"payload={}", str(int(time.time()) - 400).encode()
+    signature = hmac.new(SECRET.encode(), b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
+    assert await sent(counter, body, FORM, stamp, f"v0={signature}") == 401
+
+
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +229,7 @@ def many(counter: Counter) -> None:
 async def test_help_names_every_command(counter: Counter) -> None:
     said = await counter.say("help")
     assert said == await counter.say("")
-    for word in USAGES:
+    for word in WORDS:
         assert f"/incident {word}" in said
 
 
@@ -314,6 +359,95 @@ async def test_everything_is_halted_and_resumed_at_once(counter: Counter) -> Non
     assert counter.inbound.halter == "U0ANA"
     await counter.say("resume all")
     assert counter.inbound.halter == ""
+
+
+async def test_a_halt_of_all_keeps_its_reason(counter: Counter) -> None:
+    await counter.say("halt all the rack is on fire")
+    assert (counter.inbound.halter, counter.inbound.halt_reason) == ("U0ANA", "the rack is on fire")
+
+
+async def test_the_list_says_how_everything_is_halted_and_that_it_is(counter: Counter) -> None:
+    assert "/incident halt all" in await counter.say("list")
+    counter.inbound.halter = "U0ANA"
+    assert "Everything is halted" in await counter.say("list")
+
+
+async def test_of_thousands_of_incidents_the_list_names_the_newest_of_the_most_urgent(counter: Counter) -> None:
+    counter.inbound.runs = {
+        f"INC-{number}": run(incident_id=f"INC-{number}", severity="page" if number == 60 else "ticket")
+        for number in range(1, 101)
+    }
+    told = await counter.say("list")
+    assert "100 open" in told
+    assert "and 80 more" in told
+    assert [told.find(f"*{name}*") >= 0 for name in ("INC-60", "INC-100", "INC-1")] == [True, True, False]
+    assert told.index("*INC-60*") < told.index("*INC-100*") < told.index("*INC-99*")
+    assert "100 incidents are open" in await counter.say("timeline")
+
+
+WORKS_ON_AN_OPEN_ONE = {
+    "halt": "halt INC-7",
+    "resume": "resume INC-7",
+    "reset": "reset INC-7",
+    "undo": "undo INC-7",
+    "resolve": "resolve INC-7",
+    "divert": "divert INC-7 gpu-fault",
+    "lead": "lead INC-7",
+    "status": "status INC-7 all is well",
+    "skip": "skip INC-7 over why",
+    "silence": "silence INC-7 30m why",
+}
+
+
+def test_every_word_that_does_nothing_to_a_closed_incident_is_tried_on_one() -> None:
+    assert {name for name, word in WORDS.items() if not word.when_closed} == set(WORKS_ON_AN_OPEN_ONE)
+
+
+@pytest.mark.parametrize("text", WORKS_ON_AN_OPEN_ONE.values(), ids=str)
+async def test_a_word_that_does_nothing_to_a_closed_incident_says_so_and_what_can_be_done(
+    counter: Counter, text: str
+) -> None:
+    counter.inbound.runs["INC-7"] = run(closed_at=BEGAN, ending="fixed")
+    told = await counter.say(text)
+    assert "INC-7 is closed (fixed)" in told
+    assert "/incident reopen INC-7 WHY" in told
+    assert counter.inbound.commands == {}
+
+
+@pytest.mark.parametrize("text", ["note INC-7 what we saw", "export INC-7", "timeline INC-7", "show INC-7"])
+async def test_what_makes_sense_of_a_closed_incident_is_done(counter: Counter, text: str) -> None:
+    counter.inbound.runs["INC-7"] = run(closed_at=BEGAN, ending="fixed")
+    assert "Not done" not in await counter.say(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "timeline",
+        "note hello",
+        "export",
+        "graph",
+        "settings",
+        "playbooks",
+        "unmatched",
+        "silence 30m why",
+        "halt",
+        "open",
+    ],
+)
+async def test_a_guest_is_told_nothing_and_writes_nothing(counter: Counter, text: str) -> None:
+    counter.people.guests = frozenset({"U0GUE"})
+    assert "Not done" in await counter.say(text, user="U0GUE")
+    assert counter.inbound.commands == {}
+    assert counter.inbound.exports == []
+
+
+@pytest.mark.parametrize("text", ["help", "list", "show"])
+async def test_what_the_channel_shows_anyway_is_told_to_anybody_without_asking_slack(
+    counter: Counter, text: str
+) -> None:
+    counter.people.guests = frozenset({"U0GUE"})
+    assert "Not done" not in await counter.say(text, user="U0GUE")
 
 
 async def test_a_resolution_carries_its_reason(counter: Counter) -> None:

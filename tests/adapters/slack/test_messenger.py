@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
 from bot.adapters.slack.lookup import SETTLE_SECONDS
 from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.domain.errors import MessengerError
@@ -207,11 +208,43 @@ async def test_a_429_is_honoured_and_is_no_lost_reply(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "error", ["channel_not_found", "not_in_channel", "is_archived", "token_revoked", "missing_scope"]
 )
-async def test_what_no_retry_cures_is_lasting(bench: Bench, error: str) -> None:
-    await bench.slack.faults({"method": "chat.postMessage", "kind": f"error:{error}"})
+async def test_what_people_have_to_cure_is_asked_once_a_minute_for_all_incidents(bench: Bench, error: str) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": f"error:{error}", "seconds": 1000})
     told = await refused(bench, run())
+    assert (told.lasting, told.retry_after_seconds) == (False, PEOPLE_TAKE_SECONDS)
+    assert error in told.reason
+    assert error in bench.messenger.refused
+    bench.clock.move(20)
+    assert (await refused(bench, run(incident_id="INC-8"))).retry_after_seconds == PEOPLE_TAKE_SECONDS - 20
+    assert len(await bench.slack.calls("chat.postMessage")) == 1
+
+
+async def test_who_looks_at_an_incident_has_slack_asked_at_once(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "error:invalid_auth"})
+    await refused(bench, run())
+    await bench.messenger.want_card("INC-7")
+    await show(bench, run())
+    assert await slots(bench) == ["INC-7/card"]
+    assert bench.messenger.refused == ""
+
+
+@pytest.mark.parametrize("error", ["invalid_arguments", "no_text", "msg_too_long"])
+async def test_what_belongs_to_one_message_is_told_once_and_holds_up_none_of_the_others(
+    bench: Bench, error: str
+) -> None:
+    known = waiting().with_(card_posted=True)
+    await show(bench, run())
+    # A layout that is refused is tried once more, as plain text.
+    fault = {"method": "chat.postMessage", "kind": f"error:{error}", "count": 2 if error == "msg_too_long" else 1}
+    await bench.slack.faults(fault)
+    assert [event.slot for event in await show(bench, known)] == ["request:R3"]
+    await bench.slack.faults(fault)
+    told = await refused(bench, known)
     assert told.lasting
     assert error in told.reason
+    assert await show(bench, known) == []
+    assert await slots(bench) == ["INC-7/card", "INC-7/request:R3"]
+    assert bench.messenger.refused == ""
 
 
 @pytest.mark.parametrize("kind", ["500", "drop", "error:internal_error", "error:request_timeout", "lost_reply"])

@@ -75,6 +75,14 @@ async def slots(bench: Bench, channel: str) -> list[str]:
     return [message["metadata"]["event_payload"]["slot"] for message in reversed(answer["messages"])]
 
 
+async def test_who_halts_on_the_command_line_is_invited_nowhere(bench: Bench) -> None:
+    speaker = messenger(bench)
+    await settle(bench, speaker, run(halted_by="ana (command line)", lead="U0ANA"))
+    invited = await bench.slack.calls("conversations.invite")
+    assert "U0ANA" in str(invited)
+    assert "command line" not in str(invited)
+
+
 async def test_no_channel_is_made_unless_it_is_wanted(bench: Bench) -> None:
     await settle(bench, bench.messenger, waiting())
     assert await made(bench) == []

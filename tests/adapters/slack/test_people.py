@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from bot.adapters.slack.people import MEMBERS_VALID_SECONDS, SlackPeople
+from bot.adapters.slack.accounts import Home, reason_against
+from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
 from bot.domain.approval import Demand
 from tests.adapters.slack.conftest import Bench
 from tests.adapters.slack.runs import policy
+from tests.fakes.shown import MemoryPeople
+
+STEERERS = Demand(team="steerers", users=("U0MO",), user_group="S0SERVING")
 
 
 @pytest.fixture
 def people(bench: Bench) -> SlackPeople:
-    steerers = Demand(team="steerers", users=("U0MO",), user_group="S0SERVING")
-    return SlackPeople(bench.client, bench.clock, steerers=steerers)
+    return SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=STEERERS)
 
 
 async def reason(people: SlackPeople, user: str, **changes: object) -> str:
@@ -86,10 +91,18 @@ async def test_the_words_do_without_the_name_of_the_group(people: SlackPeople, b
     assert "not in user group S0SERVING" in await reason(people, "U0MO")
 
 
-async def test_membership_is_at_most_a_minute_old(people: SlackPeople, bench: Bench) -> None:
+async def test_membership_is_read_at_each_press(people: SlackPeople, bench: Bench) -> None:
     assert await reason(people, "U0ANA") == ""
     await bench.slack.do("usergroup", users=["U0BEN"])
-    bench.clock.move(MEMBERS_VALID_SECONDS - 1)
+    assert "not in @serving-oncall" in await reason(people, "U0ANA")
+    assert not (await people.may_steer("U0ANA", at=1.0)).allowed
+
+
+async def test_what_is_only_shown_may_rest_on_an_older_membership(bench: Bench) -> None:
+    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=STEERERS, members_valid_seconds=60.0)
+    assert await reason(people, "U0ANA") == ""
+    await bench.slack.do("usergroup", users=["U0BEN"])
+    bench.clock.move(59)
     assert await reason(people, "U0ANA") == ""
     bench.clock.move(1)
     assert "not in @serving-oncall" in await reason(people, "U0ANA")
@@ -109,6 +122,49 @@ async def test_members_of_a_channel_may_decide_where_the_settings_name_it(people
     assert "could not read who is in <#C0NOWHERE>" in unknown.reason
 
 
+@pytest.mark.parametrize(
+    "demand",
+    [
+        pytest.param(Demand(channel="C0INC"), id="by-channel"),
+        pytest.param(Demand(users=("U0EXT",)), id="by-name"),
+        pytest.param(Demand(user_group="S0SERVING"), id="by-user-group"),
+    ],
+)
+async def test_people_of_another_company_never_decide_however_they_are_named(bench: Bench, demand: Demand) -> None:
+    await bench.slack.do("usergroup", users=["U0ANA", "U0EXT"])
+    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=demand)
+    decides = await people.authority("U0EXT", policy(demands=(demand,)), at=1.0)
+    steers = await people.may_steer("U0EXT", at=1.0)
+    assert (decides.allowed, steers.allowed) == (False, False)
+    assert decides.reason == steers.reason == "people of another workspace do not decide here"
+
+
+async def test_who_cannot_be_told_from_people_of_another_company_does_not_decide(
+    people: SlackPeople, bench: Bench
+) -> None:
+    await bench.slack.faults({"method": "auth.test", "kind": "500"})
+    told = await reason(people, "U0ANA")
+    assert "could not read your Slack account" in told
+    assert await reason(people, "U0ANA") == ""
+
+
+@pytest.mark.parametrize(
+    ("account", "is_ours"),
+    [
+        pytest.param({"team_id": "T0US"}, True, id="our-workspace"),
+        pytest.param({"team_id": "T0THEM"}, False, id="another-company"),
+        pytest.param({"team_id": "T0US", "is_stranger": True}, False, id="a-stranger"),
+        pytest.param({}, False, id="of-nowhere"),
+        pytest.param({"team_id": "T0SISTER", "enterprise_user": {"enterprise_id": "E0US"}}, True, id="our-company"),
+        pytest.param({"team_id": "T0THEM", "enterprise_user": {"enterprise_id": "E0THEM"}}, False, id="their-company"),
+    ],
+)
+def test_an_account_is_ours_by_its_workspace_or_its_enterprise(account: dict[str, Any], is_ours: bool) -> None:
+    assert bool(reason_against(account, Home("T0US", "E0US"))) is not is_ours
+    alone = reason_against(account, Home("T0US", ""))
+    assert bool(alone) is not (is_ours and "enterprise_user" not in account)
+
+
 async def test_any_of_several_teams_is_enough(people: SlackPeople) -> None:
     platform = Demand(team="platform", users=("U0MO",))
     either = Demand(team="serving or platform", user_group="S0SERVING", or_of=(platform,))
@@ -122,3 +178,73 @@ async def test_any_of_several_teams_is_enough(people: SlackPeople) -> None:
 async def test_who_may_only_break_the_glass_is_heard_with_that_team_alone(people: SlackPeople) -> None:
     glass = policy(break_glass=Demand(team="lead", users=("U0MO",)))
     assert (await people.authority("U0MO", glass, at=1.0)).teams == ("lead",)
+
+
+# --- while Slack does not answer -------------------------------------------------------------------------------------
+
+AWAY = [{"method": method, "kind": "error:invalid_auth", "seconds": 1000} for method in ("users.info", "auth.test")]
+SLOW = [{"method": method, "kind": "delay", "seconds": 5, "count": 9} for method in ("users.info", "auth.test")]
+
+
+@pytest.mark.parametrize("trouble", [pytest.param(AWAY, id="refuses"), pytest.param(SLOW, id="is-slow")])
+async def test_who_could_halt_can_halt_while_slack_does_not_answer(
+    people: SlackPeople, bench: Bench, trouble: list[dict[str, Any]]
+) -> None:
+    assert (await people.may_steer("U0ANA", at=1.0)).allowed
+    await bench.slack.faults(*trouble)
+    halts = await people.may_halt("U0ANA", at=1.0)
+    assert (halts.allowed, halts.reason) == (True, "is in @serving-oncall, as Slack last said")
+
+
+async def test_only_a_halt_rests_on_what_slack_last_said(people: SlackPeople, bench: Bench) -> None:
+    assert (await people.may_steer("U0ANA", at=1.0)).allowed
+    await bench.slack.faults(*AWAY)
+    assert not (await people.may_steer("U0ANA", at=1.0)).allowed
+    assert "could not read" in await reason(people, "U0ANA")
+
+
+async def test_the_steerers_are_known_before_anybody_has_steered(people: SlackPeople, bench: Bench) -> None:
+    assert await people.read_steerers()
+    await bench.slack.faults(*AWAY)
+    assert (await people.may_halt("U0BEN", at=1.0)).allowed
+    assert not (await people.may_halt("U0GUE", at=1.0)).allowed
+
+
+async def test_where_slack_was_never_read_a_halt_is_refused_with_the_way_that_needs_no_slack(
+    people: SlackPeople, bench: Bench
+) -> None:
+    await bench.slack.faults(*AWAY)
+    halts = await people.may_halt("U0ANA", at=1.0)
+    assert not halts.allowed
+    assert "invalid_auth" in halts.reason
+    assert ON_THE_COMMAND_LINE in halts.reason
+    assert (await people.may_halt("U0MO", at=1.0)).allowed
+
+
+async def test_being_in_a_channel_is_not_enough_for_an_account_that_was_never_read(bench: Bench) -> None:
+    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=Demand(channel="C0INC"))
+    assert (await people.may_steer("U0ANA", at=1.0)).allowed
+    await bench.slack.faults(*AWAY)
+    assert (await people.may_halt("U0ANA", at=1.0)).allowed
+    assert not (await people.may_halt("U0EXT", at=1.0)).allowed
+
+
+@pytest.mark.parametrize(
+    ("user", "why_not"),
+    [
+        pytest.param("U0MO", "", id="anybody-here"),
+        pytest.param("U0GUE", "guests do not take part", id="guest"),
+        pytest.param("U0BOT", "bots never take part", id="bot"),
+        pytest.param("U0OLD", "this account is deactivated", id="left"),
+        pytest.param("U0EXT", "people of another workspace do not take part here", id="another-company"),
+    ],
+)
+async def test_who_takes_part_belongs_to_the_workspace_also_while_slack_does_not_answer(
+    people: SlackPeople, bench: Bench, user: str, why_not: str
+) -> None:
+    for at in (1.0, 100.0):
+        found = await people.takes_part(user, at=at)
+        assert (found.allowed, found.reason) == (not why_not, why_not)
+        await bench.slack.faults(*AWAY)
+    if not why_not:
+        assert not (await people.takes_part("U0LEA", at=1.0)).allowed

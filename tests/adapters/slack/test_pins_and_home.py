@@ -66,6 +66,16 @@ async def test_another_reaction_adds_nothing(counter: Counter, name: str) -> Non
     assert pinned(counter) == []
 
 
+async def test_a_guest_pins_nothing_and_is_told_so(counter: Counter) -> None:
+    counter.people.guests = frozenset({"U0GUE"})
+    ts = await said(counter, "all is well", thread_ts=await card_of(counter, run()))
+    assert (await pin(counter, ts, user="U0GUE"))["ok"]
+    await whispered(counter, "Nothing was added: guests do not take part", user="U0GUE")
+    arguments = {"user": "U0GUE", "callback_id": "add_to_timeline", "channel": CHANNEL, "ts": ts}
+    assert (await counter.slack.do("shortcut", **arguments))["ok"]
+    assert pinned(counter) == []
+
+
 async def test_a_pin_outside_of_an_incidents_thread_is_not_ours(counter: Counter) -> None:
     assert (await pin(counter, await said(counter, "lunch?")))["ok"]
     assert pinned(counter) == []

@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack import forms, limits
 from bot.adapters.slack.command import Command
-from bot.adapters.slack.commands import USAGES, Commands
+from bot.adapters.slack.commands import WORDS, Commands
 from bot.adapters.slack.decision_forms import GLASS_FORM, reason_form
 from bot.adapters.slack.forms import Modal
 from bot.adapters.slack.home import Seen, Waiting, home
@@ -96,7 +96,7 @@ def test_home_holds_a_hundred_incidents(text: str, many: int) -> None:
 
 
 @TEXTS
-@pytest.mark.parametrize("word", sorted(USAGES))
+@pytest.mark.parametrize("word", sorted(WORDS))
 async def test_every_command_answers_within_the_limits_and_harmlessly(word: str, text: str) -> None:
     """With a hundred incidents open, whatever they hold and whatever is typed."""
     commands = Commands(desk(text))

@@ -1,0 +1,21 @@
+"""What Slack last said about accounts and groups, with its time, for every replica of the bot."""
+
+from __future__ import annotations
+
+from bot.adapters.redis.connection import Connection
+
+
+class RedisPeople:
+    def __init__(self, connection: Connection) -> None:
+        self._redis, self._key = connection, connection.key("people")
+
+    async def keep(self, what: str, said: str, *, at: float) -> None:
+        await self._redis.ask(self._redis.client.hset(self._key, what, f"{at}|{said}"))
+
+    async def last(self, what: str) -> tuple[str, float] | None:
+        """What was said, and when; None when it was never read."""
+        found = await self._redis.ask(self._redis.client.hget(self._key, what))
+        if found is None:
+            return None
+        at, _, said = str(found).partition("|")
+        return said, float(at)

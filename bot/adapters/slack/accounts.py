@@ -1,0 +1,158 @@
+"""Where a person's account and the members of a group are read: from Slack now, or as Slack said them last.
+
+What Slack says is kept, with its time, for what must be decided while Slack does not answer: the kill switch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack.client import Refusal, ask
+from bot.flow.ports import Clock
+
+CHANNEL_PAGE = 200
+NEVER_READ = Refusal("never read", lasting=True, happened="no")
+NEVER = {
+    "is_bot": "bots never decide",
+    "deleted": "this account is deactivated",
+    "is_restricted": "guests do not decide",
+    "is_ultra_restricted": "guests do not decide",
+}
+ELSEWHERE = "people of another workspace do not decide here"
+
+
+@dataclass(frozen=True)
+class Home:
+    """The bot's own workspace, and its enterprise where it has one."""
+
+    team: str
+    enterprise: str
+
+
+class Memory(Protocol):
+    """What was last read successfully. Raise `StorageUnavailableError` on no answer."""
+
+    async def keep(self, what: str, said: str, *, at: float) -> None: ...
+
+    async def last(self, what: str) -> tuple[str, float] | None:
+        """What was said, and when; None when it was never read."""
+        ...
+
+
+class Accounts(Protocol):
+    async def against(self, user: str) -> str | Refusal:
+        """Why this account may never decide; empty when it may. A refusal when that cannot be read."""
+        ...
+
+    async def is_member(self, user: str, group: str) -> bool | Refusal:
+        """Of a user group or of a channel, by its id."""
+        ...
+
+
+class SlackAccounts:
+    """Slack as it is now. Members are read again once they are older than `valid_seconds`."""
+
+    def __init__(self, client: AsyncWebClient, clock: Clock, memory: Memory, *, valid_seconds: float) -> None:
+        self._client, self._clock, self._memory, self._valid_seconds = client, clock, memory, valid_seconds
+        self._members: dict[str, tuple[float, frozenset[str]]] = {}
+        self._home: Home | None = None
+
+    async def against(self, user: str) -> str | Refusal:
+        home = await self._home_of_the_bot()
+        answer = home if isinstance(home, Refusal) else await ask(self._client.users_info(user=user))
+        if isinstance(home, Refusal) or isinstance(answer, Refusal):
+            return answer
+        reason = reason_against(answer.get("user"), home)
+        await self._memory.keep(f"account:{user}", reason, at=self._clock.now())
+        return reason
+
+    async def is_member(self, user: str, group: str) -> bool | Refusal:
+        members = await self.members(group)
+        return members if isinstance(members, Refusal) else user in members
+
+    async def members(self, group: str) -> frozenset[str] | Refusal:
+        read_at, members = self._members.get(group, (float("-inf"), frozenset()))
+        now = self._clock.now()
+        if now - read_at < self._valid_seconds:
+            return members
+        found = await (self._in_channel(group) if is_channel(group) else self._in_group(group))
+        if not isinstance(found, Refusal):
+            self._members[group] = (now, found)
+            await self._memory.keep(f"members:{group}", json.dumps(sorted(found)), at=now)
+        return found
+
+    async def _home_of_the_bot(self) -> Home | Refusal:
+        """A token belongs to one workspace for as long as it lives."""
+        if self._home is None:
+            answer = await ask(self._client.auth_test())
+            if isinstance(answer, Refusal):
+                return answer
+            self._home = Home(str(answer.get("team_id", "")), str(answer.get("enterprise_id") or ""))
+        return self._home
+
+    async def _in_group(self, group: str) -> frozenset[str] | Refusal:
+        answer = await ask(self._client.usergroups_users_list(usergroup=group))
+        return answer if isinstance(answer, Refusal) else frozenset(map(str, answer.get("users", ())))
+
+    async def _in_channel(self, channel: str) -> frozenset[str] | Refusal:
+        members: set[str] = set()
+        cursor = ""
+        while True:
+            answer = await ask(self._client.conversations_members(channel=channel, cursor=cursor, limit=CHANNEL_PAGE))
+            if isinstance(answer, Refusal):
+                return answer
+            members.update(map(str, answer.get("members", ())))
+            cursor = str((answer.get("response_metadata") or {}).get("next_cursor", ""))
+            if not cursor:
+                return frozenset(members)
+
+
+class LastKnown:
+    """Slack as it was when it last answered.
+
+    An account that was never read may be anybody's. In a user group somebody put it there on purpose; a channel may
+    have guests and people of other companies, so that being in one is then not enough.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def account(self, user: str) -> str | Refusal:
+        """As `against`, and a refusal where it was never read."""
+        last = await self._memory.last(f"account:{user}")
+        return NEVER_READ if last is None else last[0]
+
+    async def against(self, user: str) -> str | Refusal:
+        account = await self.account(user)
+        return "" if isinstance(account, Refusal) else account
+
+    async def is_member(self, user: str, group: str) -> bool | Refusal:
+        last = await self._memory.last(f"members:{group}")
+        if last is None or (is_channel(group) and isinstance(await self.account(user), Refusal)):
+            return NEVER_READ
+        return user in json.loads(last[0])
+
+
+def is_channel(group: str) -> bool:
+    return not group.startswith("S")
+
+
+def reason_against(account: Any, home: Home) -> str:
+    """Why this account may never decide; empty when it may."""
+    if not isinstance(account, dict):
+        return "Slack did not describe your account: try again"
+    if not _is_of(account, home):
+        return ELSEWHERE
+    return next((reason for flag, reason in NEVER.items() if account.get(flag)), "")
+
+
+def _is_of(account: Mapping[str, Any], home: Home) -> bool:
+    """Slack calls only those strangers with whom it shares no channel: the workspace tells the others."""
+    enterprise = str((account.get("enterprise_user") or {}).get("enterprise_id") or "")
+    is_ours = account.get("team_id") == home.team or (enterprise != "" and enterprise == home.enterprise)
+    return is_ours and not account.get("is_stranger")

@@ -1,0 +1,51 @@
+"""Whether Slack lets the bot say anything in its channel. While it does not, one message a minute asks again.
+
+What it refuses for a reason of the bot or of the channel is not the message's fault: nothing is given up for it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import structlog
+
+from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
+from bot.domain.errors import MessengerError
+from bot.flow.ports import Clock
+
+log = structlog.get_logger(__name__)
+Kind = Literal["post", "update"]
+
+
+class Door:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shut: dict[Kind, tuple[float, str]] = {}
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be said now; empty while nothing is refused."""
+        return next((reason for _, reason in self._shut.values()), "")
+
+    def must_be_open(self, kind: Kind) -> None:
+        """Raise `MessengerError` within a minute of a refusal: others would only hear the same."""
+        if kind not in self._shut:
+            return
+        shut_at, reason = self._shut[kind]
+        rest = shut_at + PEOPLE_TAKE_SECONDS - self._clock.now()
+        if rest > 0:
+            raise MessengerError(reason, lasting=False, retry_after_seconds=rest)
+
+    def shut(self, kind: Kind, reason: str) -> MessengerError:
+        if kind not in self._shut:
+            log.error("slack.shut", reason=reason)
+        self._shut[kind] = (self._clock.now(), reason)
+        return MessengerError(reason, lasting=False, retry_after_seconds=PEOPLE_TAKE_SECONDS)
+
+    def opened(self, kind: Kind) -> None:
+        if self._shut.pop(kind, None) is not None:
+            log.info("slack.open_again", kind=kind)
+
+    def knock(self) -> None:
+        """Somebody looks: the next message may ask at once."""
+        self._shut = {kind: (float("-inf"), reason) for kind, (_, reason) in self._shut.items()}

@@ -1,0 +1,56 @@
+"""The kill switch without Slack: the same state in Redis, by whoever may reach Redis, with a name on each timeline."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+from typing import Literal
+
+from bot import wiring
+from bot.cli.failures import CommandError
+from bot.domain.event import ALL, Commanded
+from bot.flow.hear_people import HearPeople
+from bot.settings import Settings
+
+
+async def pull(settings: Settings, which: str, *, by: str, why: str) -> str:
+    who = _who(by)
+    async with wiring.hearing(settings) as hear:
+        if which.lower() == ALL:
+            await hear.halt_all(who, why)
+            return "Everything is halted: no call is sent until `incident-bot resume all`."
+        name = await _still_open(hear, which)
+        await _say(hear, "halt", name, who, f"halted: {why}" if why else "")
+        return f"{name} is halted: no call is sent until `incident-bot resume {name}`."
+
+
+async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
+    who = _who(by)
+    async with wiring.hearing(settings) as hear:
+        if which.lower() == ALL:
+            await hear.resume_all(who, why)
+            return "The halt of everything is lifted."
+        name = await _still_open(hear, which)
+        if halter := await hear.halted_by():
+            raise CommandError(f"Not done: {halter} halted everything, and `incident-bot resume all` lifts that.")
+        await _say(hear, "resume", name, who, why)
+        return f"{name} goes on."
+
+
+def _who(by: str) -> str:
+    """Marked as what it is: nobody has checked that name."""
+    return f"{by or getpass.getuser()} (command line)"
+
+
+async def _still_open(hear: HearPeople, which: str) -> str:
+    run = await hear.load(which.upper())
+    if run is None:
+        raise CommandError(f"{which}: not in this Redis. `incident-bot halt all` needs no name.")
+    if not run.is_open:
+        raise CommandError(f"{run.incident_id} is closed ({run.ending.replace('_', ' ')}): it sends no calls.")
+    return run.incident_id
+
+
+async def _say(hear: HearPeople, word: Literal["halt", "resume"], name: str, who: str, text: str) -> None:
+    event_id = f"command-line/{word}/{secrets.token_hex(8)}"
+    await hear.command(Commanded(event_id=event_id, command=word, user=who, text=text), name)
