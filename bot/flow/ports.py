@@ -14,7 +14,7 @@ from bot.domain.approval import Approved, Authority, Policy
 from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
-from bot.domain.effect import Effect
+from bot.domain.effect import Effect, Lane
 from bot.domain.event import Commanded, Event, OpenedByHand
 from bot.domain.gpu_query import GpuQuery
 from bot.domain.load_log import LoadPoint
@@ -161,8 +161,8 @@ class RunStore(Protocol):
 
 
 class EffectStore(Protocol):
-    async def owed_now(self, limit: int) -> Sequence[tuple[str, str]]:
-        """(incident, effect id) of effects that are due and free or whose lease has lapsed, oldest first."""
+    async def owed_now(self, limit: int) -> Sequence[tuple[str, str, Lane]]:
+        """(incident, effect id, lane) of effects that are due and free or whose lease has lapsed, oldest first."""
         ...
 
     async def take(self, incident_id: str, effect_id: str) -> Owed | None:
