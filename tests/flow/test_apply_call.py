@@ -217,6 +217,19 @@ async def test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_
     assert [sent for sent in scene.cluster.sent if "R2" in sent[0]] == [("INC-1/R2/0", "unclear")]
 
 
+async def test_a_call_that_was_carried_out_while_it_was_sent_again_is_done_and_its_undo_is_kept(
+    scene: Scene, bot: Bot
+) -> None:
+    """Its answer was late: looked at, it was not done yet; sent again, it lost against itself."""
+    await asked(scene, bot)
+    scene.cluster.troubles = ["late"]
+    ending = await play(scene)
+    assert ending.calls["INC/R2/0"] == 1
+    assert [result for call, result in scene.cluster.sent if call == "INC-1/R2/0"] == ["unclear", "failed"]
+    assert "INC/R2/0" in ending.ledger
+    assert "changed by somebody else" not in await told(scene)
+
+
 async def test_a_call_that_never_arrived_is_sent_again(scene: Scene, bot: Bot) -> None:
     await asked(scene, bot)
     scene.cluster.troubles = ["never_arrived"]

@@ -6,7 +6,7 @@ is sent again.
 
 from __future__ import annotations
 
-from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.client import DEADLINE_SECONDS, Answer, KubernetesClient, NoAnswerError, NotSentError
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.requests import Looked, http_request, misfit, outcome, rests_on_absence, seen_in
 from bot.domain.approval import Approved
@@ -22,8 +22,10 @@ CONFLICTS = (409, 422)
 
 
 class KubernetesWriter:
-    def __init__(self, client: KubernetesClient, reader: KubernetesReader) -> None:
-        self._client, self._reader = client, reader
+    def __init__(
+        self, client: KubernetesClient, reader: KubernetesReader, *, deadline_seconds: float = DEADLINE_SECONDS
+    ) -> None:
+        self._client, self._reader, self._deadline = client, reader, deadline_seconds
 
     async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
         """Raise `ApprovalError` when the call is not one of the approved plan's."""
@@ -62,7 +64,9 @@ class KubernetesWriter:
         """The server's answer, or what it means that there is none."""
         request = http_request(call, call_id=call_id, present=present)
         try:
-            return await self._client.request(request.method, request.path, query=request.query, body=request.body)
+            return await self._client.request(
+                request.method, request.path, query=request.query, body=request.body, deadline_seconds=self._deadline
+            )
         except NotSentError as error:
             return Sent("failed", str(error))
         except NoAnswerError as error:
