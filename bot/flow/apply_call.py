@@ -36,6 +36,8 @@ log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 1.0
 ONE_TURN_SECONDS = 20.0
 """A wait goes back after this long, so that nothing blocks an effect slot for minutes."""
+LOOKS_APART_SECONDS = (2.0, 4.0)
+"""How long after each look the next one follows while something speaks against a granted call."""
 UNCLEAR_ATTEMPTS = 3
 SEEN_DONE = "seen in the cluster after an interrupted attempt"
 PATIENCE_SECONDS = 600.0
@@ -253,10 +255,22 @@ class ApplyCall:
         return Later(after_seconds, self._progress(job, effect, f"waiting: {why}"))
 
     async def _looked_again(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:
-        """Right before the first call: grant still fresh, reason still there, plan still the same and no riskier."""
+        """Right before the first call: grant still fresh, reason still there, plan still the same and no riskier.
+
+        A look that speaks against it is repeated: one failed read must not cost people their decision.
+        """
         if (lapsed := self._lapsed(job, effect, request)) is not None:
             return lapsed
-        result, readings = await self._planner.plan(job.run, at=job.now)
+        against = await self._against(job, effect, request, at=job.now)
+        for seconds in LOOKS_APART_SECONDS:
+            if against is None or _settlements(against)[0].result == "not_needed" or job.lost.is_set():
+                break
+            await self._pause(seconds)
+            against = await self._against(job, effect, request, at=await self._runs.now())
+        return against
+
+    async def _against(self, job: Job, effect: ApplyStep, request: Request, *, at: float) -> Done | None:
+        result, readings = await self._planner.plan(job.run, at=at)
         if result.outcome == "not_needed":
             return self._settled(effect, "not_needed", result.reason, readings=dict(readings))
         if result.outcome == "unknown":

@@ -500,7 +500,7 @@ class Sent:
     result: Literal["done", "failed", "unclear"]
     detail: str = ""
     retry_after_seconds: float | None = None
-    """Set when the server asks to try the same call again later (429); nothing was done."""
+    """Set when nothing was done and the same call may be tried again later (429, or it could not be sent)."""
 
 
 class ClusterWriter(Protocol):

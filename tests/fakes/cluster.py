@@ -36,7 +36,7 @@ from tests.domain.change import worlds
 
 Key = tuple[str, str]
 """Kind and name; everything lives in one namespace."""
-Trouble = Literal["lost_reply", "never_arrived", "cut_off", "429", "late"]
+Trouble = Literal["lost_reply", "never_arrived", "cut_off", "429", "late", "not_sent"]
 SETTLE_SECONDS = 2.0
 """How long the controllers take to make an edit true."""
 
@@ -61,6 +61,8 @@ class MemoryCluster:
         self.job_fails = False
         self.unreachable = ""
         """Why reads fail; empty while they work."""
+        self.failing_reads = 0
+        """How many of the next reads fail."""
         self._put("Service", worlds.service())
         for number in (1, 2, 3):
             self._put("Node", worlds.node(number))
@@ -116,6 +118,8 @@ class MemoryCluster:
         trouble = self.troubles.pop(0) if self.troubles else None
         if trouble == "429":
             return self._noted(call_id, Sent("failed", "no disruption allowed now", retry_after_seconds=10.0))
+        if trouble == "not_sent":
+            return self._noted(call_id, Sent("failed", "cannot be reached", retry_after_seconds=5.0))
         if trouble == "cut_off":
             self.unreachable = "nobody answers"
         if trouble == "late":
@@ -286,6 +290,9 @@ class MemoryCluster:
         return [pod for pod in pods if any(selects_plainly(selector, labels_of(pod)) for selector in selectors)]
 
     def _reach(self) -> None:
+        if self.failing_reads:
+            self.failing_reads -= 1
+            raise ClusterError("the connection was reset")
         if self.unreachable:
             raise ClusterError(self.unreachable)
 

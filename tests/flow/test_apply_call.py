@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -190,6 +190,35 @@ async def test_a_change_without_its_reason_is_not_made(scene: Scene, bot: Bot, t
     assert run.open_question is not None
     assert said in run.open_question.text
     assert scene.cluster.sent == []
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+async def test_a_read_that_fails_right_before_the_call_is_repeated_and_the_grant_stays(
+    scene: Scene, bot: Bot, reads: int
+) -> None:
+    await asked(scene, bot)
+    scene.cluster.failing_reads = reads
+    ending = await play(scene)
+    assert scene.cluster.failing_reads == 0
+    assert ending.decisions["R2"] == "granted"
+    assert ending.calls["INC/R2/0"] == 1
+
+
+async def test_a_signal_that_is_missing_for_a_moment_right_before_the_call_does_not_cost_the_grant(
+    scene: Scene, bot: Bot
+) -> None:
+    await asked(scene, bot)
+    complete, looks = scene.script, 0
+
+    def missing_once() -> Mapping[str, object]:
+        nonlocal looks
+        looks += 1
+        return {} if looks == 1 else complete()
+
+    scene.script = missing_once
+    ending = await play(scene)
+    assert ending.decisions["R2"] == "granted"
+    assert ending.calls["INC/R2/0"] == 1
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ ANNOTATION_RACES = 3
 """How often a patch is sent after losing the race for a field that was absent; a loss changes nothing."""
 
 CONFLICTS = (409, 422)
+NOT_SENT_RETRY_SECONDS = 5.0
 
 
 class KubernetesWriter:
@@ -49,7 +50,7 @@ class KubernetesWriter:
             try:
                 present = await self._present(call)
             except ClusterError as error:
-                return Sent("failed", f"nothing was sent: {error}")
+                return _not_sent(f"nothing was sent: {error}")
             if reason := misfit(call, present):
                 return Sent("failed", reason)
             answer = await self._exchange(call, call_id, present)
@@ -68,7 +69,7 @@ class KubernetesWriter:
                 request.method, request.path, query=request.query, body=request.body, deadline_seconds=self._deadline
             )
         except NotSentError as error:
-            return Sent("failed", str(error))
+            return _not_sent(str(error))
         except NoAnswerError as error:
             return Sent("unclear", str(error))
 
@@ -88,3 +89,8 @@ class KubernetesWriter:
     async def _present(self, call: Call) -> Obj | None:
         target = call.target
         return await self._reader.find(target.kind, target.namespace, target.name)
+
+
+def _not_sent(why: str) -> Sent:
+    """Nothing was done, so the same call may be sent once the API server can be reached."""
+    return Sent("failed", why, retry_after_seconds=NOT_SENT_RETRY_SECONDS)
