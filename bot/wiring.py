@@ -29,6 +29,7 @@ from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.gpu.load import GpuLoad
 from bot.adapters.gpu.trend import MemoryTrend
+from bot.adapters.http_server import bounded, limits_here
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
@@ -544,12 +545,14 @@ async def serve(settings: Settings) -> None:
     facts = logs.Facts()
     logs.configure(facts, level=settings.log.level, style=settings.log.format)
     async with running(settings, facts) as app:
-        config = uvicorn.Config(
-            app, host=settings.http.host, port=settings.http.port, log_level="warning", lifespan="off",
-            timeout_graceful_shutdown=STOP_SECONDS,
-        )  # fmt: skip
-        server = Announcing(config)
-        await server.serve()
+        await Announcing(http_config(app, settings)).serve()
+
+
+def http_config(app: Starlette, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, host=settings.http.host, port=settings.http.port, log_level="warning", lifespan="off",
+        timeout_graceful_shutdown=STOP_SECONDS, http=bounded(limits_here()), ws="none",
+    )  # fmt: skip
 
 
 class Announcing(uvicorn.Server):
