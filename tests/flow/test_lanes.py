@@ -110,7 +110,8 @@ async def test_a_press_is_judged_while_sixty_incidents_wait_for_a_frozen_api_ser
 )
 async def test_what_is_stuck_leaves_room_for_other_work(store: RedisStore, stuck: Effect, free: Effect) -> None:
     answered = Answered()
-    world = World(store, **{stuck.kind: Frozen(), free.kind: answered})
+    handlers: dict[str, Handler] = {stuck.kind: Frozen(), free.kind: answered}
+    world = World(store, **handlers)
     await world.stuck_on(stuck)
     await world.owing("INC-100", free)
     await soon(answered.done)

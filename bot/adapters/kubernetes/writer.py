@@ -88,7 +88,8 @@ class KubernetesWriter:
 
     async def _present(self, call: Call) -> Obj | None:
         target = call.target
-        return await self._reader.find(target.kind, target.namespace, target.name)
+        # What a granted call did or may do has to be known: this is asked even of a server that has been silent.
+        return await self._reader.find(target.kind, target.namespace, target.name, insists=True)
 
 
 def _not_sent(why: str) -> Sent:
