@@ -10,7 +10,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx
 import structlog
@@ -29,6 +29,8 @@ from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.gpu.load import GpuLoad
 from bot.adapters.gpu.trend import MemoryTrend
+from bot.adapters.http_client import CircuitClient
+from bot.adapters.http_server import bounded, limits_here
 from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
@@ -82,6 +84,7 @@ from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.apply_call import ApplyCall
+from bot.flow.circuit import Circuit
 from bot.flow.draw_chart import DrawChartForRun, ReadSeriesForRun
 from bot.flow.draw_way import DrawForChannel, DrawWayForRun
 from bot.flow.generate_on_replica import GenerateOnReplica
@@ -126,6 +129,19 @@ STOP_SECONDS = 3
 class SystemClock:
     def now(self) -> float:
         return time.time()
+
+
+@dataclass(frozen=True)
+class Circuits:
+    """One for each dependency that effects wait for; Redis is not among them, since nothing goes on without it."""
+
+    kubernetes: Circuit = field(default_factory=lambda: Circuit("the Kubernetes API"))
+    prometheus: Circuit = field(default_factory=lambda: Circuit("Prometheus"))
+    alertmanager: Circuit = field(default_factory=lambda: Circuit("Alertmanager"))
+
+    def tell(self, facts: logs.Facts) -> None:
+        for each in dataclasses.fields(self):
+            facts.circuits[each.name] = getattr(self, each.name)
 
 
 @dataclass(frozen=True)
@@ -209,8 +225,8 @@ def cluster_connection(settings: Settings) -> ClusterConnection:
     )
 
 
-def open_cluster(settings: Settings, stack: contextlib.AsyncExitStack) -> Cluster:
-    client = KubernetesClient(cluster_connection(settings))
+def open_cluster(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> Cluster:
+    client = KubernetesClient(cluster_connection(settings), circuits.kubernetes)
     stack.push_async_callback(client.close)
     port = KubernetesCluster(client, name=settings.cluster)
     return Cluster(client, port, KubernetesWriter(client, port.reader), KubernetesPodLogs(port.reader))
@@ -253,7 +269,9 @@ def open_pages(settings: Settings, cluster: Cluster, stack: contextlib.AsyncExit
     return pages
 
 
-def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: contextlib.AsyncExitStack) -> Sight:
+def open_sight(
+    settings: Settings, storage: Storage, cluster: Cluster, circuits: Circuits, stack: contextlib.AsyncExitStack
+) -> Sight:
     pages = open_pages(settings, cluster, stack)
     clock = SystemClock()
     recent = RecentWorlds(cluster.port, clock.now)
@@ -267,7 +285,7 @@ def open_sight(settings: Settings, storage: Storage, cluster: Cluster, stack: co
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-        prometheus = httpx.AsyncClient(timeout=5.0, headers=headers)
+        prometheus = CircuitClient(circuits.prometheus, timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
         day = PrometheusMemory(prometheus, settings.prometheus.url)
@@ -323,10 +341,12 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
     """The whole bot at work in this process; yields the application that listens."""
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)
-        cluster = open_cluster(settings, stack)
+        circuits = Circuits()
+        circuits.tell(facts)
+        cluster = open_cluster(settings, circuits, stack)
         talk = open_talk(settings, storage, stack)
-        sight = open_sight(settings, storage, cluster, stack)
-        core = open_core(settings, storage, cluster, talk, sight, stack)
+        sight = open_sight(settings, storage, cluster, circuits, stack)
+        core = open_core(settings, storage, cluster, talk, sight, open_silences(settings, circuits, stack))
         desk = desk_of(settings, storage, cluster, talk, core)
         for_homes = dataclasses.replace(desk, people=glances(settings, storage, talk))
         homes = Homes(talk.client, for_homes, RedisViewers(storage.connection), talk.pace, core.changed)
@@ -356,11 +376,15 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
 
 
 def open_core(
-    settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, sight: Sight, stack: contextlib.AsyncExitStack
+    settings: Settings,
+    storage: Storage,
+    cluster: Cluster,
+    talk: Talk,
+    sight: Sight,
+    silences: AlertmanagerApi | None,
 ) -> Core:
     rules = Rules(approvals=settings.approval_rules, status_every_seconds=settings.slack.status_every.total_seconds())
     advance = AdvanceRun(storage.store, from_bundle, rules)
-    silences = open_silences(settings, stack)
     changed = asyncio.Event()
     handlers: Mapping[str, Handler] = {
         **effect_handlers(settings, storage, cluster, talk, advance, sight),
@@ -484,10 +508,10 @@ def effect_handlers(
     }
 
 
-def open_silences(settings: Settings, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
+def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
     if not settings.alertmanager.url:
         return None
-    http = httpx.AsyncClient(timeout=5.0)
+    http = CircuitClient(circuits.alertmanager, timeout=5.0)
     stack.push_async_callback(http.aclose)
     return AlertmanagerApi(http, settings.alertmanager.url)
 
@@ -566,12 +590,14 @@ async def serve(settings: Settings) -> None:
     facts = logs.Facts()
     logs.configure(facts, level=settings.log.level, style=settings.log.format)
     async with running(settings, facts) as app:
-        config = uvicorn.Config(
-            app, host=settings.http.host, port=settings.http.port, log_level="warning", lifespan="off",
-            timeout_graceful_shutdown=STOP_SECONDS,
-        )  # fmt: skip
-        server = Announcing(config)
-        await server.serve()
+        await Announcing(http_config(app, settings)).serve()
+
+
+def http_config(app: Starlette, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, host=settings.http.host, port=settings.http.port, log_level="warning", lifespan="off",
+        timeout_graceful_shutdown=STOP_SECONDS, http=bounded(limits_here()), ws="none",
+    )  # fmt: skip
 
 
 class Announcing(uvicorn.Server):

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bot.domain.redaction import redacted, shown_value
+from bot.flow.circuit import Circuit
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -33,6 +34,8 @@ class Facts(Collector):
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.circuits: dict[str, Circuit] = {}
+        """By dependency; one that is open has stopped answering."""
 
     def count(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         self.counts[str(event.get("event", ""))] += 1
@@ -42,7 +45,12 @@ class Facts(Collector):
         family = CounterMetricFamily("incident_bot_facts", "Facts logged since the start.", labels=["fact"])
         for fact, count in sorted(self.counts.items()):
             family.add_metric([fact], count)
-        return [family]
+        silent = GaugeMetricFamily(
+            "incident_bot_dependency_silent", "1 while a dependency does not answer.", labels=["dependency"]
+        )
+        for dependency, circuit in self.circuits.items():
+            silent.add_metric([dependency], float(circuit.is_open))
+        return [family, silent]
 
     def page(self, levels: Mapping[str, int]) -> str:
         """`levels` holds only what is known now: an unknown one is absent from the page, not 0."""

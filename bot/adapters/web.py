@@ -107,7 +107,7 @@ def create_app(
     return Starlette(
         routes=routes,
         middleware=[Middleware(BodyLimit, most_bytes=body_limit_bytes)],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _refused, ClientDisconnect: _aborted},
         lifespan=lifespan,
     )
 
@@ -116,9 +116,6 @@ async def _accept(request: Request, inside: Inside) -> Response:
     try:
         alerts, truncated = inside.read(await request.body())
         new = await inside.accept(alerts, truncated) if alerts or truncated else 0
-    except ClientDisconnect:
-        log.warning("webhook.aborted")
-        return Response(status_code=400)
     except BadWebhookError as bad:
         # 4xx: Alertmanager does not send it again, because it would be as wrong the next time.
         log.warning("webhook.refused", status=400, reason=str(bad))
@@ -135,6 +132,12 @@ async def _refused(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     return _error(error.status_code, error.detail, error.headers)
+
+
+async def _aborted(request: Request, _error: Exception) -> Response:
+    """The client went away, or was too slow; nobody reads this answer."""
+    log.warning("request.aborted", path=request.url.path)
+    return Response(status_code=400)
 
 
 def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bot.domain.approval import Press
 
+Lane = Literal["people", "cards", "reads", "waits"]
+"""Each kind of effect has room in one of them, so that what is stuck on one dependency never delays the others."""
+LANES: tuple[Lane, ...] = ("people", "cards", "reads", "waits")
+
 
 class _Effect(BaseModel):
     model_config = ConfigDict(frozen=True)
 
+    lane: ClassVar[Lane] = "reads"
     effect_id: str
     visit: int | None = None
     """The visit that it belongs to: void once the run is elsewhere. None: owed whatever the run does."""
@@ -29,18 +34,21 @@ class PlanChange(_Effect):
 
 
 class JudgePress(_Effect):
+    lane: ClassVar[Lane] = "people"
     kind: Literal["judge_press"] = "judge_press"
     press: Press
     pressed_at: float
 
 
 class ApplyStep(_Effect):
+    lane: ClassVar[Lane] = "waits"
     kind: Literal["apply_step"] = "apply_step"
     request_id: str
     step: int
 
 
 class WatchSignals(_Effect):
+    lane: ClassVar[Lane] = "waits"
     kind: Literal["watch_signals"] = "watch_signals"
     state: str
     started_at: float
@@ -49,6 +57,7 @@ class WatchSignals(_Effect):
 class Tell(_Effect):
     """An answer that only one person sees."""
 
+    lane: ClassVar[Lane] = "people"
     kind: Literal["tell"] = "tell"
     user: str
     channel: str
@@ -59,10 +68,12 @@ class Tell(_Effect):
 class ShowInSlack(_Effect):
     """Bring the card and the thread up to date with the newest run; one per incident is enough."""
 
+    lane: ClassVar[Lane] = "cards"
     kind: Literal["show_in_slack"] = "show_in_slack"
 
 
 class ReleaseLeases(_Effect):
+    lane: ClassVar[Lane] = "people"
     kind: Literal["release_leases"] = "release_leases"
 
 
@@ -70,6 +81,7 @@ ExportFormat = Literal["md", "json", "html"]
 
 
 class ExportTimeline(_Effect):
+    lane: ClassVar[Lane] = "cards"
     kind: Literal["export_timeline"] = "export_timeline"
     format: ExportFormat
     wanted_by: str = ""
@@ -78,6 +90,7 @@ class ExportTimeline(_Effect):
 class DrawWay(_Effect):
     """The playbook as a picture, with the way that the run took, into its thread."""
 
+    lane: ClassVar[Lane] = "cards"
     kind: Literal["draw_way"] = "draw_way"
 
 
@@ -90,6 +103,7 @@ class ReadSeries(_Effect):
 class DrawChart(_Effect):
     """The lines of the timeline as one picture, with the decisions marked, into the thread."""
 
+    lane: ClassVar[Lane] = "cards"
     kind: Literal["draw_chart"] = "draw_chart"
 
 

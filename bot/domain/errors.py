@@ -76,6 +76,10 @@ class SourceError(BotError):
     """A source of readings failed or was too slow: its signals are unknown, with this reason."""
 
 
+class CircuitOpenError(SourceError):
+    """Try again later: the dependency has not answered for a while, so it was not asked."""
+
+
 class ClusterError(BotError):
     """Kubernetes refused or did not answer a read; the reason is for people."""
 

@@ -36,9 +36,12 @@ log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 1.0
 ONE_TURN_SECONDS = 20.0
 """A wait goes back after this long, so that nothing blocks an effect slot for minutes."""
+LOOKS_APART_SECONDS = (2.0, 4.0)
+"""How long after each look the next one follows while something speaks against a granted call."""
 UNCLEAR_ATTEMPTS = 3
 CLOCK_STEP_SECONDS = 5.0
 """Clocks of two servers may differ by so much."""
+SEEN_DONE = "seen in the cluster after an interrupted attempt"
 PATIENCE_SECONDS = 600.0
 """How long a call may be put off by a budget (429) or by another incident's lease before people are asked."""
 
@@ -166,11 +169,10 @@ class ApplyCall:
             return self._settled(effect, "withheld", _breaker_text(verdict, node), call_id=call_id)
         if job.lost.is_set():
             return Later(0.0)
-        if verdict == "already_claimed":
-            known = await self._after_an_attempt(job, effect, request, call, call_id)
-            if known is not None:
-                return known
-        return await self._send(job, effect, approved, call, call_id)
+        if verdict != "already_claimed":
+            return await self._send(job, effect, approved, call, call_id)
+        known = await self._after_an_attempt(job, effect, request, call, call_id)
+        return known if known is not None else await self._send_again(job, effect, approved, call, call_id)
 
     async def _node_at_stake(self, job: Job, plan: Plan) -> NodeDisruption | str | None:
         """What the plan takes from the fleet, read now; None when it disturbs no node, a text when it is not known."""
@@ -196,6 +198,20 @@ class ApplyCall:
             return self._settled(effect, "failed", sent.detail, call_id=call_id)
         return self._unclear(job, effect, sent.detail, call_id)
 
+    async def _send_again(
+        self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str
+    ) -> Done | Later:
+        """Look once more at what is refused now: the earlier attempt may have been carried out in this very moment."""
+        outcome = await self._send(job, effect, approved, call, call_id)
+        refused = next((e for e in _settlements(outcome) if e.result == "failed"), None)
+        seen = await self._writer.look(call, call_id=call_id) if refused is not None else "not_done"
+        if refused is None or seen == "not_done":
+            return outcome
+        log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
+        if seen == "unclear":
+            return self._unclear(job, effect, refused.detail, call_id)
+        return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
+
     async def _generated(
         self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str
     ) -> Done | Later:
@@ -220,7 +236,7 @@ class ApplyCall:
         seen = await self._writer.look(call, call_id=call_id)
         log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
         if seen == "done":
-            return self._settled(effect, "done", "seen in the cluster after an interrupted attempt", call_id=call_id)
+            return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
         if seen == "unclear":
             return self._unclear(job, effect, "the cluster shows neither the state before nor the one after", call_id)
         return self._lapsed(job, effect, request, PATIENCE_SECONDS) if effect.step == 0 else None
@@ -241,10 +257,22 @@ class ApplyCall:
         return Later(after_seconds, self._progress(job, effect, f"waiting: {why}"))
 
     async def _looked_again(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:
-        """Right before the first call: grant still fresh, reason still there, plan still the same and no riskier."""
+        """Right before the first call: grant still fresh, reason still there, plan still the same and no riskier.
+
+        A look that speaks against it is repeated: one failed read must not cost people their decision.
+        """
         if (lapsed := self._lapsed(job, effect, request)) is not None:
             return lapsed
-        result, readings = await self._planner.plan(job.run, at=job.now)
+        against = await self._against(job, effect, request, at=job.now)
+        for seconds in LOOKS_APART_SECONDS:
+            if against is None or _settlements(against)[0].result == "not_needed" or job.lost.is_set():
+                break
+            await self._pause(seconds)
+            against = await self._against(job, effect, request, at=await self._runs.now())
+        return against
+
+    async def _against(self, job: Job, effect: ApplyStep, request: Request, *, at: float) -> Done | None:
+        result, readings = await self._planner.plan(job.run, at=at)
         if result.outcome == "not_needed":
             return self._settled(effect, "not_needed", result.reason, readings=dict(readings))
         if result.outcome == "unknown":
@@ -333,6 +361,10 @@ class ApplyCall:
             **more,
         )
         return Done((event,))
+
+
+def _settlements(outcome: Done | Later) -> list[StepSettled]:
+    return [event for event in outcome.events if isinstance(event, StepSettled)]
 
 
 def _breaker_text(verdict: str, node: NodeDisruption | None) -> str:

@@ -14,7 +14,7 @@ from bot.domain.approval import Approved, Authority, Policy
 from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
-from bot.domain.effect import Effect
+from bot.domain.effect import Effect, Lane
 from bot.domain.event import Commanded, Event, OpenedByHand
 from bot.domain.gpu_query import GpuQuery
 from bot.domain.load_log import LoadPoint
@@ -175,8 +175,8 @@ class RunStore(Protocol):
 
 
 class EffectStore(Protocol):
-    async def owed_now(self, limit: int) -> Sequence[tuple[str, str]]:
-        """(incident, effect id) of effects that are due and free or whose lease has lapsed, oldest first."""
+    async def owed_now(self, limit: int) -> Sequence[tuple[str, str, Lane]]:
+        """(incident, effect id, lane) of effects that are due and free or whose lease has lapsed, oldest first."""
         ...
 
     async def keep_time(self) -> None:
@@ -542,7 +542,7 @@ class Sent:
     result: Literal["done", "failed", "unclear"]
     detail: str = ""
     retry_after_seconds: float | None = None
-    """Set when the server asks to try the same call again later (429); nothing was done."""
+    """Set when nothing was done and the same call may be tried again later (429, or it could not be sent)."""
 
 
 class ClusterWriter(Protocol):

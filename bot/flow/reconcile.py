@@ -26,9 +26,11 @@ class Reconcile:
         route: Callable[[], Awaitable[int]],
         *,
         besides: Mapping[str, Callable[[], Awaitable[None]]] = MappingProxyType({}),
+        every_seconds: float = EVERY_SECONDS,
     ) -> None:
-        """`besides`: what else is looked at each round, by what is logged when that fails."""
+        """`besides`: what else is looked at as often, by what is logged when that fails; none delays another."""
         self._runs, self._effects, self._wake, self._route, self._besides = runs, effects, wake, route, besides
+        self._every = every_seconds
         self._routing = asyncio.Lock()
         self._wanted = asyncio.Event()
 
@@ -41,8 +43,8 @@ class Reconcile:
         await self.route()
         for incident_id in await self._runs.pending(AT_MOST):
             self._wake.incident(incident_id)
-        for incident_id, effect_id in await self._effects.owed_now(AT_MOST):
-            self._wake.effect(incident_id, effect_id)
+        for incident_id, effect_id, lane in await self._effects.owed_now(AT_MOST):
+            self._wake.effect(incident_id, effect_id, lane)
 
     async def route(self) -> None:
         async with self._routing:
@@ -51,22 +53,25 @@ class Reconcile:
 
     async def forever(self) -> None:
         """Until cancelled. A failure is logged and the next round tries again: nothing is lost, it is all stored."""
-        router = asyncio.create_task(self._route_when_woken(), name="route")
+        others = [asyncio.create_task(self._repeat(look, event)) for event, look in self._besides.items()]
+        others.append(asyncio.create_task(self._route_when_woken(), name="route"))
         try:
-            while True:
-                await _logged(self.once(), "reconcile.failed")
-                for event, look in self._besides.items():
-                    await _logged(look(), event)
-                await asyncio.sleep(EVERY_SECONDS)
+            await self._repeat(self.once, "reconcile.failed")
         finally:
-            router.cancel()
-            await asyncio.gather(router, return_exceptions=True)
+            for other in others:
+                other.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+    async def _repeat(self, look: Callable[[], Awaitable[None]], event: str) -> None:
+        while True:
+            await _logged(look(), event)
+            await asyncio.sleep(self._every)
 
     async def _route_when_woken(self) -> None:
         while True:
             await self._wanted.wait()
             if not await _logged(self.route(), "route.failed"):
-                await asyncio.sleep(EVERY_SECONDS)
+                await asyncio.sleep(self._every)
 
 
 async def _logged(work: Awaitable[None], event: str) -> bool:

@@ -1,21 +1,25 @@
 """Work is woken by a direct call in the process that stored the event; waking twice or by many is harmless.
 
-At most so many advances and effects run at once, so that accepting alerts is never starved.
+At most so many advances and effects run at once, so that accepting alerts is never starved. Each lane has its own
+limit: incidents that read a frozen API server leave room for presses, cards, calls and rollouts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
+from bot.domain.effect import LANES, Lane
 from bot.domain.errors import BotError
 from bot.flow.advance_run import Advanced
 from bot.flow.ports import Alarms
 
 log = structlog.get_logger()
 AT_ONCE = 8
+EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32}
+"""What waits mostly sleeps between two looks."""
 Timer = Callable[[float, Callable[[], None]], None]
 
 
@@ -33,7 +37,8 @@ class Wake:
         """`later` calls back in so many seconds: the event loop does, unless a test keeps a time of its own."""
         self._advance, self._perform, self._alarms = advance, perform, alarms
         self._call_later = later or _by_the_loop
-        self._advances, self._effects = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)
+        self._advances = asyncio.Semaphore(AT_ONCE)
+        self._lanes = {lane: asyncio.Semaphore(EFFECTS_AT_ONCE[lane]) for lane in LANES}
         self._again: set[str] = set()
         self._advancing: dict[str, asyncio.Task[None]] = {}
         self._performing: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -49,12 +54,14 @@ class Wake:
         task = asyncio.create_task(self._advance_one(incident_id), name=f"advance {incident_id}")
         self._advancing[incident_id] = task
 
-    def effect(self, incident_id: str, effect_id: str) -> None:
-        """Perform this effect soon, unless it is being performed here."""
+    def effect(self, incident_id: str, effect_id: str, lane: Lane) -> None:
+        """Perform this effect soon, when its lane has room, unless it is being performed here."""
         key = (incident_id, effect_id)
         if self._stopping or key in self._performing:
             return
-        self._performing[key] = asyncio.create_task(self._perform_one(*key), name=f"perform {incident_id} {effect_id}")
+        self._performing[key] = asyncio.create_task(
+            self._perform_one(incident_id, effect_id, lane), name=f"perform {incident_id} {effect_id}"
+        )
 
     async def settled(self) -> None:
         """Return when nothing that was woken here is running; what is owed for later does not count."""
@@ -76,7 +83,7 @@ class Wake:
                 async with self._advances:
                     advanced = await self._advance(incident_id)
                 for effect in advanced.effects:
-                    self.effect(incident_id, effect.effect_id)
+                    self.effect(incident_id, effect.effect_id, effect.lane)
                 if advanced.wake_at is not None:
                     await self._alarms.wake_at(incident_id, advanced.wake_at)
                 if incident_id not in self._again:
@@ -90,10 +97,10 @@ class Wake:
         finally:
             del self._advancing[incident_id]
 
-    async def _perform_one(self, incident_id: str, effect_id: str) -> None:
+    async def _perform_one(self, incident_id: str, effect_id: str, lane: Lane) -> None:
         again: float | None = None
         try:
-            async with self._effects:
+            async with self._lanes[lane]:
                 again = await self._perform(incident_id, effect_id)
         except BotError as error:
             log.warning("perform.failed", incident=incident_id, effect=effect_id, reason=str(error))
@@ -104,14 +111,14 @@ class Wake:
             del self._performing[incident_id, effect_id]
         self.incident(incident_id)
         if again is not None:
-            self._later(again, incident_id, effect_id)
+            self._later(again, incident_id, effect_id, lane)
 
-    def _later(self, seconds: float, incident_id: str, effect_id: str) -> None:
+    def _later(self, seconds: float, incident_id: str, effect_id: str, lane: Lane) -> None:
         """Come back in time; should this process be gone by then, the effect is owed in the storage all the same."""
         if seconds <= 0:
-            self.effect(incident_id, effect_id)
+            self.effect(incident_id, effect_id, lane)
         elif not self._stopping:
-            self._call_later(seconds, lambda: self.effect(incident_id, effect_id))
+            self._call_later(seconds, lambda: self.effect(incident_id, effect_id, lane))
 
 
 def _by_the_loop(seconds: float, call: Callable[[], None]) -> None:

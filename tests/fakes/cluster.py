@@ -36,7 +36,7 @@ from tests.domain.change import worlds
 
 Key = tuple[str, str]
 """Kind and name; everything lives in one namespace."""
-Trouble = Literal["lost_reply", "never_arrived", "cut_off", "429"]
+Trouble = Literal["lost_reply", "never_arrived", "cut_off", "429", "late", "not_sent"]
 SETTLE_SECONDS = 2.0
 """How long the controllers take to make an edit true."""
 
@@ -55,10 +55,14 @@ class MemoryCluster:
         """Every attempt: the call's id and what it came to."""
         self.troubles: list[Trouble | None] = []
         """What becomes of the next calls, in order; None: nothing special."""
+        self._late: list[tuple[Call, str]] = []
+        """Sent and not carried out yet: right before the next call is."""
         self.job_log = '{"score": 0.71, "baseline": 0.73, "eval": "gsm8k"}'
         self.job_fails = False
         self.unreachable = ""
         """Why reads fail; empty while they work."""
+        self.failing_reads = 0
+        """How many of the next reads fail."""
         self._put("Service", worlds.service())
         for number in (1, 2, 3):
             self._put("Node", worlds.node(number))
@@ -114,10 +118,17 @@ class MemoryCluster:
         trouble = self.troubles.pop(0) if self.troubles else None
         if trouble == "429":
             return self._noted(call_id, Sent("failed", "no disruption allowed now", retry_after_seconds=10.0))
+        if trouble == "not_sent":
+            return self._noted(call_id, Sent("failed", "cannot be reached", retry_after_seconds=5.0))
         if trouble == "cut_off":
             self.unreachable = "nobody answers"
-        if trouble in ("never_arrived", "cut_off"):
+        if trouble == "late":
+            self._late.append((call, call_id))
+        if trouble in ("never_arrived", "cut_off", "late"):
             return self._noted(call_id, Sent("unclear", "no answer"))
+        for late in self._late:
+            self._apply(*late)
+        self._late.clear()
         sent = self._apply(call, call_id)
         if trouble == "lost_reply":
             sent = Sent("unclear", "no answer")
@@ -279,6 +290,9 @@ class MemoryCluster:
         return [pod for pod in pods if any(selects_plainly(selector, labels_of(pod)) for selector in selectors)]
 
     def _reach(self) -> None:
+        if self.failing_reads:
+            self.failing_reads -= 1
+            raise ClusterError("the connection was reset")
         if self.unreachable:
             raise ClusterError(self.unreachable)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -201,6 +201,35 @@ async def test_a_change_without_its_reason_is_not_made(scene: Scene, bot: Bot, t
     assert scene.cluster.sent == []
 
 
+@pytest.mark.parametrize("reads", [1, 2])
+async def test_a_read_that_fails_right_before_the_call_is_repeated_and_the_grant_stays(
+    scene: Scene, bot: Bot, reads: int
+) -> None:
+    await asked(scene, bot)
+    scene.cluster.failing_reads = reads
+    ending = await play(scene)
+    assert scene.cluster.failing_reads == 0
+    assert ending.decisions["R2"] == "granted"
+    assert ending.calls["INC/R2/0"] == 1
+
+
+async def test_a_signal_that_is_missing_for_a_moment_right_before_the_call_does_not_cost_the_grant(
+    scene: Scene, bot: Bot
+) -> None:
+    await asked(scene, bot)
+    complete, looks = scene.script, 0
+
+    def missing_once() -> Mapping[str, object]:
+        nonlocal looks
+        looks += 1
+        return {} if looks == 1 else complete()
+
+    scene.script = missing_once
+    ending = await play(scene)
+    assert ending.decisions["R2"] == "granted"
+    assert ending.calls["INC/R2/0"] == 1
+
+
 @pytest.mark.parametrize(
     ("now", "said"),
     [
@@ -224,6 +253,19 @@ async def test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_
     ending = await play(scene)
     assert ending.calls["INC/R2/0"] == 1
     assert [sent for sent in scene.cluster.sent if "R2" in sent[0]] == [("INC-1/R2/0", "unclear")]
+
+
+async def test_a_call_that_was_carried_out_while_it_was_sent_again_is_done_and_its_undo_is_kept(
+    scene: Scene, bot: Bot
+) -> None:
+    """Its answer was late: looked at, it was not done yet; sent again, it lost against itself."""
+    await asked(scene, bot)
+    scene.cluster.troubles = ["late"]
+    ending = await play(scene)
+    assert ending.calls["INC/R2/0"] == 1
+    assert [result for call, result in scene.cluster.sent if call == "INC-1/R2/0"] == ["unclear", "failed"]
+    assert "INC/R2/0" in ending.ledger
+    assert "changed by somebody else" not in await told(scene)
 
 
 async def test_a_call_that_never_arrived_is_sent_again(scene: Scene, bot: Bot) -> None:

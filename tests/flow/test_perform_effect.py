@@ -56,7 +56,7 @@ async def outcome(store: RedisStore) -> Sequence[Event]:
 
 
 async def is_owed(store: RedisStore, effect_id: str = "show") -> bool:
-    return ("INC-1", effect_id) in await store.owed_now(10)
+    return ("INC-1", effect_id) in [(incident, owed) for incident, owed, _ in await store.owed_now(10)]
 
 
 async def test_a_done_effect_leaves_its_outcome_and_is_owed_no_more(store: RedisStore, time: VirtualTime) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.store import RedisStore
 from bot.domain.approval import Approved
 from bot.domain.change.context import PlanContext
 from bot.domain.change.plan import Call, PlanResult
@@ -77,7 +78,7 @@ def granted(incident_id: str, name: str, planner: Planner) -> Run:
     return run.with_(incident_id=incident_id, target=run.target.model_copy(update={"name": name}))
 
 
-def applier(cluster: OneFree, claims: RedisClaims, planner: Any) -> ApplyCall:
+def applier(cluster: OneFree, store: RedisStore, claims: RedisClaims, planner: Any, time: VirtualTime) -> ApplyCall:
     async def see(run: Run, context: Any, *, at: float) -> World:
         return cluster.world()
 
@@ -88,8 +89,8 @@ def applier(cluster: OneFree, claims: RedisClaims, planner: Any) -> ApplyCall:
     writer: Any = cluster
     seen: Any = see
     return ApplyCall(
-        writer, claims, nothing, planner, seen, playbook_of,
-        job_result=nothing, generate=nothing, grant_valid_seconds=1e9,
+        writer, claims, store, planner, seen, playbook_of,
+        job_result=nothing, generate=nothing, grant_valid_seconds=1e9, pause=time.advance,
     )  # fmt: skip
 
 
@@ -108,12 +109,12 @@ def result(outcome: Done | Later) -> str:
 
 @pytest.mark.parametrize("verb", ["scale", "canary"])
 async def test_two_that_were_granted_the_same_accelerator_do_not_both_take_it(
-    redis: Connection, time: VirtualTime, verb: str
+    redis: Connection, store: RedisStore, time: VirtualTime, verb: str
 ) -> None:
     cluster, claims = OneFree(time.now), RedisClaims(redis)
     planner = Planner(cluster, verb)
     one, other = granted("INC-1", "llm", planner), granted("INC-2", "llm-b", planner)
-    apply = applier(cluster, claims, planner)
+    apply = applier(cluster, store, claims, planner, time)
     assert result(await tried(apply, one, 0.0)) == "done"
     outcome = await tried(apply, other, 0.0)
     assert isinstance(outcome, Later), "its pod is not seen yet, and the room looks free"

@@ -95,9 +95,9 @@ async def test_what_becomes_owed_is_performed_at_once_and_deadlines_go_to_the_al
 async def test_an_effect_that_is_being_performed_is_not_begun_beside_it() -> None:
     work = Work()
     wake = work.waker()
-    wake.effect("INC-1", "show")
+    wake.effect("INC-1", "show", "cards")
     await begun()
-    wake.effect("INC-1", "show")
+    wake.effect("INC-1", "show", "cards")
     work.may_end.set()
     await wake.settled()
     assert work.performed == ["show"]
@@ -107,7 +107,7 @@ async def test_an_effect_that_is_not_over_comes_back_when_it_says() -> None:
     work = Work(again=5.0)
     work.may_end.set()
     wake = work.waker()
-    wake.effect("INC-1", "show")
+    wake.effect("INC-1", "show", "cards")
     await wake.settled()
     ((seconds, call),) = work.later
     assert seconds == 5.0
@@ -140,6 +140,6 @@ async def test_who_stops_takes_on_nothing_new_and_drops_what_runs() -> None:
     await begun()
     await wake.stop()
     wake.incident("INC-2")
-    wake.effect("INC-2", "show")
+    wake.effect("INC-2", "show", "cards")
     await wake.settled()
     assert (work.advanced, work.performed) == (["INC-1"], [])

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from bot.domain.errors import BotError
+from bot.domain.errors import BotError, CircuitOpenError
+from bot.flow.circuit import Circuit
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration
@@ -74,8 +75,8 @@ class NoAnswerError(BotError):
 class KubernetesClient:
     """Use as `async with`, or call `close`. Safe for many requests at once."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, circuit: Circuit | None = None) -> None:
+        self._connection, self._circuit = connection, circuit or Circuit("the Kubernetes API")
         self._api: ApiClient | None = None
         self._opening = asyncio.Lock()
 
@@ -94,7 +95,7 @@ class KubernetesClient:
             await self._api.close()
             self._api = None
 
-    async def request(
+    async def request(  # noqa: PLR0913 - what one request needs
         self,
         method: str,
         path: str,
@@ -103,8 +104,13 @@ class KubernetesClient:
         body: Any = None,
         deadline_seconds: float = DEADLINE_SECONDS,
         most_bytes: int | None = None,
+        passed_on: bool = False,
+        insists: bool = False,
     ) -> Answer:
         """Any answer of the server, also a refusal. Raise `NotSentError` or `NoAnswerError`.
+
+        `passed_on`: a kubelet or a pod answers, and its silence is not the server's. `insists`: also ask a server that
+        has not answered for a while.
 
         `most_bytes` where somebody else than the API server writes the answer; no more than that is read.
         """
@@ -120,8 +126,11 @@ class KubernetesClient:
             auth_settings=["BearerToken"],
         )
         try:
-            response = await api.call_api(*sent, _request_timeout=timeout)
-            raw = await (response.read() if most_bytes is None else _at_most(response.response, most_bytes))
+            with self._circuit.asking(insists=insists, counts=not passed_on):
+                response = await api.call_api(*sent, _request_timeout=timeout)
+                raw = await (response.read() if most_bytes is None else _at_most(response.response, most_bytes))
+        except CircuitOpenError as error:
+            raise NotSentError(str(error)) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             raise NotSentError(f"the API server cannot be reached: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

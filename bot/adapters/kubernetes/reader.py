@@ -98,9 +98,9 @@ class KubernetesReader:
             return _Part(unreadable=str(error))
         return _Part(tuple(one for one in found if one is not None))
 
-    async def find(self, kind: str, namespace: str, name: str) -> Obj | None:
+    async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
         """One object, None when there is none. Raise `ClusterError` on anything else."""
-        answer = await self._get(path_of(kind, namespace, name))
+        answer = await self._get(path_of(kind, namespace, name), insists=insists)
         if answer.status == 404:
             return None
         return _object(answer)
@@ -128,11 +128,12 @@ class KubernetesReader:
         return part.items
 
     async def read_text(self, path: str, query: Mapping[str, str]) -> Answer:
-        return await self._get(path, query)
+        """A log, which a kubelet writes."""
+        return await self._get(path, query, passed_on=True)
 
-    async def _get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
+    async def _get(self, path: str, query: Mapping[str, str] | None = None, **how: bool) -> Answer:
         try:
-            return await self._client.request("GET", path, query=query, deadline_seconds=WORLD_SECONDS)
+            return await self._client.request("GET", path, query=query, deadline_seconds=WORLD_SECONDS, **how)
         except (NotSentError, NoAnswerError) as error:
             raise ClusterError(str(error)) from error
 

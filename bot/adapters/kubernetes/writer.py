@@ -6,7 +6,7 @@ is sent again.
 
 from __future__ import annotations
 
-from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.client import DEADLINE_SECONDS, Answer, KubernetesClient, NoAnswerError, NotSentError
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.requests import Looked, http_request, misfit, outcome, rests_on_absence, seen_in
 from bot.domain.approval import Approved
@@ -19,11 +19,14 @@ ANNOTATION_RACES = 3
 """How often a patch is sent after losing the race for a field that was absent; a loss changes nothing."""
 
 CONFLICTS = (409, 422)
+NOT_SENT_RETRY_SECONDS = 5.0
 
 
 class KubernetesWriter:
-    def __init__(self, client: KubernetesClient, reader: KubernetesReader) -> None:
-        self._client, self._reader = client, reader
+    def __init__(
+        self, client: KubernetesClient, reader: KubernetesReader, *, deadline_seconds: float = DEADLINE_SECONDS
+    ) -> None:
+        self._client, self._reader, self._deadline = client, reader, deadline_seconds
 
     async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
         """Raise `ApprovalError` when the call is not one of the approved plan's."""
@@ -47,7 +50,7 @@ class KubernetesWriter:
             try:
                 present = await self._present(call)
             except ClusterError as error:
-                return Sent("failed", f"nothing was sent: {error}")
+                return _not_sent(f"nothing was sent: {error}")
             if reason := misfit(call, present):
                 return Sent("failed", reason)
             answer = await self._exchange(call, call_id, present)
@@ -62,9 +65,11 @@ class KubernetesWriter:
         """The server's answer, or what it means that there is none."""
         request = http_request(call, call_id=call_id, present=present)
         try:
-            return await self._client.request(request.method, request.path, query=request.query, body=request.body)
+            return await self._client.request(
+                request.method, request.path, query=request.query, body=request.body, deadline_seconds=self._deadline
+            )
         except NotSentError as error:
-            return Sent("failed", str(error))
+            return _not_sent(str(error))
         except NoAnswerError as error:
             return Sent("unclear", str(error))
 
@@ -83,4 +88,10 @@ class KubernetesWriter:
 
     async def _present(self, call: Call) -> Obj | None:
         target = call.target
-        return await self._reader.find(target.kind, target.namespace, target.name)
+        # What a granted call did or may do has to be known: this is asked even of a server that has been silent.
+        return await self._reader.find(target.kind, target.namespace, target.name, insists=True)
+
+
+def _not_sent(why: str) -> Sent:
+    """Nothing was done, so the same call may be sent once the API server can be reached."""
+    return Sent("failed", why, retry_after_seconds=NOT_SENT_RETRY_SECONDS)

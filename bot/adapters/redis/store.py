@@ -12,7 +12,7 @@ import structlog
 
 from bot.adapters.redis.connection import Connection
 from bot.domain.alert import Alert
-from bot.domain.effect import EFFECT, Effect
+from bot.domain.effect import EFFECT, Effect, Lane
 from bot.domain.errors import StaleRunError
 from bot.domain.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.run import Offer, Run
@@ -260,13 +260,18 @@ class RedisStore:
 
     # --- effects ----------------------------------------------------------------------------------------------------
 
-    async def owed_now(self, limit: int) -> Sequence[tuple[str, str]]:
-        """(incident, effect id) of effects that are due, oldest first; taking them is another step."""
-        now = await self.now()
-        members = await self._redis.ask(
-            self._redis.client.zrangebyscore(self._redis.key("owed"), "-inf", now, 0, limit)
-        )
-        return [tuple(str(member).split("|", 1)) for member in members]  # type: ignore[misc]  # split gives two parts
+    async def owed_now(self, limit: int) -> Sequence[tuple[str, str, Lane]]:
+        """(incident, effect id, lane) of effects that are due, oldest first; taking them is another step."""
+        client, now = self._redis.client, await self.now()
+        members = await self._redis.ask(client.zrangebyscore(self._redis.key("owed"), "-inf", now, 0, limit))
+        due = [(incident, effect_id) for incident, _, effect_id in (str(member).partition("|") for member in members)]
+        if not due:
+            return []
+        reading = client.pipeline(transaction=False)
+        for incident, effect_id in due:
+            reading.hget(self._redis.key("effects", incident), effect_id)
+        values = await self._redis.ask(reading.execute())
+        return [(*each, _lane_of(value)) for each, value in zip(due, values, strict=True)]
 
     async def keep_time(self) -> None:
         keys = self._keys("clock", "owed", "pending", "leases")
@@ -321,6 +326,11 @@ class RedisStore:
         failures = int(await self._redis.ask(self._redis.client.hincrby(key, event_id, 1)))
         await self._redis.ask(self._redis.client.expire(key, self._limits.retention_seconds))
         return failures
+
+
+def _lane_of(value: str | None) -> Lane:
+    """Of an effect as it is stored. One that is void needs no room: taking it ends it."""
+    return EFFECT.validate_json(value.split("|", 2)[2]).lane if value else "people"
 
 
 def _pairs(events: Sequence[Event]) -> list[str]:

@@ -4,8 +4,10 @@ A fault meets only clients under test, never the simulated kubelets; each is use
 """
 
 import asyncio
+import contextlib
 import time
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -16,12 +18,15 @@ Obj = dict[str, Any]
 
 
 class Fault(BaseModel):
-    """`match` is `VERB resource`, e.g. `PATCH deployments`, `POST pods/eviction`, `list pods`, `* *`."""
+    """`match` is `VERB resource`, e.g. `PATCH deployments`, `POST pods/eviction`, `list pods`, `* *`.
+
+    `delay` and `late` are carried out even if the client has gone: `late` right before the next request that it meets.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     match: str = Field(pattern=r"^\S+ \S+$")
-    kind: Literal["500", "403", "drop", "lost_reply", "delay"]
+    kind: Literal["500", "403", "drop", "lost_reply", "delay", "late"]
     count: int = Field(default=1, ge=1)
     seconds: float = Field(default=1.0, ge=0)
 
@@ -33,9 +38,17 @@ class Fault(BaseModel):
 FAULTS: TypeAdapter[list[Fault]] = TypeAdapter(list[Fault])
 
 
+@dataclass(frozen=True)
+class _Held:
+    fault: Fault
+    may_go: asyncio.Event = field(default_factory=asyncio.Event)
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Faults:
     def __init__(self) -> None:
         self._waiting: list[Fault] = []
+        self._held: list[_Held] = []
 
     def add(self, faults: list[Fault]) -> None:
         self._waiting.extend(faults)
@@ -54,6 +67,25 @@ class Faults:
                 self._waiting[index : index + 1] = [fault.model_copy(update={"count": left})] if left else []
                 return fault
         return None
+
+    @contextlib.asynccontextmanager
+    async def held(self, fault: Fault) -> AsyncIterator[None]:
+        """Enter once another request that meets the fault has come."""
+        held = _Held(fault)
+        self._held.append(held)
+        try:
+            await held.may_go.wait()
+            yield
+        finally:
+            held.is_over.set()
+
+    async def finish_held(self, method: str, attributes: Attributes) -> None:
+        """Before this request, carry out those that were held for one like it."""
+        due = [held for held in self._held if held.fault.meets(method, attributes)]
+        self._held = [held for held in self._held if held not in due]
+        for held in due:
+            held.may_go.set()
+            await held.is_over.wait()
 
 
 @dataclass(frozen=True)

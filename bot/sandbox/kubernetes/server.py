@@ -4,6 +4,7 @@ Order of every request: fault on demand, token, permission, then the verb. Each 
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -260,7 +261,10 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        fault = self._fault(request)
+        fault = await self._fault(request)
+        if fault is not None and fault.kind in ("delay", "late"):
+            # A real API server has the request by then, and carries it out even if the client has gone.
+            await request.body()
         if fault is not None and fault.kind == "delay":
             await delay(fault)
         if fault is not None and fault.kind == "drop":
@@ -272,19 +276,22 @@ class _Endpoint:
                 error = errors.forbidden(parse_target(request.url.path).resource, "", "on demand of a test")
             await _json(error.body, error.code)(scope, receive, send)
             return
-        response = await self._server.answer(request)
+        holding = self._server.faults.held(fault) if fault and fault.kind == "late" else contextlib.nullcontext()
+        async with holding:
+            response = await self._server.answer(request)
         if fault is not None and fault.kind == "lost_reply":
             await _break_connection(scope, receive)
             return
         await response(scope, receive, send)
 
-    def _fault(self, request: Request) -> Fault | None:
+    async def _fault(self, request: Request) -> Fault | None:
         if is_kubelet(request.headers.get("user-agent", "")):
             return None
         try:
             attributes = parse_target(request.url.path).attributes(request.method, request.query_params)
         except ApiError:
             return None
+        await self._server.faults.finish_held(request.method, attributes)
         return self._server.faults.take(request.method, attributes)
 
 

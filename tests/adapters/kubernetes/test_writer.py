@@ -100,6 +100,16 @@ async def test_a_server_that_cannot_be_reached_has_certainly_not_done_it(lab: La
         writer = KubernetesWriter(nowhere, KubernetesReader(nowhere))
         sent = await writer.send(granted(plan), plan.calls[0], call_id="INC-42/R1/0")
     assert (sent.result, "cannot be reached" in sent.detail) == ("failed", True)
+    assert sent.retry_after_seconds is not None, "nothing was sent, so it may be tried again"
+
+
+async def test_a_patch_whose_object_cannot_be_read_right_before_is_tried_again_later(lab: Lab) -> None:
+    plan = await lab.plan("set_flags", edits=CAP)
+    await lab.fault("get deployments", "500")
+    sent = await lab.send(plan)
+    assert (sent.result, sent.retry_after_seconds is not None) == ("failed", True)
+    assert await lab.mutations() == []
+    assert (await lab.send(plan)).result == "done"
 
 
 async def test_a_scale_is_found_done_by_its_value(lab: Lab) -> None:

@@ -196,7 +196,7 @@ async def test_an_effect_is_born_with_a_lease_of_its_process_and_passes_on_when_
     assert await other.take("INC-1", "show") is None
     assert await store.take("INC-1", "show") is not None
     await time.advance(16)
-    assert list(await other.owed_now(10)) == [("INC-1", "show")]
+    assert list(await other.owed_now(10)) == [("INC-1", "show", "cards")]
     taken = await other.take("INC-1", "show")
     assert taken is not None
     assert await store.take("INC-1", "show") is None

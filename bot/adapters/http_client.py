@@ -1,0 +1,21 @@
+"""An HTTP client for one dependency: once that has stopped answering, requests fail at once instead of waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from bot.flow.circuit import Circuit
+
+
+class CircuitClient(httpx.AsyncClient):
+    """Raises `CircuitOpenError` besides the errors of httpx."""
+
+    def __init__(self, circuit: Circuit, **options: Any) -> None:
+        super().__init__(**options)
+        self._circuit = circuit
+
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        with self._circuit.asking():
+            return await super().send(request, **options)
