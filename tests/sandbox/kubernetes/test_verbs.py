@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bot.domain.change.objects import name_of
 from bot.domain.change.world import World
 from tests.adapters.kubernetes.lab import CAP, names, spec, with_ledger
 from tests.sandbox.kubernetes.bench import ARGS, NAME, REPLICAS, Bench
@@ -126,6 +127,18 @@ async def test_scaling_out_and_its_undo_end_a_chosen_replica(bench: Bench) -> No
     await bench.carry_out(back)
     left = names(await whole(bench))
     assert (len(left), victim in left) == (REPLICAS, False)
+
+
+async def test_a_pod_that_asks_for_thousands_of_something_does_not_prevent_a_plan(bench: Bench) -> None:
+    """The server stores 3000 as `3k`. No node has such a resource, so the pod only waits."""
+    wants = {"resources": {"limits": {"incident-bot.test/memory": "3000"}}}
+    main = {"name": "main", "image": bench.somebody.image, **wants}
+    await bench.somebody.create_pod("other", containers=[main])
+    seen = await bench.until_seen("the pod is there", lambda world: "other" in {name_of(pod) for pod in world.all_pods})
+    stored = next(pod for pod in seen.all_pods if name_of(pod) == "other")
+    assert stored["spec"]["containers"][0]["resources"]["limits"] == {"incident-bot.test/memory": "3k"}
+    plan = await bench.plan("scale", by=1)
+    assert [d.text for d in plan.calls[0].differences] == ["replicas 3 → 4"]
 
 
 async def test_scaling_in_ends_the_replica_that_was_chosen(bench: Bench) -> None:

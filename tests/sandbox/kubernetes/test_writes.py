@@ -223,6 +223,24 @@ async def test_a_value_of_the_wrong_type_is_refused(cluster: Cluster) -> None:
     assert "cannot unmarshal string" in refusal.body["message"]
 
 
+async def test_quantities_are_stored_in_their_canonical_form(cluster: Cluster) -> None:
+    amounts = {"example.com/memory": "3000", "cpu": "0.5", "memory": "1024Mi", "ephemeral-storage": "1e3"}
+    body = cluster.deployment_body(replicas=0)
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": amounts}
+    created = await cluster.create_deployment(body, settled=False)
+    stored = created["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    canonical = {"example.com/memory": "3k", "cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1e3"}
+    assert stored == canonical
+
+
+async def test_what_is_no_quantity_answers_400(cluster: Cluster) -> None:
+    body = cluster.deployment_body(replicas=0)
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "lots"}}
+    async with refused(400) as refusal:
+        await cluster.create_deployment(body, settled=False)
+    assert "quantities must match the regular expression" in refusal.body["message"]
+
+
 async def test_the_selector_of_a_deployment_cannot_change(cluster: Cluster) -> None:
     await cluster.create_deployment(cluster.deployment_body(replicas=0))
     patch = {
