@@ -127,7 +127,8 @@ class KubernetesClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             said = str(error) or type(error).__name__
             raise NoAnswerError(f"no answer from the API server: {said}") from error
-        return Answer(response.status, _decoded(raw), dict(response.headers))
+        headers = dict(response.headers)
+        return Answer(response.status, _decoded(raw, headers), headers)
 
     @contextlib.asynccontextmanager
     async def websocket(
@@ -165,12 +166,15 @@ async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
     return bytes(body)
 
 
-def _decoded(raw: bytes) -> Any:
-    """JSON where it is some, else the text (logs, proxies' error pages)."""
+def _decoded(raw: bytes, headers: Mapping[str, str]) -> Any:
+    """JSON where the server calls it that, else the text: a log may be one line of JSON and is still a log."""
     text = raw.decode("utf-8", errors="replace")
+    kind = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+    if "json" not in kind:
+        return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
