@@ -81,6 +81,21 @@ def test_the_scale_subresource_takes_no_stamp() -> None:
     assert patch_body(call(stamped=False, subresource="scale"), call_id="x", present=obj()) == TO_FIVE
 
 
+def test_scaling_from_none_tests_that_the_number_is_absent() -> None:
+    uid: Obj = {"op": "test", "path": "/metadata/uid", "value": "u1"}
+    from_none = [
+        uid,
+        {"op": "test", "path": "/spec/replicas", "value": 0},
+        {"op": "replace", "path": "/spec/replicas", "value": 5},
+    ]
+    body = patch_body(call(stamped=False, subresource="scale", body=from_none), call_id="x", present=obj(0))
+    assert body == [
+        uid,
+        {"op": "test", "path": "/spec/replicas", "value": None},
+        {"op": "add", "path": "/spec/replicas", "value": 5},
+    ]
+
+
 def test_a_delete_names_the_uid_that_it_is_about() -> None:
     request = http_request(call("delete", body={"propagationPolicy": "Background"}), call_id="x", present=None)
     assert request.body["preconditions"] == {"uid": "u1"}

@@ -129,6 +129,19 @@ async def test_scaling_out_and_its_undo_end_a_chosen_replica(bench: Bench) -> No
     assert (len(left), victim in left) == (REPLICAS, False)
 
 
+async def test_a_workload_of_no_replicas_is_scaled_out_and_back(bench: Bench) -> None:
+    await bench.somebody_patches({"spec": {"replicas": 0}})
+    await bench.until_seen("it has no pods", lambda world: not world.pods)
+    plan = await bench.plan("scale", to=2)
+    assert await bench.cluster.rehearse(plan.calls[0]) == ""
+    await bench.carry_out(plan)
+    assert len((await bench.world()).pods) == 2
+    # The same call cannot win again.
+    assert (await bench.send(plan, call_id="INC-42/R9/0")).result == "failed"
+    await bench.carry_out(await bench.plan("undo", with_ledger(plan), of="last"))
+    assert (await spec(bench))["replicas"] == 0
+
+
 async def test_a_pod_that_asks_for_thousands_of_something_does_not_prevent_a_plan(bench: Bench) -> None:
     """The server stores 3000 as `3k`. No node has such a resource, so the pod only waits."""
     wants = {"resources": {"limits": {"incident-bot.test/memory": "3000"}}}
