@@ -142,6 +142,13 @@ async def test_a_workload_of_no_replicas_is_scaled_out_and_back(bench: Bench) ->
     assert (await spec(bench))["replicas"] == 0
 
 
+async def test_an_annotation_of_somebody_else_does_not_prevent_a_plan(bench: Bench) -> None:
+    """It raises the generation, and the controller sees it some milliseconds later."""
+    for number in range(5):
+        await bench.somebody_patches({"metadata": {"annotations": {"team/note": str(number)}}})
+        assert (await bench.plan("set_flags", edits=CAP)).calls
+
+
 async def test_a_pod_that_asks_for_thousands_of_something_does_not_prevent_a_plan(bench: Bench) -> None:
     """The server stores 3000 as `3k`. No node has such a resource, so the pod only waits."""
     wants = {"resources": {"limits": {"incident-bot.test/memory": "3000"}}}
