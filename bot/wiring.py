@@ -29,9 +29,10 @@ from bot.adapters.gpu.heat import ThermalScope
 from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.gpu.load import GpuLoad
 from bot.adapters.gpu.trend import MemoryTrend
-from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection as ClusterConnection
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
@@ -70,7 +71,7 @@ from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
 from bot.domain.alert import Alert
 from bot.domain.approval import Policy
-from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
+from bot.domain.errors import MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.picture import Picture
 from bot.domain.report.chart import Chart
@@ -334,6 +335,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             not_ready=lambda: not_ready(storage),
             metrics=lambda: metrics_page(storage, facts),
             slack=endpoint(app),
+            degraded=lambda: degraded(cluster),
         )
         await warm_up(cluster)
         await core.alarms.start(core.wake.incident)
@@ -511,7 +513,7 @@ async def warm_up(cluster: Cluster) -> None:
     """The client takes a second to import: the first alert's two seconds for its target must not go there."""
     try:
         await cluster.client.open()
-    except ClusterError as error:
+    except NotSentError as error:
         log.warning("cluster.unreachable", reason=str(error))
 
 
@@ -522,6 +524,12 @@ async def not_ready(storage: Storage) -> Mapping[str, str]:
     except StorageUnavailableError as error:
         return {"redis": str(error)}
     return {}
+
+
+async def degraded(cluster: Cluster) -> Mapping[str, str]:
+    """What is out of reach although alerts and presses are accepted, with the reason."""
+    trouble = await cluster.client.trouble()
+    return {"kubernetes": trouble} if trouble else {}
 
 
 async def metrics_page(storage: Storage, facts: logs.Facts) -> str:

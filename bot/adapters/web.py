@@ -59,13 +59,17 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Inside:
-    """What the routes call. `not_ready` names what is not ready, with the reason; empty when all is."""
+    """What the routes call. `not_ready` names what is not ready, with the reason; empty when all is.
+
+    `degraded` names what the bot cannot do although it accepts alerts and presses.
+    """
 
     read: Read
     accept: Accept
     not_ready: Callable[[], Awaitable[Mapping[str, str]]]
     metrics: Callable[[], Awaitable[str]]
     slack: Handler | None = None
+    degraded: Callable[[], Awaitable[Mapping[str, str]]] | None = None
 
 
 def create_app(
@@ -82,7 +86,10 @@ def create_app(
 
     async def readiness(_request: Request) -> Response:
         faults = await inside.not_ready()
-        return JSONResponse({"ready": not faults, "faults": dict(faults)}, status_code=503 if faults else 200)
+        degraded = await inside.degraded() if inside.degraded else {}
+        page = {"ready": not faults, "faults": dict(faults), "degraded": dict(degraded)}
+        # 503 takes the pod off its Service: then alerts and presses would not arrive either.
+        return JSONResponse(page, status_code=503 if faults else 200)
 
     async def health(_request: Request) -> Response:
         return PlainTextResponse("ok\n")

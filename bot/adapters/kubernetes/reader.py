@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.change.flags_in_spec import config_maps_named
 from bot.domain.change.objects import CANARY_LABEL, JOB_LABEL, dig, name_of, uid_of

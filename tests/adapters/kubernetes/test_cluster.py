@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.kubernetes import permissions
-from bot.adapters.kubernetes.client import Connection, KubernetesClient, NotSentError
+from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection, NotSentError
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.alert import Alert

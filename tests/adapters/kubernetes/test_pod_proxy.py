@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.errors import SourceError

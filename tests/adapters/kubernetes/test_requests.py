@@ -44,7 +44,12 @@ TWO = "This pod has more than one PodDisruptionBudget, which the eviction subres
         pytest.param("evict", status(500), Sent("unclear", "500 said"), id="any-other-500"),
         pytest.param("patch", status(503), Sent("unclear", "503 said"), id="503"),
         pytest.param("patch", status(504), Sent("unclear", "504 said"), id="504"),
-        pytest.param("patch", status(401), Sent("failed", "401 said"), id="401"),
+        pytest.param(
+            "patch",
+            status(401),
+            Sent("failed", "401 said: the API server does not accept the bot's credentials"),
+            id="401",
+        ),
         pytest.param("patch", status(403), Sent("failed", "403 said"), id="403"),
         pytest.param("patch", status(415), Sent("failed", "415 said"), id="415"),
     ],

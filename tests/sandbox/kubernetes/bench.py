@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.domain.change.capacity import why_not
