@@ -31,9 +31,10 @@ from bot.adapters.gpu.load import GpuLoad
 from bot.adapters.gpu.trend import MemoryTrend
 from bot.adapters.http_client import CircuitClient
 from bot.adapters.http_server import bounded, limits_here
-from bot.adapters.kubernetes.client import Connection as ClusterConnection
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection as ClusterConnection
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
@@ -73,7 +74,7 @@ from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
 from bot.domain.alert import Alert
 from bot.domain.approval import Policy
-from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
+from bot.domain.errors import MessengerError, StorageUnavailableError
 from bot.domain.machine import Rules
 from bot.domain.playbook.picture import Picture
 from bot.domain.report.chart import Chart
@@ -357,9 +358,9 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             read=read_webhook,
             accept=AcceptAlerts(storage.store, reconcile.wake_routing),
             not_ready=lambda: not_ready(storage),
-            metrics=lambda: metrics_page(storage, facts, troubles(talk)),
+            metrics=lambda: metrics_page(storage, facts, slack_refused=bool(talk.messenger.refused)),
             slack=endpoint(app, secret),
-            troubles=lambda: troubles(talk),
+            degraded=lambda: degraded(cluster, talk),
         )
         await warm_up(cluster)
         await core.alarms.start(core.wake.incident)
@@ -551,7 +552,7 @@ async def warm_up(cluster: Cluster) -> None:
     """The client takes a second to import: the first alert's two seconds for its target must not go there."""
     try:
         await cluster.client.open()
-    except ClusterError as error:
+    except NotSentError as error:
         log.warning("cluster.unreachable", reason=str(error))
 
 
@@ -564,20 +565,20 @@ async def not_ready(storage: Storage) -> Mapping[str, str]:
     return {}
 
 
-def troubles(talk: Talk) -> Mapping[str, str]:
-    """What people have to cure. Alerts and presses are still taken, so no probe should end this process for it."""
-    return {"slack": talk.messenger.refused} if talk.messenger.refused else {}
+async def degraded(cluster: Cluster, talk: Talk) -> Mapping[str, str]:
+    """What is out of reach although alerts and presses are accepted, with the reason."""
+    kubernetes, slack = await cluster.client.trouble(), talk.messenger.refused
+    return ({"kubernetes": kubernetes} if kubernetes else {}) | ({"slack": slack} if slack else {})
 
 
-async def metrics_page(storage: Storage, facts: logs.Facts, troubled: Mapping[str, str] | None = None) -> str:
+async def metrics_page(storage: Storage, facts: logs.Facts, *, slack_refused: bool) -> str:
     """A storage that is away must not end the scrape: the bot's own counters are wanted most then."""
     try:
         levels = await storage.store.levels()
     except StorageUnavailableError as error:
         log.warning("levels.unread", reason=str(error))
         levels = {}
-    refused = {} if troubled is None else {"slack_refused": int("slack" in troubled)}
-    return facts.page({**levels, **refused})
+    return facts.page({**levels, "slack_refused": int(slack_refused)})
 
 
 async def _end(task: asyncio.Task[None]) -> None:

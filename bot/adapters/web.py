@@ -61,7 +61,7 @@ class Credentials:
 class Inside:
     """What the routes call. `not_ready` names what is not ready, with the reason; empty when all is.
 
-    `troubles`: what people have to cure although this process takes alerts and presses; told, and no reason for a 503.
+    `degraded` names what the bot cannot do although it accepts alerts and presses.
     """
 
     read: Read
@@ -69,7 +69,7 @@ class Inside:
     not_ready: Callable[[], Awaitable[Mapping[str, str]]]
     metrics: Callable[[], Awaitable[str]]
     slack: Handler | None = None
-    troubles: Callable[[], Mapping[str, str]] = dict
+    degraded: Callable[[], Awaitable[Mapping[str, str]]] | None = None
 
 
 def create_app(
@@ -86,9 +86,10 @@ def create_app(
 
     async def readiness(_request: Request) -> Response:
         faults = await inside.not_ready()
-        troubles = dict(inside.troubles())
-        told = {"ready": not faults, "faults": dict(faults)} | ({"troubles": troubles} if troubles else {})
-        return JSONResponse(told, status_code=503 if faults else 200)
+        degraded = await inside.degraded() if inside.degraded else {}
+        page = {"ready": not faults, "faults": dict(faults), "degraded": dict(degraded)}
+        # 503 takes the pod off its Service: then alerts and presses would not arrive either.
+        return JSONResponse(page, status_code=503 if faults else 200)
 
     async def health(_request: Request) -> Response:
         return PlainTextResponse("ok\n")

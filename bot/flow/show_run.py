@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from bot.domain.effect import ExportFormat, ExportTimeline, ReleaseLeases, ShowInSlack, Tell
+from bot.domain.effect import ExportFormat, ExportTimeline, Lane, ReleaseLeases, ShowInSlack, Tell
 from bot.domain.machine.draft import SHOW
 from bot.domain.report import as_json, html, markdown
 from bot.domain.report.chart import Chart
@@ -27,7 +27,7 @@ class ShowRun:
 class ShowAgain:
     """Somebody looks at incidents: what Slack does not show of them yet is tried now, not in a minute."""
 
-    def __init__(self, messenger: Messenger, effects: EffectStore, wake: Callable[[str, str], None]) -> None:
+    def __init__(self, messenger: Messenger, effects: EffectStore, wake: Callable[[str, str, Lane], None]) -> None:
         self._messenger, self._effects, self._wake = messenger, effects, wake
 
     async def one(self, incident_id: str) -> None:
@@ -42,7 +42,7 @@ class ShowAgain:
 
     async def _show(self, incident_id: str, *, anew: bool) -> None:
         if await self._effects.owe_now(incident_id, SHOW, anew=anew):
-            self._wake(incident_id, SHOW.effect_id)
+            self._wake(incident_id, SHOW.effect_id, SHOW.lane)
 
 
 class TellPerson:

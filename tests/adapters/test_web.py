@@ -179,17 +179,21 @@ async def test_health_means_that_the_process_is_up_even_without_storage() -> Non
 
 async def test_readiness_names_what_is_missing() -> None:
     answer = await client(Stored(faults={"redis": "no answer"})).get("/readyz")
-    assert (answer.status_code, answer.json()) == (503, {"ready": False, "faults": {"redis": "no answer"}})
-    assert (await client(Stored()).get("/readyz")).json() == {"ready": True, "faults": {}}
+    away = {"ready": False, "faults": {"redis": "no answer"}, "degraded": {}}
+    assert (answer.status_code, answer.json()) == (503, away)
+    assert (await client(Stored()).get("/readyz")).json() == {"ready": True, "faults": {}, "degraded": {}}
 
 
-async def test_what_people_have_to_cure_is_told_and_takes_nobody_out_of_service() -> None:
-    told = {"slack": "posting card: Slack answered invalid_auth"}
-    inside = Inside(read_webhook, Stored().accept, Stored().not_ready, metrics, troubles=lambda: told)
-    app = create_app(inside, credentials=None, body_limit_bytes=1000)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot") as asking:
-        answer = await asking.get("/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "faults": {}, "troubles": told})
+async def test_a_bot_that_the_cluster_refuses_says_so_and_still_takes_alerts_and_presses() -> None:
+    async def degraded() -> Mapping[str, str]:
+        return {"kubernetes": "401 Unauthorized"}
+
+    stored = Stored()
+    inside = Inside(read_webhook, stored.accept, stored.not_ready, metrics, slack, degraded)
+    app = create_app(inside, credentials=Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot") as caller:
+        answer = await caller.get("/readyz")
+    assert (answer.status_code, answer.json()["degraded"]) == (200, {"kubernetes": "401 Unauthorized"})
 
 
 async def test_metrics_are_prometheus_text() -> None:

@@ -46,6 +46,12 @@ class Uploads:
     async def show(self, run: Run) -> tuple[()]:
         return ()
 
+    async def want_card(self, incident_id: str) -> None:
+        raise AssertionError("nobody looks for a card")
+
+    def ask_again(self) -> None:
+        raise AssertionError("nothing was refused")
+
     async def announce(self, text: str) -> None:
         raise AssertionError("nothing is announced")
 

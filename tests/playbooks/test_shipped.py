@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bot.adapters.yaml_playbooks import load_folder
 from bot.cli.playbook_coverage import Covered, covered
 from bot.cli.playbook_test import ENDING, play_file, told
 from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.playbook.rows import rows
+from bot.sandbox.demo import WINDOWS
+from bot.sandbox.scenarios import SCENARIOS, Scenario
 
 REPOSITORY = Path(__file__).parents[2]
 PLAYBOOKS = packaged_playbooks()
@@ -60,3 +63,12 @@ def test_what_covers_a_row_outside_the_playbooks_is_a_test_that_exists() -> None
 
 def test_no_state_or_case_names_a_row_that_does_not_exist(found: Covered) -> None:
     assert found.strange == []
+
+
+TUNED = {name: scenario for name, scenario in SCENARIOS.items() if scenario.windows}
+
+
+@pytest.mark.parametrize("scenario", TUNED.values(), ids=list(TUNED))
+def test_the_settings_of_a_scenario_are_accepted_by_every_playbook_that_has_them(scenario: Scenario) -> None:
+    library = load_folder(PLAYBOOKS, {**WINDOWS, **scenario.windows})
+    assert dict(library.faults) == {}

@@ -2,6 +2,7 @@
 
 The official client is imported on first use (seconds and 120 MB with its models; its transport is enough here). It
 brings kubeconfig, exec plugins, in-cluster tokens and TLS; its models are not used, so that objects stay as they came.
+Credentials are loaded again before they expire, and once more after a 401.
 """
 
 from __future__ import annotations
@@ -10,37 +11,36 @@ import asyncio
 import contextlib
 import importlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
+import structlog
 
+from bot.adapters.kubernetes.credentials import Connection, Credentials, NotSentError, load
 from bot.domain.errors import BotError, CircuitOpenError
 from bot.flow.circuit import Circuit
 
-if TYPE_CHECKING:
-    from kubernetes.aio.client.configuration import Configuration
+log = structlog.get_logger()
 
 ApiClient = Any
 """`kubernetes.aio.client.api_client.ApiClient`, whose methods are generated and only partly typed."""
 
 USER_AGENT = "incident-bot"
 JSON_PATCH = "application/json-patch+json"
+UNAUTHORIZED, FORBIDDEN = 401, 403
+NOT_KNOWN = "the API server does not accept the bot's credentials"
+FORBIDDEN_SECONDS = 60.0
+ASK_AGAIN_SECONDS = 30.0
+FOR_EVERYBODY = ("/version", "/apis/authorization.k8s.io/")
+LOAD_PAUSE_SECONDS = 10.0
+"""Credentials are not loaded more often than this, whatever is refused: each time starts the exec plugin."""
 CONNECT_SECONDS = 3.0
 DEADLINE_SECONDS = 10.0
 POOL_SIZE = 32
-
-
-@dataclass(frozen=True)
-class Connection:
-    """Where the API server is: an explicit URL, else a kubeconfig, else the pod's own service account."""
-
-    url: str = ""
-    token: str = ""
-    ca_file: str = ""
-    kubeconfig: str = ""
-    context: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,28 +57,88 @@ class Answer:
     def message(self) -> str:
         """What the server says, for people."""
         said = self.body.get("message") if isinstance(self.body, dict) else self.body
-        return f"{self.status} {said or 'without a reason'}"
+        text = f"{self.status} {said or 'without a reason'}"
+        return f"{text}: {NOT_KNOWN}" if self.status == UNAUTHORIZED else text
 
     @property
     def reason(self) -> str:
         return str(self.body.get("reason") or "") if isinstance(self.body, dict) else ""
 
 
-class NotSentError(BotError):
-    """The server could not be reached: this request has certainly not arrived."""
-
-
 class NoAnswerError(BotError):
     """The request left and no answer came back: it may or may not have been carried out."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One request, so that it can be sent again."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: Any
+    timeout: aiohttp.ClientTimeout
+    most_bytes: int | None
+    passed_on: bool
+    insists: bool
+
+
+class Refusals:
+    """Whether the API server refuses everything that the bot asks: for /readyz and the log.
+
+    One 403 is no verdict: a role may leave out one thing, and a server that has just started refuses everything for a
+    second. What everybody may ask says nothing about the bot's role.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._forbidden: tuple[float, float] | None = None
+        """When the first and the last of an unbroken row of 403 came."""
+        self._is_unknown = False
+        self.noted_at = -math.inf
+        self.no_credentials = ""
+        """Why credentials could not be loaded the last time; empty when they could."""
+
+    def note(self, path: str, status: int) -> None:
+        self.noted_at = self._now()
+        if status == UNAUTHORIZED:
+            if not self._is_unknown:
+                log.error("cluster.refused", status=status)
+            self._is_unknown = True
+            return
+        self._is_unknown = False
+        if path.startswith(FOR_EVERYBODY):
+            return
+        first = self._forbidden[0] if self._forbidden else self._now()
+        self._forbidden = (first, self._now()) if status == FORBIDDEN else None
+
+    @property
+    def said(self) -> str:
+        """In words for people; empty when the server lets the bot in, as far as is known."""
+        if self._is_unknown:
+            return f"{UNAUTHORIZED} Unauthorized: " + "; ".join(filter(None, (NOT_KNOWN, self.no_credentials)))
+        first, last = self._forbidden or (0.0, 0.0)
+        if last - first >= FORBIDDEN_SECONDS:
+            for_long = f"for {(last - first) / 60:.0f} min"
+            return f"the API server answers 403 Forbidden to everything {for_long}: look at the bot's role"
+        return self.no_credentials
 
 
 class KubernetesClient:
     """Use as `async with`, or call `close`. Safe for many requests at once."""
 
-    def __init__(self, connection: Connection, circuit: Circuit | None = None) -> None:
-        self._connection, self._circuit = connection, circuit or Circuit("the Kubernetes API")
+    def __init__(
+        self, connection: Connection, circuit: Circuit | None = None, *, now: Callable[[], float] = time.time
+    ) -> None:
+        self._connection, self._now = connection, now
+        self._circuit = circuit or Circuit("the Kubernetes API")
+        self._credentials: Credentials | None = None
         self._api: ApiClient | None = None
-        self._opening = asyncio.Lock()
+        self._retired: list[ApiClient] = []
+        self._loading: asyncio.Task[None] | None = None
+        self._load_again_at = -math.inf
+        self.refusals = Refusals(now)
+        """What the API server refuses the bot altogether."""
 
     async def __aenter__(self) -> KubernetesClient:
         return self
@@ -87,13 +147,18 @@ class KubernetesClient:
         await self.close()
 
     async def open(self) -> None:
-        """Import and configure now what the first request would else wait for. Raise `ClusterError` without a way."""
+        """Import and configure now what the first request would else wait for. Raise `NotSentError` without a way."""
         await self._opened()
 
     async def close(self) -> None:
-        if self._api is not None:
-            await self._api.close()
-            self._api = None
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        open_ones = [*self._retired, *([self._api] if self._api is not None else [])]
+        self._api, self._credentials = None, None
+        self._retired.clear()
+        for api in open_ones:
+            await api.close()
 
     async def request(  # noqa: PLR0913 - what one request needs
         self,
@@ -114,20 +179,31 @@ class KubernetesClient:
 
         `most_bytes` where somebody else than the API server writes the answer; no more than that is read.
         """
-        api = await self._opened()
-        content_type = JSON_PATCH if method == "PATCH" else "application/json"
         timeout = aiohttp.ClientTimeout(total=deadline_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS)
+        wanted = _Wanted(method, path, query or {}, body, timeout, most_bytes, passed_on, insists)
+        api, shown = await self._opened()
+        answer = await self._exchange(api, wanted)
+        if answer.status == UNAUTHORIZED and await self._renewed(shown):
+            # A request that was not let in was not carried out: it may be sent again.
+            api, _ = await self._opened()
+            answer = await self._exchange(api, wanted)
+        self.refusals.note(path, answer.status)
+        return answer
+
+    async def _exchange(self, api: ApiClient, wanted: _Wanted) -> Answer:
+        method, most_bytes = wanted.method, wanted.most_bytes
+        content_type = JSON_PATCH if method == "PATCH" else "application/json"
         sent = await api.param_serialize(
             method,
-            path,
-            query_params=list((query or {}).items()),
+            wanted.path,
+            query_params=list(wanted.query.items()),
             header_params={"Accept": "application/json", "Content-Type": content_type},
-            body=body,
+            body=wanted.body,
             auth_settings=["BearerToken"],
         )
         try:
-            with self._circuit.asking(insists=insists, counts=not passed_on):
-                response = await api.call_api(*sent, _request_timeout=timeout)
+            with self._circuit.asking(insists=wanted.insists, counts=not wanted.passed_on):
+                response = await api.call_api(*sent, _request_timeout=wanted.timeout)
                 raw = await (response.read() if most_bytes is None else _at_most(response.response, most_bytes))
         except CircuitOpenError as error:
             raise NotSentError(str(error)) from error
@@ -136,32 +212,95 @@ class KubernetesClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             said = str(error) or type(error).__name__
             raise NoAnswerError(f"no answer from the API server: {said}") from error
-        return Answer(response.status, _decoded(raw), dict(response.headers))
+        headers = dict(response.headers)
+        return Answer(response.status, _decoded(raw, headers), headers)
+
+    async def trouble(self) -> str:
+        """Why the API server does not let the bot in, for people; empty when it does. Asks it if nobody did lately."""
+        if self._now() - self.refusals.noted_at >= ASK_AGAIN_SECONDS:
+            try:
+                await self.request("GET", "/version", deadline_seconds=CONNECT_SECONDS)
+            except (NotSentError, NoAnswerError) as error:
+                return str(error)
+        return self.refusals.said
 
     @contextlib.asynccontextmanager
     async def websocket(
         self, path: str, query: Sequence[tuple[str, str]]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """A request that upgrades, as exec does. Raise aiohttp's own errors: a refusal has its status there."""
-        api = await self._opened()
         stream = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.stream")
-        upgrading = stream.WsApiClient(api.configuration)
-        upgrading.user_agent = USER_AGENT
-        try:
-            sent = await upgrading.param_serialize(
-                "GET", path, query_params=list(query), header_params={}, auth_settings=["BearerToken"]
-            )
-            answered = await upgrading.call_api(*sent, _preload_content=False)
-            async with answered.response as socket:
-                yield socket
-        finally:
-            await upgrading.close()
+        async with contextlib.AsyncExitStack() as stack:
+            api, shown = await self._opened()
+            try:
+                socket = await _upgraded(stream.WsApiClient(api.configuration), path, query, stack)
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status != UNAUTHORIZED or not await self._renewed(shown):
+                    raise
+                api, _ = await self._opened()
+                socket = await _upgraded(stream.WsApiClient(api.configuration), path, query, stack)
+            yield socket
 
-    async def _opened(self) -> ApiClient:
-        async with self._opening:
-            if self._api is None:
-                self._api = await _open(self._connection)
-            return self._api
+    # --- credentials --------------------------------------------------------------------------------------------------
+
+    async def _opened(self) -> tuple[ApiClient, Credentials]:
+        """The transport and the credentials that it shows. Raise `NotSentError` while there are none at all."""
+        stale_at = self._credentials.stale_at if self._credentials else -math.inf
+        if max(stale_at, self._load_again_at) <= self._now():
+            await self._load()
+        if self._api is None or self._credentials is None:
+            raise NotSentError(self.refusals.no_credentials or "no way to the cluster")
+        return self._api, self._credentials
+
+    async def _renewed(self, shown: Credentials) -> bool:
+        """Whether there are other credentials than those that were refused; loaded anew unless that was just done."""
+        if self._credentials is shown and self._load_again_at <= self._now():
+            await self._load()
+        return self._credentials is not shown
+
+    async def _load(self) -> None:
+        """Once for all who wait; one who gives up does not stop it for the others."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._loaded())
+        await asyncio.shield(self._loading)
+
+    async def _loaded(self) -> None:
+        """Keep what is there when nothing better can be had; the server may still take it."""
+        try:
+            fresh = await load(self._connection, now=self._now)
+            await self._put(fresh)
+        except NotSentError as error:
+            log.warning("credentials.not_loaded", reason=str(error))
+            self.refusals.no_credentials = str(error)
+        else:
+            self.refusals.no_credentials = ""
+        finally:
+            self._load_again_at = self._now() + LOAD_PAUSE_SECONDS
+            self._loading = None
+
+    async def _put(self, fresh: Credentials) -> None:
+        held, self._credentials = self._credentials, fresh
+        if self._api is not None and held is not None and fresh.is_same_but_for_the_token(held):
+            self._api.configuration.api_key = fresh.configuration.api_key
+            return
+        # Requests may still be under way on the one before; the one before that has none any more.
+        for old in self._retired:
+            await old.close()
+        self._retired = [self._api] if self._api is not None else []
+        self._api = await _transport(fresh)
+
+
+async def _upgraded(
+    upgrading: ApiClient, path: str, query: Sequence[tuple[str, str]], stack: contextlib.AsyncExitStack
+) -> aiohttp.ClientWebSocketResponse:
+    stack.push_async_callback(upgrading.close)
+    upgrading.user_agent = USER_AGENT
+    sent = await upgrading.param_serialize(
+        "GET", path, query_params=list(query), header_params={}, auth_settings=["BearerToken"]
+    )
+    answered = await upgrading.call_api(*sent, _preload_content=False)
+    socket: aiohttp.ClientWebSocketResponse = await stack.enter_async_context(answered.response)
+    return socket
 
 
 async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
@@ -174,54 +313,25 @@ async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
     return bytes(body)
 
 
-def _decoded(raw: bytes) -> Any:
-    """JSON where it is some, else the text (logs, proxies' error pages)."""
+def _decoded(raw: bytes, headers: Mapping[str, str]) -> Any:
+    """JSON where the server calls it that, else the text: a log may be one line of JSON and is still a log."""
     text = raw.decode("utf-8", errors="replace")
+    kind = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+    if "json" not in kind:
+        return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
-async def _open(connection: Connection) -> ApiClient:
+async def _transport(credentials: Credentials) -> ApiClient:
     # Importing takes most of a second of work: not on the loop that serves Slack and webhooks.
     transport = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client.api_client")
-    configuration = await _configuration(connection)
+    configuration = credentials.configuration
     configuration.connection_pool_maxsize = POOL_SIZE
     # The client's own retries would send a DELETE again; repeating is decided by whoever knows the precondition.
     configuration.retries = None
     api = transport.ApiClient(configuration)
     api.user_agent = USER_AGENT
     return api
-
-
-async def _configuration(connection: Connection) -> Configuration:
-    module = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client.configuration")
-    configuration: Configuration = module.Configuration()
-    if connection.url:
-        configuration.host = connection.url.rstrip("/")
-        configuration.ssl_ca_cert = connection.ca_file or None
-        if connection.token:
-            configuration.api_key = {"BearerToken": connection.token}
-            configuration.api_key_prefix = {"BearerToken": "Bearer"}
-        return configuration
-    config = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.config")
-    # What the client raises for a file that is not YAML, or not of the shape of a kubeconfig.
-    malformed = (importlib.import_module("yaml").YAMLError, AttributeError, KeyError, TypeError, ValueError)
-    try:
-        if connection.kubeconfig:
-            await config.load_kube_config(
-                config_file=connection.kubeconfig,
-                context=connection.context or None,
-                client_configuration=configuration,
-                persist_config=False,
-            )
-        else:
-            config.load_incluster_config(client_configuration=configuration)
-    except (config.ConfigException, OSError) as error:
-        raise NotSentError(f"no way to the cluster: {error}") from error
-    except malformed as error:
-        # Only the kind of the error: its words may quote the file, which holds secrets.
-        said = f"{connection.kubeconfig} is no kubeconfig ({type(error).__name__})"
-        raise NotSentError(f"no way to the cluster: {said}") from None
-    return configuration

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.permissions import Checked, check, needed
 from bot.domain.errors import ClusterError
 from bot.domain.finding import Finding, broken, fine

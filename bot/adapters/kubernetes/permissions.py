@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import KINDS
 from bot.domain.change.plan import Call
 from bot.domain.change.workload import KINDS as WORKLOADS

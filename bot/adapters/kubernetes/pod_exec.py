@@ -10,7 +10,8 @@ from typing import Any
 
 import aiohttp
 
-from bot.adapters.kubernetes.client import KubernetesClient, NotSentError
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.errors import ClusterError, SourceError
 from bot.domain.gpu_query import GpuQuery

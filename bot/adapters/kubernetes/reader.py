@@ -11,16 +11,20 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.change.flags_in_spec import config_maps_named
 from bot.domain.change.objects import CANARY_LABEL, JOB_LABEL, dig, name_of, uid_of
+from bot.domain.change.rollout import rollout_state
 from bot.domain.change.workload import KINDS, SET_NAME_LABEL, pod_templates
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
 from bot.domain.target import Target
 
 WORLD_SECONDS = 10.0
+LOOKS, LOOK_AGAIN_SECONDS = 10, 0.1
+"""How often a workload is read until its controller has seen its last change, and how far apart."""
 CLUSTER_WIDE_SECONDS = 2.0
 
 IN_NAMESPACE: Mapping[str, str] = {
@@ -55,8 +59,9 @@ class KubernetesReader:
         *,
         now: Callable[[], float] = time.time,
         cluster_wide_seconds: float = CLUSTER_WIDE_SECONDS,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._client, self._now = client, now
+        self._client, self._now, self._pause = client, now, pause
         self._keep_seconds = cluster_wide_seconds
         self._kept: dict[str, tuple[float, _Part]] = {}
 
@@ -72,7 +77,7 @@ class KubernetesReader:
 
     async def _world(self, target: Target, slug: str) -> World:
         namespace, at = target.namespace, self._now()
-        workload = await self.find(target.kind, namespace, target.name)
+        workload = await self._workload(target)
         of_workload, of_canary = _pods_query(target, workload), {"labelSelector": f"{CANARY_LABEL}={slug}"}
         reads: dict[str, Awaitable[_Part]] = {
             **{name: self._listed(kind, namespace) for name, kind in IN_NAMESPACE.items()},
@@ -89,6 +94,19 @@ class KubernetesReader:
         parts = dict(zip(reads, lists, strict=True))
         parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"))
         return _assembled(at, workload, parts | {"config_maps": named})
+
+    async def _workload(self, target: Target) -> Obj | None:
+        """As its controller has seen it: an annotation alone raises the generation, and the status follows later.
+
+        A controller that has not followed after a second leaves the workload as it is.
+        """
+        workload = await self.find(target.kind, target.namespace, target.name)
+        for _ in range(LOOKS - 1):
+            if workload is None or rollout_state(workload).is_observed:
+                break
+            await self._pause(LOOK_AGAIN_SECONDS)
+            workload = await self.find(target.kind, target.namespace, target.name)
+        return workload
 
     async def _config_maps(self, namespace: str, names: Collection[str]) -> _Part:
         """Each by its name: the bot may not list them, and reads no other."""

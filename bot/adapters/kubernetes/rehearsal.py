@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.requests import TWO_BUDGETS, http_request, misfit
 from bot.domain.change.plan import Call

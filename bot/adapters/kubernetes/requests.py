@@ -22,6 +22,7 @@ LONGEST_RETRY_SECONDS = 60.0
 """Whatever is asked for: how long a change may be put off is the bot's own limit, which has to be looked at."""
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 ANNOTATIONS = "/metadata/annotations"
+REPLICAS = "/spec/replicas"
 FIELD_MANAGER = "incident-bot"
 
 
@@ -76,6 +77,8 @@ def stamped(obj: Obj, call_id: str) -> Obj:
 def patch_body(call: Call, *, call_id: str, present: Obj) -> list[Obj]:
     """The plan's operations and the stamp. Never on the pod template, which would restart replicas."""
     operations: list[Obj] = list(call.body)
+    if call.subresource == "scale":
+        operations = _of_scale(operations)
     if not call.stamped:
         return operations
     stamp: Obj = {"op": "add", "path": ANNOTATIONS + pointer(CALL_ANNOTATION), "value": call_id}
@@ -85,6 +88,15 @@ def patch_body(call: Call, *, call_id: str, present: Obj) -> list[Obj]:
     version = dig(present, "metadata", "resourceVersion")
     unchanged: Obj = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     return [*([unchanged] if rests_on_absence(call, present) else []), *mapped, *operations, stamp]
+
+
+def _of_scale(operations: list[Obj]) -> list[Obj]:
+    """A Scale leaves `replicas` out when it is 0: the test has to ask for its absence, and the number is added."""
+    tested = next((op for op in operations if op["op"] == "test" and op["path"] == REPLICAS), None)
+    if tested is None or tested["value"] != 0:
+        return operations
+    written = {"test": {"value": None}, "replace": {"op": "add"}}
+    return [op | written.get(op["op"], {}) if op["path"] == REPLICAS else op for op in operations]
 
 
 def rests_on_absence(call: Call, present: Obj) -> bool:

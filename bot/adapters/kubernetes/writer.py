@@ -6,7 +6,8 @@ is sent again.
 
 from __future__ import annotations
 
-from bot.adapters.kubernetes.client import DEADLINE_SECONDS, Answer, KubernetesClient, NoAnswerError, NotSentError
+from bot.adapters.kubernetes.client import DEADLINE_SECONDS, Answer, KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.requests import Looked, http_request, misfit, outcome, rests_on_absence, seen_in
 from bot.domain.approval import Approved

@@ -19,6 +19,7 @@ from bot.domain.change.flag_table import newest_table, parse_value
 from bot.domain.change.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
 from bot.domain.change.objects import dig
 from bot.domain.change.world import Obj
+from bot.domain.quantity import parse_quantity
 from bot.domain.signal import PROBES, Reading, unknown
 from bot.flow.ports import PodLogs, Question
 from bot.flow.probes import Part, answer, pods_asked_for, unreadable
@@ -27,7 +28,6 @@ GIB = float(1 << 30)
 NEW_UTILIZATION, OLD_UTILIZATION = 0.92, 0.9
 LAST_OLD_UTILIZATION = (0, 18)
 FIRST_NEW_UTILIZATION = (0, 20)
-_UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 @dataclass(frozen=True)
@@ -194,10 +194,8 @@ def _host_room(pod: Obj) -> float | None:
 def _bytes(text: object) -> float | None:
     if text is None:
         return None
-    written = str(text)
-    unit = next((unit for unit in _UNITS if written.endswith(unit)), "")
     try:
-        return float(written.removesuffix(unit)) * _UNITS.get(unit, 1)
+        return float(parse_quantity(str(text)))
     except ValueError:
         return None
 

@@ -7,13 +7,24 @@ node are kept apart. CPU and memory are not looked at: an accelerator is what ru
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bot.domain.change.apart import nodes_shunned, not_worked_out, shuns_its_like
-from bot.domain.change.objects import condition, dig, holds, is_finished, is_going_away, labels_of, name_of
+from bot.domain.change.objects import (
+    condition,
+    dig,
+    holds,
+    is_finished,
+    is_going_away,
+    labels_of,
+    name_of,
+    namespace_of,
+)
 from bot.domain.change.workload import pod_templates
 from bot.domain.change.world import Obj, World
+from bot.domain.quantity import whole
 
 NODE_SOURCES = ("nodes", "all_pods")
 MOST_GROUPS = 100
@@ -28,6 +39,8 @@ class Capacity:
     """Node with such accelerators that would not take the pod, to the reason."""
     waiting: int = 0
     """Pods that wait for a node and will take some of what is free before a new one does."""
+    unread: tuple[str, ...] = ()
+    """Pods and nodes whose accelerators cannot be counted, each with what is wrong: the real room may be less."""
 
     @property
     def free_total(self) -> int:
@@ -39,6 +52,9 @@ class Capacity:
         parts = [f"{node}: {why}" for node, why in sorted(self.kept_out.items())]
         if self.waiting:
             parts.append(f"{self.waiting} waiting pod{'s' if self.waiting > 1 else ''} will take some of it first")
+        if self.unread:
+            others = f" and {len(self.unread) - 1} more" if len(self.unread) > 1 else ""
+            parts.append(f"not counted, so there may be less: {self.unread[0]}{others}")
         return "; ".join(parts)
 
 
@@ -58,6 +74,8 @@ def _capacity(world: World, replica: Sequence[tuple[Obj, int]]) -> Capacity | st
     for source in NODE_SOURCES:
         if source in world.unreadable:
             return world.unreadable[source]
+    if bad := next(filter(None, (uncountable(template) for template, _ in replica)), ""):
+        return f"its pods ask for {bad}, so its room is not known"
     kinds = {kind for template, _ in replica for kind in accelerators_of(template)}
     if not kinds:
         return "the workload asks for no accelerator, so its room is not known"
@@ -74,7 +92,16 @@ def _capacity(world: World, replica: Sequence[tuple[Obj, int]]) -> Capacity | st
     }
     having = {name_of(node) for node in world.nodes if any(allocatable(node, kind) for kind in kinds)}
     kept_out = {node: why for node, why in shut.items() if node in having}
-    return Capacity(room.count(replica), free, kept_out, waiting)
+    return Capacity(room.count(replica), free, kept_out, waiting, _unread(world, kinds))
+
+
+def _unread(world: World, kinds: Collection[str]) -> tuple[str, ...]:
+    pods = [pod for pod in world.all_pods if not is_finished(pod)]
+    wrong = [f"{namespace_of(pod)}/{name_of(pod)} asks for {bad}" for pod in pods if (bad := uncountable(pod, kinds))]
+    sizes = [
+        (name_of(node), kind, dig(node, "status", "allocatable", kind) or 0) for node in world.nodes for kind in kinds
+    ]
+    return (*wrong, *(f"{node} has {kind} {size!r}" for node, kind, size in sizes if _count(size) is None))
 
 
 class _Room:
@@ -137,13 +164,34 @@ def _waiting(world: World, kinds: Collection[str]) -> list[Obj]:
 
 
 def accelerators_of(template: Obj) -> dict[str, int]:
-    """Extended resources that one pod asks for (`nvidia.com/gpu` and its like), over its containers."""
+    """Extended resources that one pod asks for (`nvidia.com/gpu` and its like), over its containers.
+
+    What cannot be counted is left out; `uncountable` names it.
+    """
     wanted: Counter[str] = Counter()
+    for kind, amount in _asked(template):
+        wanted[kind] += _count(amount) or 0
+    return {kind: count for kind, count in wanted.items() if count > 0}
+
+
+def uncountable(template: Obj, kinds: Collection[str] = ()) -> str:
+    """The first extended resource (of `kinds`, where given) whose amount is not a quantity; empty without one."""
+    bad = (f"{kind} {amount!r}" for kind, amount in _asked(template) if _count(amount) is None)
+    return next((one for one in bad if not kinds or one.split()[0] in kinds), "")
+
+
+def _asked(template: Obj) -> Iterator[tuple[str, Any]]:
     for container in dig(template, "spec", "containers") or []:
         resources = container.get("resources") or {}
         asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-        wanted.update({kind: int(count) for kind, count in asked.items() if _is_accelerator(kind)})
-    return {kind: count for kind, count in wanted.items() if count > 0}
+        yield from ((kind, amount) for kind, amount in asked.items() if _is_accelerator(kind))
+
+
+def _count(amount: Any) -> int | None:
+    try:
+        return whole(amount)
+    except ValueError:
+        return None
 
 
 def _is_accelerator(kind: str) -> bool:
@@ -160,7 +208,8 @@ def _taken(world: World) -> Counter[tuple[str, str]]:
 
 
 def allocatable(node: Obj, kind: str) -> int:
-    return int(dig(node, "status", "allocatable", kind) or 0)
+    """0 where it cannot be counted: then nothing is free there."""
+    return _count(dig(node, "status", "allocatable", kind) or 0) or 0
 
 
 def why_not(node: Obj, template: Obj) -> str:

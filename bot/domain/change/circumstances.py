@@ -87,7 +87,7 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
     best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
     besides = f"; {said}" if (said := room.said) else ""
     text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"
-    return Circumstance(name="room", grade="fine", text=text)
+    return Circumstance(name="room", grade="warning" if room.unread else "fine", text=text)
 
 
 def streams_of(world: World, pods: Iterable[Obj]) -> float | None:

@@ -1,7 +1,7 @@
 """A Job that the bot started: its pods, and what the end of its log says. Anything but that is unknown, not zero.
 
-The last line that is a JSON object with a `score`, a `baseline` or an `eval` is the result; a shell or a library may
-write its own lines after it.
+The last line with a JSON object that has a `score`, a `baseline` or an `eval` is the result. A shell or a library may
+write lines after it, and a logger may put a timestamp or a name before it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ RESULT = "run_job"
 SOURCE = "the Job's log"
 LOG_LINES = 50
 LONGEST_LINE = 300
+MOST_STARTS = 20
+"""Braces of a line that are tried as the beginning of an object."""
+_DECODER = json.JSONDecoder()
 
 
 def pods_of_job(world: World, job: Obj) -> tuple[Obj, ...]:
@@ -49,13 +52,18 @@ def job_reading(log: str | None, *, at: float) -> Reading:
 
 
 def _result(line: str) -> Mapping[str, object] | None:
-    if not line.startswith("{"):
-        return None
-    try:
-        said = json.loads(line)
-    except ValueError:
-        return None
-    return said if isinstance(said, dict) and said.keys() & {"score", "baseline", "eval"} else None
+    start = -1
+    for _ in range(MOST_STARTS):
+        start = line.find("{", start + 1)
+        if start < 0:
+            return None
+        try:
+            said, _ = _DECODER.raw_decode(line, start)
+        except (ValueError, RecursionError):
+            continue
+        if said.keys() & {"score", "baseline", "eval"}:
+            return dict(said)
+    return None
 
 
 def _is_number(value: float) -> bool:

@@ -12,6 +12,7 @@ from bot.domain.change.capacity import NODE_SOURCES, accelerators_of
 from bot.domain.change.objects import dig, name_of
 from bot.domain.change.workload import pod_templates
 from bot.domain.change.world import Obj, World
+from bot.domain.quantity import whole
 
 NODE_VERBS = frozenset({"cordon_node", "drain_node"})
 
@@ -36,7 +37,10 @@ def node_disruption(world: World, name: str) -> NodeDisruption | str:
     if node is None:
         return f"there is no node {name}"
     kinds = {kind for each in pod_templates(world.workload) for kind in accelerators_of(each.template)}
-    gpus = {name_of(each): sum(_installed(each, kind) for kind in kinds) for each in world.nodes}
+    try:
+        gpus = {name_of(each): sum(_installed(each, kind) for kind in kinds) for each in world.nodes}
+    except ValueError as error:
+        return f"the accelerators of a node cannot be counted: {error}"
     cordoned = {name_of(each) for each in world.nodes if dig(each, "spec", "unschedulable")}
     return NodeDisruption(
         node=name,
@@ -49,4 +53,4 @@ def node_disruption(world: World, name: str) -> NodeDisruption | str:
 def _installed(node: Obj, kind: str) -> int:
     """Broken accelerators count too: a device plugin takes them from `allocatable` and leaves `capacity` as it was."""
     sizes = (dig(node, "status", where, kind) or 0 for where in ("capacity", "allocatable"))
-    return max(map(int, sizes))
+    return max(map(whole, sizes))

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from bot.domain.quantity import whole
 from bot.sandbox.fleet import nvidia_smi
 from bot.sandbox.fleet.addresses import Addresses
 from bot.sandbox.fleet.api import ApiError, KubernetesApi, Object
@@ -84,7 +85,7 @@ class Kubelets:
         for item in (await self._api.get("/api/v1/nodes"))["items"]:
             name = item["metadata"]["name"]
             capacity = item.get("status", {}).get("capacity", {})
-            count = int(capacity.get("nvidia.com/gpu", GPUS_PER_NODE))
+            count = whole(capacity.get("nvidia.com/gpu", GPUS_PER_NODE))
             node = Node(name, item["metadata"]["uid"], self._addresses.next_node(), count)
             await node.listen(self._get_logs, self._run_command)
             self.nodes[name] = node

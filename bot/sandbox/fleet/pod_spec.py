@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bot.domain.quantity import whole
 from bot.sandbox.fleet.serve_flags import is_vllm
 
 VLLM_IMAGE = "vllm/vllm-openai"
@@ -74,7 +75,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodSpec:
         port=_port(main, argv),
         pre_stop_seconds=_pre_stop(main),
         grace_seconds=float(spec.get("terminationGracePeriodSeconds", 30)),
-        gpus=int(main.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)),
+        gpus=whole(main.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)),
         all_containers=tuple((one["name"], one["image"]) for one in containers),
         is_restarted=spec.get("restartPolicy", "Always") == "Always",
         env=_env(main),

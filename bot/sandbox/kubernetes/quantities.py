@@ -1,31 +1,31 @@
-"""Numbers as Kubernetes writes them: `500m`, `64Gi`, `25%`.
-
-Quantities are exact, since a GPU that is half counted is a GPU that is given away twice.
-"""
+"""Quantities in the one form in which the API server stores them, and shares such as `25%`."""
 
 import math
 import re
 from fractions import Fraction
 
-_QUANTITY = re.compile(r"^([+-]?[0-9]*\.?[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?$")
-_SUFFIX: dict[str, Fraction] = {
-    "m": Fraction(1, 1000),
-    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", start=1)},
-    **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", start=1)},
-}
+from bot.domain.quantity import SUFFIXES, parse_quantity, split_quantity
+
+DECIMAL, BINARY = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_SMALLEST = Fraction(1, 10**9)
 
 
-def parse_quantity(text: str | int | float) -> Fraction:
-    """Raise `ValueError` for what is no quantity."""
-    matched = _QUANTITY.match(str(text).strip())
-    if matched is None:
-        raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-    number, suffix = Fraction(matched[1]), matched[2]
-    if not suffix:
-        return number
-    if suffix in _SUFFIX:
-        return number * _SUFFIX[suffix]
-    return number * Fraction(10) ** int(suffix[1:])
+def canonical(text: str | int | float) -> str:
+    """The same amount without a fraction and with the largest suffix: 3000 becomes `3k`. Raise `ValueError`."""
+    amount, suffix = parse_quantity(text), split_quantity(text)[1]
+    amount = math.ceil(amount / _SMALLEST) * _SMALLEST
+    if suffix[:1] in ("e", "E") and suffix not in SUFFIXES:
+        power = next(power for power in range(18, -10, -3) if _is_whole(amount / Fraction(10) ** power))
+        return f"{amount / Fraction(10) ** power}" + (f"e{power}" if power else "")
+    # What is no whole number of bytes, or less than 1024, is written without a binary suffix.
+    is_binary = suffix.endswith("i") and _is_whole(amount) and abs(amount) >= 1024
+    units = BINARY if is_binary else DECIMAL
+    unit = next((one for one in reversed(units) if _is_whole(amount / SUFFIXES.get(one, 1))), "n")
+    return f"{amount / SUFFIXES.get(unit, 1)}{unit}" if amount else "0"
+
+
+def _is_whole(amount: Fraction) -> bool:
+    return amount.denominator == 1
 
 
 def resolve_int_or_percent(value: int | str, total: int, *, round_up: bool) -> int:

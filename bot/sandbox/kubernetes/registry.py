@@ -132,6 +132,9 @@ class Registry:
         new = self._decoded(resource, changed, options, is_patch=True)
         if (namespace_of(new), name_of(new)) != (namespace_of(current), name_of(current)):
             raise errors.bad_request("the name of the object does not match the name on the URL")
+        if (uid := new["metadata"].get("uid")) != current["metadata"]["uid"]:
+            # Only a PUT takes the uid for a precondition.
+            _refuse(resource, new, [Cause.invalid("metadata.uid", uid or "", "field is immutable")])
         return self._update(resource, current, new, part, options)
 
     def apply(self, resource: Resource, namespace: str, applied: Obj, options: Options) -> tuple[bool, Obj]:

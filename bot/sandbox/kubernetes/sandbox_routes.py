@@ -1,5 +1,6 @@
 """`/__sandbox__/…`: the routes for tests, beside the API and never part of it."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -50,6 +51,16 @@ def routes(server: ApiServer, controllers: ControllerLoop) -> list[Route]:
         Route("/__sandbox__/faults", faults, methods=["GET", "POST", "DELETE"]),
         Route("/__sandbox__/mutations", mutations, methods=["GET", "DELETE"]),
         Route("/__sandbox__/paused-controllers", pauses, methods=["GET", "PUT"]),
+        _token_route(server),
         Route("/__sandbox__/end-watches", end_watches, methods=["POST"]),
         Route("/__sandbox__/compact", compact, methods=["POST"]),
     ]
+
+
+def _token_route(server: ApiServer) -> Route:
+    async def token(request: Request) -> Response:
+        """Expect another bearer token from now on, as when the old one has expired."""
+        server.access = dataclasses.replace(server.access, token=(await request.body()).decode())
+        return JSONResponse({})
+
+    return Route("/__sandbox__/token", token, methods=["PUT"])

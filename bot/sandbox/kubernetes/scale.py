@@ -20,7 +20,8 @@ def of(workload: Obj) -> Obj:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: metadata[key] for key in kept},
-        "spec": {"replicas": workload["spec"]["replicas"]},
+        # Go leaves out a zero.
+        "spec": {"replicas": workload["spec"]["replicas"]} if workload["spec"]["replicas"] else {},
         "status": {
             "replicas": workload["status"].get("replicas", 0),
             "selector": workload["status"].get("hpaPodSelector") or selector_text(workload["spec"].get("selector", {})),
@@ -33,6 +34,8 @@ def patched(registry: Registry, resource: Resource, workload: Obj, patch: Patch,
         wanted = patch(of(workload))
     except PatchError:
         raise errors.unusable_patch() from None
+    # Unlike a PUT's, the uid that a patch leaves is not compared.
+    wanted["metadata"] = {**wanted.get("metadata", {}), "uid": workload["metadata"]["uid"]}
     return replaced(registry, resource, workload, wanted, options)
 
 
@@ -49,11 +52,9 @@ def replaced(registry: Registry, resource: Resource, workload: Obj, wanted: Obj,
     # What the caller believes of the object (version, uid) still has to be true.
     believed = {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
 
-    def set_replicas(current: Obj) -> Obj:
-        return {
-            **current,
-            "metadata": {**current["metadata"], **believed},
-            "spec": {**current["spec"], "replicas": replicas},
-        }
-
-    return of(registry.patch(resource, workload, set_replicas, options=options))
+    changed = {
+        **workload,
+        "metadata": {**workload["metadata"], **believed},
+        "spec": {**workload["spec"], "replicas": replicas},
+    }
+    return of(registry.replace(resource, changed, options=options))

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from bot.sandbox.kubernetes.quantities import canonical
+
 Obj = dict[str, Any]
 
 _PLAIN: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
@@ -63,6 +65,8 @@ class Decoded:
 
     obj: Obj
     unknown: list[str] = field(default_factory=list)
+    is_custom: bool = False
+    """A custom resource's quantities stay as they were written; those of other objects become canonical."""
 
 
 @functools.cache
@@ -74,8 +78,8 @@ def types() -> dict[str, dict[str, str]]:
 
 def decode(root: str, obj: Obj) -> Decoded:
     """Read `obj` as the type `root` (`V1Deployment`). Null fields vanish; raise `MistypedError` on a bad value."""
-    decoded = Decoded({})
-    decoded.obj = _decode_object(root, obj, "", decoded.unknown)
+    decoded = Decoded({}, is_custom=root in CUSTOM)
+    decoded.obj = _decode_object(root, obj, "", decoded)
     return decoded
 
 
@@ -86,38 +90,45 @@ def root_of(kind: str, api_version: str) -> str:
     return f"{api_version.rpartition('/')[2].capitalize()}{kind}"
 
 
-def _decode_object(type_name: str, obj: Obj, path: str, unknown: list[str]) -> Obj:
+def _decode_object(type_name: str, obj: Obj, path: str, decoded: Decoded) -> Obj:
     fields = types()[type_name]
     result: Obj = {}
     for key, value in obj.items():
         where = f"{path}.{key}" if path else key
         if key not in fields:
-            unknown.append(where)
+            decoded.unknown.append(where)
         elif value is not None:
-            result[key] = _decode_value(fields[key], value, where, unknown)
+            result[key] = _decode_value(fields[key], value, where, decoded)
     return result
 
 
-def _decode_value(type_name: str, value: Any, path: str, unknown: list[str]) -> Any:
+def _decode_value(type_name: str, value: Any, path: str, decoded: Decoded) -> Any:
     if type_name == "any":
         return value
     outer, _, inner = type_name.partition(":")
     if outer == "list":
         _expect(isinstance(value, list), value, path, "slice")
-        return [_decode_value(inner, one, f"{path}[{i}]", unknown) for i, one in enumerate(value)]
+        return [_decode_value(inner, one, f"{path}[{i}]", decoded) for i, one in enumerate(value)]
     if outer == "map":
         _expect(isinstance(value, dict), value, path, "map")
-        return {key: _decode_value(inner, one, f"{path}.{key}", unknown) for key, one in value.items()}
+        return {key: _decode_value(inner, one, f"{path}.{key}", decoded) for key, one in value.items()}
     if outer == "quantity":
         # A quantity may be written as a number; it is kept as text.
-        _expect(isinstance(value, (str, int, float)), value, path, "string")
-        return str(value)
+        _expect(isinstance(value, (str, int, float)) and not isinstance(value, bool), value, path, "string")
+        return value if decoded.is_custom else _quantity(value)
     if outer in _PLAIN:
         fits = isinstance(value, _PLAIN[outer]) and (outer == "bool" or not isinstance(value, bool))
         _expect(fits, value, path, _GO_NAMES[outer])
         return value
     _expect(isinstance(value, dict), value, path, type_name)
-    return _decode_object(type_name, value, path, unknown)
+    return _decode_object(type_name, value, path, decoded)
+
+
+def _quantity(value: str | float) -> str:
+    try:
+        return canonical(value)
+    except ValueError as error:
+        raise MistypedError(str(error)) from None
 
 
 def _expect(fits: bool, value: Any, path: str, wanted: str) -> None:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bot.domain.quantity import parse_quantity
 from bot.sandbox.kubernetes.errors import Cause
-from bot.sandbox.kubernetes.quantities import parse_quantity, resolve_int_or_percent
+from bot.sandbox.kubernetes.quantities import resolve_int_or_percent
 from bot.sandbox.kubernetes.resources import (
     CRON_JOBS,
     DEPLOYMENTS,

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from tests.adapters.kubernetes.lab import Lab

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.kubernetes import permissions
-from bot.adapters.kubernetes.client import Connection, KubernetesClient, NotSentError
+from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection, NotSentError
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
+from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.alert import Alert
-from bot.domain.change.planning import VERBS
+from bot.domain.change.planning import VERBS, plan_change
 from bot.domain.errors import ClusterError
 from bot.domain.target import Target
-from tests.adapters.kubernetes.lab import PODS, TARGET, Lab
+from tests.adapters.kubernetes.lab import CONTEXT, LLM, PODS, TARGET, Lab
 from tests.builders import alert
 from tests.processes import start
 
@@ -256,3 +258,21 @@ async def test_logs_that_do_not_exist_are_none(lab: Lab) -> None:
     logs = KubernetesPodLogs(lab.reader)
     assert await logs.read("serving", "gone") is None
     assert await logs.read("serving", await pod_name(lab), previous=True) is None
+
+
+async def test_a_controller_that_has_not_seen_the_last_change_is_not_waited_for_longer_than_a_second(lab: Lab) -> None:
+    (await lab.door.put("/__sandbox__/paused-controllers", json=["deployment"])).raise_for_status()
+    await lab.somebody_patches(LLM, {"metadata": {"annotations": {"team/note": "looked at"}}})
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    reader = KubernetesReader(lab.client, pause=pause)
+    world = await reader.world(TARGET, incident_id="INC-42")
+    assert sum(paused) == pytest.approx(0.9)
+    result = plan_change("set_flags", {"edits": CAP}, world, CONTEXT)
+    assert (result.outcome, result.reason) == (
+        "impossible",
+        "a rollout of llm is not finished (the Deployment controller has not seen its last change yet)",
+    )

@@ -115,10 +115,13 @@ async def test_a_bot_that_stops_half_way_leaves_a_rollout_that_ends_nobody(lab: 
     await with_short_grace(lab)
     before, old = await spec(lab), names(await lab.world())
     so_far = await stopped_after(lab, await lab.plan("set_flags", edits=CAP), releases=1)
-    world = await lab.until_seen("both new replicas serve", lambda w: len(lab.serving(w)) == 5)
+
+    def is_half_way(seen: World) -> bool:
+        said = rollout_state(seen.workload or {})
+        return (len(lab.serving(seen)), said.total, said.updated) == (5, 5, 2)
+
     # The new ones are Ready, and a rollout that is not held would end the next old one now.
-    scaled = (await lab.get(LLM))["status"]
-    assert (scaled["replicas"], scaled["updatedReplicas"]) == (5, 2)
+    world = await lab.until_seen("both new replicas serve, and the Deployment knows it", is_half_way)
     assert (len(names(world) & old), [p for p in world.pods if is_going_away(p)]) == (3, [])
     async with onlooker(lab) as seen:
         await lab.carry_out(await lab.plan("undo", with_ledger(so_far), of="last"))

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from bot.adapters.gpu.inside import nvidia_gpus
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.reader import KubernetesReader

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.domain.change.context import PlanContext
@@ -57,6 +60,22 @@ async def test_a_job_runs_to_its_end_and_its_last_line_is_the_result(lab: Lab) -
     assert found["metadata"]["annotations"]["incident-bot/call"] == "INC-42/R1/0"
     assert found["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "LIMIT", "value": "200"}]
     assert [one["verb"] for one in await lab.mutations()] == ["create"]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param(LINE, id="one-line"),
+        pytest.param(f"{LINE}\n", id="ends-with-a-newline"),
+        pytest.param(f"2027-01-15T08:00:00.1Z {LINE}", id="timestamp"),
+        pytest.param(f"start\nINFO:eval: {LINE}\x1b[0m\ndone", id="logger"),
+    ],
+)
+async def test_the_json_line_is_found_however_the_log_is_written(lab: Lab, log: str) -> None:
+    plan = await planned(lab, log=log)
+    await lab.carry_out(plan)
+    reading = await result(lab, plan)
+    assert {part: reading.fields.get(part) for part in ("score", "baseline", "eval")} == json.loads(LINE)
 
 
 async def test_a_rehearsal_makes_no_job_and_tells_what_the_server_has_against_it(lab: Lab) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.permissions import CHANGING, Permissions, needed, permission_of
 from bot.domain.change.plan import Plan
 from bot.domain.change.workload import KINDS

@@ -1,11 +1,13 @@
 """A pod's page through the API server: the path of the pod proxy, and each refusal with its reason."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.errors import SourceError
@@ -55,13 +57,13 @@ async def test_a_page_is_asked_for_at_the_pods_proxy(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("response", "reason"),
     [
-        pytest.param({"status": 403, "body": 'pods "llm-0" is forbidden: pods/proxy'}, "403 .*pods/proxy", id="rbac"),
-        pytest.param({"status": 503, "body": "no endpoints available"}, "503 no endpoints", id="not-serving"),
-        pytest.param({"status": 200, "body": "{}"}, "is no text", id="json"),
+        pytest.param({"status": 403, "text": 'pods "llm-0" is forbidden: pods/proxy'}, "403 .*pods/proxy", id="rbac"),
+        pytest.param({"status": 503, "text": "no endpoints available"}, "503 no endpoints", id="not-serving"),
+        pytest.param({"status": 200, "text": "{}", "content_type": "application/json"}, "is no text", id="json"),
     ],
 )
-async def test_a_refusal_is_told_with_its_reason(serve: Serve, response: dict[str, object], reason: str) -> None:
-    pages, _ = await serve(web.Response(status=int(str(response["status"])), text=str(response["body"])))
+async def test_a_refusal_is_told_with_its_reason(serve: Serve, response: dict[str, Any], reason: str) -> None:
+    pages, _ = await serve(web.Response(**response))
     with pytest.raises(SourceError, match=reason):
         await pages.read(PAGE)
 

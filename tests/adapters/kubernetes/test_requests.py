@@ -44,7 +44,12 @@ TWO = "This pod has more than one PodDisruptionBudget, which the eviction subres
         pytest.param("evict", status(500), Sent("unclear", "500 said"), id="any-other-500"),
         pytest.param("patch", status(503), Sent("unclear", "503 said"), id="503"),
         pytest.param("patch", status(504), Sent("unclear", "504 said"), id="504"),
-        pytest.param("patch", status(401), Sent("failed", "401 said"), id="401"),
+        pytest.param(
+            "patch",
+            status(401),
+            Sent("failed", "401 said: the API server does not accept the bot's credentials"),
+            id="401",
+        ),
         pytest.param("patch", status(403), Sent("failed", "403 said"), id="403"),
         pytest.param("patch", status(415), Sent("failed", "415 said"), id="415"),
     ],
@@ -79,6 +84,21 @@ def test_without_annotations_their_map_is_made_only_if_nobody_else_makes_one_mea
 
 def test_the_scale_subresource_takes_no_stamp() -> None:
     assert patch_body(call(stamped=False, subresource="scale"), call_id="x", present=obj()) == TO_FIVE
+
+
+def test_scaling_from_none_tests_that_the_number_is_absent() -> None:
+    uid: Obj = {"op": "test", "path": "/metadata/uid", "value": "u1"}
+    from_none = [
+        uid,
+        {"op": "test", "path": "/spec/replicas", "value": 0},
+        {"op": "replace", "path": "/spec/replicas", "value": 5},
+    ]
+    body = patch_body(call(stamped=False, subresource="scale", body=from_none), call_id="x", present=obj(0))
+    assert body == [
+        uid,
+        {"op": "test", "path": "/spec/replicas", "value": None},
+        {"op": "add", "path": "/spec/replicas", "value": 5},
+    ]
 
 
 def test_a_delete_names_the_uid_that_it_is_about() -> None:

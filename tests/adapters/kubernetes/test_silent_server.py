@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.kubernetes.client import Connection, KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter

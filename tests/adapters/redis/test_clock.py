@@ -76,7 +76,7 @@ async def test_the_lease_of_a_process_that_died_ends_in_its_time(
     await other.keep_time()
     assert await other.take("INC-1", "show") is None
     await time.advance(16)
-    assert await other.owed_now(10) == [("INC-1", "show")]
+    assert await other.owed_now(10) == [("INC-1", "show", "cards")]
     assert await other.take("INC-1", "show") is not None
 
 
@@ -91,7 +91,7 @@ async def test_what_was_put_back_is_due_when_it_was_promised(store: RedisStore, 
     await time.advance(19)
     assert await store.owed_now(10) == []
     await time.advance(2)
-    assert await store.owed_now(10) == [("INC-1", "show")]
+    assert await store.owed_now(10) == [("INC-1", "show", "cards")]
 
 
 async def test_an_inbox_that_waits_is_found_within_seconds(

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.scraper import VllmScraper

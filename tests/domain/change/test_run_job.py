@@ -263,6 +263,24 @@ LINE = '{"score": 0.71, "baseline": 0.73, "eval": "gsm8k"}'
             dict.fromkeys(("score", "baseline", "eval"), "no JSON line"),
             id="none",
         ),
+        pytest.param(
+            f"2027-01-15T08:00:00Z stdout F {LINE}",
+            {"score": 0.71, "baseline": 0.73, "eval": "gsm8k", "line": f"2027-01-15T08:00:00Z stdout F {LINE}"},
+            {},
+            id="after-a-timestamp",
+        ),
+        pytest.param(
+            f"{{'config': {{}}}} {LINE} (done)",
+            {"score": 0.71, "baseline": 0.73, "eval": "gsm8k", "line": f"{{'config': {{}}}} {LINE} (done)"},
+            {},
+            id="between-other-words",
+        ),
+        pytest.param(
+            f"{LINE}\n" + '{"a":' * 100_000,
+            {"score": 0.71, "baseline": 0.73, "eval": "gsm8k", "line": '{"a":' * 60},
+            {},
+            id="a-line-nested-without-end",
+        ),
     ],
 )
 def test_the_result_is_the_last_json_line_and_what_it_lacks_is_unknown(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from bot.domain.change.capacity import Capacity, capacity_of
 from bot.domain.change.json_patch import applied
 from bot.domain.change.plan import Call, Wait
 from bot.domain.change.world import Obj
@@ -223,3 +225,57 @@ def test_an_autoscalers_floor_that_takes_the_last_room_is_platforms_too() -> Non
         "scale", {"to": 8}, world(autoscalers=(scaler(),), nodes=(node(1), node(2, gpus=3), node(3, gpus=1)))
     )
     assert plan.approved_by == ("serving", "platform")
+
+
+def neighbour(amount: Any) -> Obj:
+    other = pod(9, app="other")
+    other["metadata"] |= {"name": "other", "namespace": "batch", "uid": "other-uid", "ownerReferences": []}
+    other["spec"] = {
+        "nodeName": "gpu-node-1",
+        "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": amount}}}],
+    }
+    return other
+
+
+@pytest.mark.parametrize("amount", ["3k", "1M", "0.5", "1e3", 3000, "lots"])
+def test_what_a_pod_of_somebody_else_asks_for_never_prevents_a_plan(amount: Any) -> None:
+    seen = world()
+    plan = planned("scale", {"by": 1}, replace(seen, all_pods=(*seen.all_pods, neighbour(amount))))
+    assert (grade(plan, "room"), weighed(plan, "room")) == (
+        "fine",
+        "room for 7 more (free: gpu-node-1 1, gpu-node-2 3, gpu-node-3 3)",
+    )
+
+
+def test_a_pod_whose_accelerators_cannot_be_counted_is_a_warning() -> None:
+    seen, other = world(), neighbour("1")
+    other["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "lots"
+    plan = planned("scale", {"by": 1}, replace(seen, all_pods=(*seen.all_pods, other)))
+    assert grade(plan, "room") == "warning"
+    assert "not counted, so there may be less: batch/other asks for nvidia.com/gpu 'lots'" in weighed(plan, "room")
+
+
+def test_a_node_whose_accelerators_cannot_be_counted_has_none_free() -> None:
+    strange = node(3)
+    strange["status"]["allocatable"]["nvidia.com/gpu"] = "many"
+    plan = planned("scale", {"by": 1}, world(nodes=(node(1), node(2), strange)))
+    assert grade(plan, "room") == "warning"
+    assert "not counted, so there may be less: gpu-node-3 has nvidia.com/gpu 'many'" in weighed(plan, "room")
+
+
+def test_accelerators_of_the_workload_that_cannot_be_counted_leave_its_room_unknown() -> None:
+    odd = template(resources={"limits": {"nvidia.com/gpu": "one"}})
+    plan = planned("scale", {"by": 1}, world(workload=deployment(odd)))
+    assert grade(plan, "room") == "warning"
+    assert "its pods ask for nvidia.com/gpu 'one', so its room is not known" in weighed(plan, "room")
+
+
+@pytest.mark.parametrize(("amount", "fits"), [("1k", 4), ("1000", 4), ("2.5k", 0)])
+def test_amounts_in_thousands_are_compared_as_numbers(amount: str, fits: int) -> None:
+    wants = template(resources={"limits": {"example.com/gpumem": amount}})
+    roomy = node(1)
+    roomy["status"]["allocatable"]["example.com/gpumem"] = "4k" if fits else "2k"
+    seen = world(workload=deployment(wants), nodes=(roomy,), all_pods=())
+    found = capacity_of(seen)
+    assert isinstance(found, Capacity)
+    assert found.replicas_that_fit == fits

@@ -15,14 +15,16 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.kubernetes.client import Connection, KubernetesClient
+from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.domain.change.capacity import why_not
 from bot.domain.change.objects import INCIDENT_ANNOTATION
 from bot.domain.change.rollout import rollout_state
 from bot.domain.change.world import World
+from bot.domain.quantity import parse_quantity
 from bot.domain.target import Target
 from tests.adapters.kubernetes.lab import Hands
 from tests.sandbox.kubernetes.cluster import MERGE_PATCH, Cluster, Obj
@@ -139,7 +141,7 @@ async def _nodes(cluster: Cluster, resource: str, *, is_own: bool) -> AsyncItera
     found = [cluster.plain(node) for node in (await cluster.core.list_node()).items]
     usable = [node for node in found if not why_not(node, {})]
     if not is_own and "/" in resource:
-        usable = [node for node in usable if int(node["status"]["allocatable"].get(resource, 0))]
+        usable = [node for node in usable if parse_quantity(node["status"]["allocatable"].get(resource, 0))]
     names = tuple(node["metadata"]["name"] for node in usable)
     if not names:
         pytest.skip("no node takes pods" if is_own else f"no node that takes pods has {resource}")

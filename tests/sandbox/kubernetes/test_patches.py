@@ -6,7 +6,7 @@ import pytest
 
 from bot.sandbox.kubernetes.errors import ApiError
 from bot.sandbox.kubernetes.patches import PatchError, json_patch, merge_patch, strategic_merge_patch
-from bot.sandbox.kubernetes.quantities import parse_quantity, resolve_int_or_percent
+from bot.sandbox.kubernetes.quantities import canonical, resolve_int_or_percent
 from bot.sandbox.kubernetes.resources import PODS
 from bot.sandbox.kubernetes.selectors import field_selector, label_selector, matches, selector_text
 
@@ -193,15 +193,33 @@ def test_a_selector_object_means_the_same_as_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("4", 4), ("500m", 0.5), ("1.5", 1.5), ("2Ki", 2048), ("3M", 3_000_000), ("1e3", 1000)]
+    ("written", "stored"),
+    [
+        ("3000", "3k"),
+        (3000, "3k"),
+        ("1000000", "1M"),
+        ("1500", "1500"),
+        ("0.5", "500m"),
+        ("1.5", "1500m"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Ki", "512"),
+        ("64Gi", "64Gi"),
+        ("2048", "2048"),
+        ("1000m", "1"),
+        ("1e3", "1e3"),
+        ("12e1", "120"),
+        ("1E4", "10e3"),
+        ("1E", "1E"),
+        ("0.1n", "1n"),
+        ("0Gi", "0"),
+        ("+4", "4"),
+        ("-3000", "-3k"),
+        ("5.", "5"),
+    ],
 )
-def test_a_quantity_is_read_exactly(text: str, value: float) -> None:
-    assert float(parse_quantity(text)) == value
-
-
-def test_what_is_no_quantity_is_refused() -> None:
-    with pytest.raises(ValueError, match="quantities must match"):
-        parse_quantity("four")
+def test_a_quantity_is_stored_in_its_canonical_form(written: str | int, stored: str) -> None:
+    assert canonical(written) == stored
 
 
 def test_surge_rounds_up_and_unavailability_down() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bot.domain.change.objects import name_of
 from bot.domain.change.world import World
 from tests.adapters.kubernetes.lab import CAP, names, spec, with_ledger
 from tests.sandbox.kubernetes.bench import ARGS, NAME, REPLICAS, Bench
@@ -126,6 +127,38 @@ async def test_scaling_out_and_its_undo_end_a_chosen_replica(bench: Bench) -> No
     await bench.carry_out(back)
     left = names(await whole(bench))
     assert (len(left), victim in left) == (REPLICAS, False)
+
+
+async def test_a_workload_of_no_replicas_is_scaled_out_and_back(bench: Bench) -> None:
+    await bench.somebody_patches({"spec": {"replicas": 0}})
+    await bench.until_seen("it has no pods", lambda world: not world.pods)
+    plan = await bench.plan("scale", to=2)
+    assert await bench.cluster.rehearse(plan.calls[0]) == ""
+    await bench.carry_out(plan)
+    assert len((await bench.world()).pods) == 2
+    # The same call cannot win again.
+    assert (await bench.send(plan, call_id="INC-42/R9/0")).result == "failed"
+    await bench.carry_out(await bench.plan("undo", with_ledger(plan), of="last"))
+    assert (await spec(bench))["replicas"] == 0
+
+
+async def test_an_annotation_of_somebody_else_does_not_prevent_a_plan(bench: Bench) -> None:
+    """It raises the generation, and the controller sees it some milliseconds later."""
+    for number in range(5):
+        await bench.somebody_patches({"metadata": {"annotations": {"team/note": str(number)}}})
+        assert (await bench.plan("set_flags", edits=CAP)).calls
+
+
+async def test_a_pod_that_asks_for_thousands_of_something_does_not_prevent_a_plan(bench: Bench) -> None:
+    """The server stores 3000 as `3k`. No node has such a resource, so the pod only waits."""
+    wants = {"resources": {"limits": {"incident-bot.test/memory": "3000"}}}
+    main = {"name": "main", "image": bench.somebody.image, **wants}
+    await bench.somebody.create_pod("other", containers=[main])
+    seen = await bench.until_seen("the pod is there", lambda world: "other" in {name_of(pod) for pod in world.all_pods})
+    stored = next(pod for pod in seen.all_pods if name_of(pod) == "other")
+    assert stored["spec"]["containers"][0]["resources"]["limits"] == {"incident-bot.test/memory": "3k"}
+    plan = await bench.plan("scale", by=1)
+    assert [d.text for d in plan.calls[0].differences] == ["replicas 3 → 4"]
 
 
 async def test_scaling_in_ends_the_replica_that_was_chosen(bench: Bench) -> None:

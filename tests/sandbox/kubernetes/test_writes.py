@@ -40,10 +40,17 @@ async def test_a_patch_with_a_stale_version_answers_409(cluster: Cluster, kind: 
     assert "the object has been modified" in refusal.body["message"]
 
 
-async def test_a_patch_of_another_uid_answers_409(cluster: Cluster) -> None:
-    await cluster.create_deployment(cluster.deployment_body(replicas=0))
-    async with refused(409):
-        await cluster.patch_deployment({"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}})
+async def test_a_patch_of_another_uid_answers_422_and_a_put_409(cluster: Cluster) -> None:
+    made = await cluster.create_deployment(cluster.deployment_body(replicas=0))
+    other = {"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}}
+    async with refused(422) as refusal:
+        await cluster.patch_deployment(other)
+    assert (refusal.causes[0]["field"], refusal.body["reason"]) == ("metadata.uid", "Invalid")
+    assert "field is immutable" in refusal.causes[0]["message"]
+    made["metadata"] |= other["metadata"]
+    with pytest.raises(ApiException) as raised:
+        await cluster.raw("PUT", deployments_path(cluster, "web"), made)
+    assert raised.value.status == 409
 
 
 async def test_a_null_in_a_merge_patch_deletes_the_key(cluster: Cluster) -> None:
@@ -223,6 +230,24 @@ async def test_a_value_of_the_wrong_type_is_refused(cluster: Cluster) -> None:
     assert "cannot unmarshal string" in refusal.body["message"]
 
 
+async def test_quantities_are_stored_in_their_canonical_form(cluster: Cluster) -> None:
+    amounts = {"example.com/memory": "3000", "cpu": "0.5", "memory": "1024Mi", "ephemeral-storage": "1e3"}
+    body = cluster.deployment_body(replicas=0)
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": amounts}
+    created = await cluster.create_deployment(body, settled=False)
+    stored = created["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    canonical = {"example.com/memory": "3k", "cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1e3"}
+    assert stored == canonical
+
+
+async def test_what_is_no_quantity_answers_400(cluster: Cluster) -> None:
+    body = cluster.deployment_body(replicas=0)
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "lots"}}
+    async with refused(400) as refusal:
+        await cluster.create_deployment(body, settled=False)
+    assert "quantities must match the regular expression" in refusal.body["message"]
+
+
 async def test_the_selector_of_a_deployment_cannot_change(cluster: Cluster) -> None:
     await cluster.create_deployment(cluster.deployment_body(replicas=0))
     patch = {
@@ -300,8 +325,8 @@ async def test_scale_reads_as_its_own_kind_and_changes_only_the_size(cluster: Cl
     assert read.status.selector == "app=web"
     operations = [
         {"op": "test", "path": "/metadata/uid", "value": before["metadata"]["uid"]},
-        {"op": "test", "path": "/spec/replicas", "value": 0},
-        {"op": "replace", "path": "/spec/replicas", "value": 1},
+        {"op": "test", "path": "/spec/replicas", "value": None},
+        {"op": "add", "path": "/spec/replicas", "value": 1},
     ]
     scaled = await cluster.apps.patch_namespaced_deployment_scale(
         "web", cluster.namespace, operations, _content_type=JSON_PATCH
@@ -310,6 +335,17 @@ async def test_scale_reads_as_its_own_kind_and_changes_only_the_size(cluster: Cl
     assert scaled.spec.replicas == 1
     after = await cluster.settled()
     assert {**after["spec"], "replicas": 0} == before["spec"]
+
+
+async def test_a_scale_of_zero_replicas_leaves_the_number_out(cluster: Cluster) -> None:
+    await cluster.create_deployment(cluster.deployment_body(replicas=0))
+    path = f"{deployments_path(cluster, 'web')}/scale"
+    _, _, scale = await cluster.raw("GET", path)
+    assert (scale["spec"], scale["status"]["replicas"]) == ({}, 0)
+    operations = [{"op": "test", "path": "/spec/replicas", "value": 0}]
+    with pytest.raises(ApiException) as raised:
+        await cluster.raw("PATCH", path, operations, kind=JSON_PATCH)
+    assert raised.value.status == 422
 
 
 async def test_a_scale_patch_with_a_stale_version_answers_409(cluster: Cluster) -> None:

@@ -77,6 +77,8 @@ def refuse_if_rolling(workload: Obj) -> None:
     state = rollout_state(workload)
     if not state.is_complete:
         said = f"{state.updated} of {state.wanted} updated, {state.available} available"
+        if not state.is_observed:
+            said = f"the {kind_of(workload)} controller has not seen its last change yet"
         raise impossible(f"a rollout of {name_of(workload)} is not finished ({said})", "wait for it or roll it back")
 
 

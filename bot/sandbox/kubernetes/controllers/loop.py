@@ -15,6 +15,8 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 RETRY_SECONDS = 1.0
+LAG_SECONDS = {"deployment": 0.05}
+"""How much later than a change a controller looks: a real one needs about this long to see a new generation."""
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ class ControllerLoop:
         # A dict is an ordered set: woken twice before its turn is woken once.
         self._waiting: dict[tuple[str, Key], None] = {}
         self._alarms: dict[tuple[str, Key], asyncio.TimerHandle] = {}
+        self._coming: set[tuple[str, Key]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._awake = asyncio.Event()
         self.paused: frozenset[str] = frozenset()
         store.subscribe(self._note)
@@ -55,6 +59,7 @@ class ControllerLoop:
 
     async def run(self) -> None:
         """Until cancelled."""
+        self._loop = asyncio.get_running_loop()
         while True:
             await self._awake.wait()
             self._awake.clear()
@@ -84,8 +89,16 @@ class ControllerLoop:
     def _note(self, change: Change) -> None:
         for name, controller in self._controllers.items():
             for key in controller.keys(change):
-                self._wake(name, key)
+                self._see(name, key)
+
+    def _see(self, name: str, key: Key) -> None:
+        if self._loop is None or name not in LAG_SECONDS:
+            self._wake(name, key)
+        elif (name, key) not in self._coming:
+            self._coming.add((name, key))
+            self._loop.call_later(LAG_SECONDS[name], self._wake, name, key)
 
     def _wake(self, name: str, key: Key) -> None:
+        self._coming.discard((name, key))
         self._waiting.setdefault((name, key))
         self._awake.set()

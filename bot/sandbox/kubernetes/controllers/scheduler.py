@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
+from bot.domain.quantity import parse_quantity
 from bot.sandbox.kubernetes import clock
 from bot.sandbox.kubernetes.controllers.loop import Key
 from bot.sandbox.kubernetes.controllers.ownership import controller_of
 from bot.sandbox.kubernetes.controllers.pods import is_terminal, with_condition
 from bot.sandbox.kubernetes.controllers.recorder import Recorder
-from bot.sandbox.kubernetes.quantities import parse_quantity
 from bot.sandbox.kubernetes.registry import Registry
 from bot.sandbox.kubernetes.resources import NODES, PODS
 from bot.sandbox.kubernetes.selectors import labels_of, matches
