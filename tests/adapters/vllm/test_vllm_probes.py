@@ -317,8 +317,38 @@ async def test_an_absent_cap_means_the_versions_default_on_that_gpu(
 ) -> None:
     assert default_max_num_seqs(version, gpu) == seqs
     image = f"vllm/vllm-openai:v{version}" if version else "own/image"
-    reading = await ask("engine_flags", pod("a", image=image), gpu=gpu)
+    reading = await ask("engine_flags", on_gpu(pod("a", image=image)), gpu=gpu)
     assert reading.fields.get("max_num_seqs") == seqs
+
+
+def on_gpu(engine: Obj, resource: str = "nvidia.com/gpu") -> Obj:
+    engine["spec"]["containers"][0]["resources"] = {"limits": {resource: "1"}}
+    return engine
+
+
+H100 = "NVIDIA-H100-80GB-HBM3"
+CPU_LOG = (
+    "INFO 11-20 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: device_config=cpu, quantization=None"
+)
+
+
+@pytest.mark.parametrize("version", ["0.32.0", "0.8.5"])
+@pytest.mark.parametrize(
+    ("has", "gpu", "log"),
+    [
+        pytest.param("", H100, "", id="it asks for no GPU of its node"),
+        pytest.param("nvidia.com/gpu", H100, CPU_LOG, id="its log says CPU"),
+        pytest.param("nvidia.com/mig-1g.10gb", H100, "", id="a slice of a GPU"),
+        pytest.param("nvidia.com/gpu", f"{H100}-MIG-1g.10gb", "", id="slices under the name of GPUs"),
+    ],
+)
+async def test_a_default_that_depends_on_the_hardware_is_unknown_without_it(
+    version: str, has: str, gpu: str, log: str
+) -> None:
+    engine = pod("a", image=f"vllm/vllm-openai:v{version}")
+    reading = await ask("engine_flags", on_gpu(engine, has) if has else engine, gpu=gpu, logs=Logs({"a": log}))
+    assert {"max_num_batched_tokens", "max_num_seqs"} <= set(reading.unknown_parts)
+    assert "not known" in reading.unknown_parts["max_num_batched_tokens"]
 
 
 async def test_replicas_that_differ_make_a_flag_unknown() -> None:
