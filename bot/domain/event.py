@@ -92,6 +92,7 @@ class Progressed(_Event):
     kind: Literal["progressed"] = "progressed"
     effect_id: str
     text: str
+    readings: dict[str, Reading] = {}
 
 
 class Watched(_Event):

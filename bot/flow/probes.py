@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from bot.domain.change.capacity import capacity_of
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.interference import OURS
-from bot.domain.change.kept_revisions import RolledOut, rolled_out
+from bot.domain.change.kept_revisions import RolledOut, came_before, rolled_out
 from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, is_going_away, seconds_of
 from bot.domain.change.owner import autoscaler_of, owner_of
 from bot.domain.change.plan import Difference
@@ -156,14 +156,44 @@ async def recent_rollout(question: Question) -> Reading:
         reason = "when its present revision was rolled out is not known" if every else "its controller kept no revision"
         return unknown(question.name, reason, at=question.at, source=SOURCE)
     recent = [one for one in every if one.at is not None and began - BEFORE_SECONDS <= one.at <= began + AFTER_SECONDS]
-    # Our own fix is never the suspect: with a deploy before it, the deploy is.
-    chosen = next((one for one in recent if one.by_bot is not True), recent[0] if recent else None)
+    # Our own fix is never the suspect: with a deploy before it, the deploy is. What was taken back is none either.
+    over = {id(one): said for one in recent if (said := _is_over(one, every, recent))}
+    suspect = next((one for one in recent if one.by_bot is not True and id(one) not in over), None)
+    chosen = suspect or (recent[0] if recent else None)
     written = _written_config_maps(world, began)
     if chosen is None:
         parts: dict[str, Part | None] = {"happened": False, "matters": False, "by_bot": False, "summary": written}
         detail = "no rollout from 2 h before the incident began to 10 m after"
         return answer(question, parts | _revisions(every[0] if every else None), missing=_MISSING, detail=detail)
-    return _told(question, chosen, written)
+    return _told(question, chosen, written, over=over.get(id(chosen), ""))
+
+
+def _is_over(rollout: RolledOut, every: Sequence[RolledOut], recent: Sequence[RolledOut]) -> str:
+    """How this rollout and another one cancel out, in words; empty while what it changed is in effect."""
+    place = next(index for index, one in enumerate(every) if one is rollout)
+    if any(_takes_back(later, rollout) for later in every[:place]):
+        return "rolled back since"
+    earlier = [one for one in every[place + 1 :] if any(one is each for each in recent)]
+    if any(_takes_back(rollout, one) and not _left_of(one.before, rollout.after) for one in earlier):
+        return "takes an earlier rollout back"
+    return ""
+
+
+def _takes_back(later: RolledOut, rollout: RolledOut) -> bool:
+    """Whether nothing that `rollout` changed, and that can matter, was left after `later`."""
+    changed = _left_of(rollout.before, rollout.after)
+    return bool(changed) and not changed & _left_of(rollout.before, later.after)
+
+
+def _left_of(before: Sequence[Obj] | None, after: Sequence[Obj]) -> set[str]:
+    """What differs between them and can matter: each by its name and what it was before."""
+    pairs = zip(before or (), after, strict=False)
+    differences = [change for old, new in pairs for change in template_differences(old, new)]
+    return {f"{one.path} {one.text.rpartition(' → ')[0]}" for one in differences if _can_matter(one)}
+
+
+def _can_matter(change: Difference) -> bool:
+    return bool(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)))
 
 
 def _written_config_maps(world: World, began: float) -> str:
@@ -189,7 +219,7 @@ def _of_deployment(world: World, question: Question) -> list[RolledOut]:
     found = replica_sets_of(world)
     rollouts = []
     for index, replica_set in enumerate(found):
-        before = found[index + 1] if index + 1 < len(found) else None
+        before = came_before(replica_set, found, lambda each: revision_of(each) or 0)
         rollouts.append(
             RolledOut(
                 after=(dig(replica_set, "spec", "template") or {},),
@@ -242,9 +272,10 @@ def _revisions(rollout: RolledOut | None) -> dict[str, Part | None]:
     return {name: None if number is None else float(number) for name, number in named}
 
 
-def _told(question: Question, rollout: RolledOut, written: str) -> Reading:
+def _told(question: Question, rollout: RolledOut, written: str, *, over: str) -> Reading:
+    """`over`: how it and another rollout cancel out, in words."""
     differences = _differences(rollout)
-    can_matter = any(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)) for change in differences)
+    can_matter = any(map(_can_matter, differences))
     # What nobody knows is neither a cause nor none; what our own call rolled out is none.
     in_doubt = rollout.is_lost or (can_matter and rollout.by_bot is None)
     assert rollout.at is not None
@@ -253,12 +284,12 @@ def _told(question: Question, rollout: RolledOut, written: str) -> Reading:
     changed = "; ".join(change.text for change in differences) or nothing
     parts: dict[str, Part | None] = {
         "happened": True,
-        "matters": False if rollout.by_bot else None if in_doubt else can_matter,
+        "matters": False if rollout.by_bot or over else None if in_doubt else can_matter,
         "by_bot": rollout.by_bot,
         "summary": "; ".join(filter(None, (changed, written)))[:600],
     }
     who = " by the bot" if rollout.by_bot else ""
-    detail = f"rolled out{who} {when}: {changed}"[:900]
+    detail = f"rolled out{who} {when}{f' ({over})' if over else ''}: {changed}"[:900]
     return answer(question, parts | _revisions(rollout), missing=_MISSING, detail=detail)
 
 

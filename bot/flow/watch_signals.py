@@ -20,6 +20,7 @@ from bot.flow.read_for_run import PlaybookOf, ReadForRun
 
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "unknown"
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 15.0
+REFRESH_SECONDS = 60.0
 
 
 class WatchForRun:
@@ -47,7 +48,7 @@ class WatchForRun:
             return self._verdict(effect, "held", tick, readings, f"held for {held_for:.0f} s")
         if job.now >= job.run.watch.until:
             return self._too_late(effect, tick, readings, held_for, wanted)
-        return Later(every, _progress(job, effect, tick, held_for, wanted))
+        return Later(every, _progress(job, effect, tick, readings, wanted))
 
     def _too_late(
         self, effect: WatchSignals, tick: Tick, readings: Mapping[str, Reading], held_for: float, wanted: float
@@ -111,9 +112,14 @@ def held_seconds(ticks: Sequence[Tick], every: float) -> float:
     return 0.0 if newest is None or since is None else newest - since
 
 
-def _progress(job: Job, effect: WatchSignals, tick: Tick, held_for: float, wanted: float) -> tuple[Progressed, ...]:
+def _progress(
+    job: Job, effect: WatchSignals, tick: Tick, readings: Mapping[str, Reading], wanted: float
+) -> tuple[Progressed, ...]:
+    """Now and then the newest numbers too: a watch may last for hours, and the card must not show those from before."""
     lacking = [part for part, said in tick.parts.items() if said != HELD]
     text = f"waits for {', '.join(lacking)}" if lacking else f"holds; must hold for {wanted:.0f} s"
-    if job.run.watch is None or job.run.watch.progress == text:
+    shown = max((job.run.latest[name].at for name in readings if name in job.run.latest), default=0.0)
+    if job.run.watch is None or (job.run.watch.progress == text and job.now - shown < REFRESH_SECONDS):
         return ()
-    return (Progressed(event_id=f"progress/{effect.effect_id}/{tick.at}", effect_id=effect.effect_id, text=text),)
+    event_id = f"progress/{effect.effect_id}/{tick.at}"
+    return (Progressed(event_id=event_id, effect_id=effect.effect_id, text=text, readings=dict(readings)),)

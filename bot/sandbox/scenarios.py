@@ -126,6 +126,18 @@ CRASH_LOOP = Scenario(
     filled={"revision": "1"},
     windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
 )
+ENGINE_DIES = Scenario(
+    name="engine-dies",
+    what="an engine dies again and again while it serves, and its container ends with exit code 0 each time",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    fault={"kind": "dies", "after": 20.0},
+    rule="crash",
+    answers={"no line speaks of memory": ("Watch whether it stays up", "Hand over")},
+    windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
+    verified_by="",
+    endings=("handed_over",),
+)
 FP8_AS_DESIGNED = Scenario(
     name="fp8-as-designed",
     what="a deploy turns on fp8 KV, the pool holds twice the tokens, and somebody only sees that device memory is flat",
@@ -403,6 +415,6 @@ SCENARIOS = {
         *(SHEDDING_ALREADY, SICK_NODE, CRASHES, BUSY, BLIND),
         *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, KIND_UNKNOWN),
         *(EAGER_FALLBACK, SCATTERED, COMPACTS),
-        *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP),
+        *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP, ENGINE_DIES),
     )
 }

@@ -19,12 +19,16 @@ SERVING: tuple[Branch, ...] = (
         ["look", "stuck_rollout", "way_back", "name_revision", "rollback_named", "stays_up", "verify_calm", "fixed"],
     ),
 )
+ENGINE_DIES: tuple[Branch, ...] = (
+    (scenarios.ENGINE_DIES, ["look", "died", "ask_died", "stays_longer", "died", "ask_died", "handed_over"]),
+)
 
 
 @pytest.mark.parametrize(
     "branches",
     [
         pytest.param(SERVING, id="slo-and-crash-loop"),
+        pytest.param(ENGINE_DIES, id="engine-dies"),
     ],
 )
 def test_a_playbook_comes_from_its_alert_to_a_verified_end(branches: tuple[Branch, ...]) -> None:

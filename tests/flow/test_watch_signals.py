@@ -13,6 +13,7 @@ from bot.domain.effect import WatchSignals
 from bot.domain.event import Progressed, Watched
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.run import ActiveWatch, Run
+from bot.domain.signal import Reading
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Tick
 from bot.flow.read_for_run import ReadForRun
@@ -64,6 +65,9 @@ class Watching:
         self._at = builders.START
         signals = ScriptedSignals(lambda: self.said, lambda: self._at)
         self._watch = WatchForRun(ReadForRun(signals, playbook_of), RedisWatchLog(self._redis), playbook_of)
+
+    def continue_as(self, run: Run) -> None:
+        self._run = run
 
     async def look(self, second: float, said: Mapping[str, object]) -> Done | Later:
         self.said, self._at = said, builders.START + second
@@ -143,6 +147,20 @@ async def test_it_tells_what_it_waits_for_and_comes_back_at_its_cadence(watching
     (event,) = again.events
     assert isinstance(event, Progressed)
     assert event.text == "waits for calm"
+
+
+async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: Watching) -> None:
+    waits = {"watch": ActiveWatch(started_at=builders.START, until=builders.START + 900, progress="waits for calm")}
+    read = {"thrash": Reading(name="thrash", value=1.0, at=builders.START + 2)}
+    watching.continue_as(builders.run(state="calm", visit=3, latest=read, **waits))
+    still = await watching.look(60, BAD)
+    assert isinstance(still, Later)
+    assert still.events == (), "the numbers are not a minute old"
+    again = await watching.look(62, BAD)
+    assert isinstance(again, Later)
+    (event,) = again.events
+    assert isinstance(event, Progressed)
+    assert (event.text, event.readings["thrash"].value) == ("waits for calm", 2.0)
 
 
 async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> None:

@@ -225,6 +225,53 @@ async def test_a_rollback_by_a_person_is_dated_by_the_deployment() -> None:
     assert (reading.fields["happened"], reading.fields["revision"]) == (True, 3.0)
 
 
+BLOCKS = "--num-gpu-blocks-override=66"
+CAPPED = template("--max-num-seqs=6")
+
+
+def taken_again(number: int, pods: Obj, *, minutes_before: float, stamp: str = "") -> tuple[Obj, dict[str, Any]]:
+    """A rollback to what was first rolled out days ago, and the Deployment's status that dates it."""
+    progressing = {"type": "Progressing", "lastUpdateTime": at(OPENED - minutes_before * MINUTES)}
+    reused = revision(number, pods, minutes_before=60 * 24 * 9, stamp=stamp, reused=True)
+    return reused, {"conditions": [progressing]}
+
+
+@pytest.mark.parametrize("stamp", ["", "INC-3/c1/1"])
+@pytest.mark.parametrize("minutes_before", [15, -30])
+async def test_a_deploy_that_was_rolled_back_is_not_the_suspect(stamp: str, minutes_before: float) -> None:
+    """Its revision was made after that of the bot's cap, which has the higher number since the rollback."""
+    before, status = taken_again(3, CAPPED, minutes_before=minutes_before, stamp=stamp)
+    bad = revision(2, template("--max-num-seqs=6", BLOCKS), minutes_before=30)
+    first = revision(0, template("--max-num-seqs=64"), minutes_before=60 * 24 * 20)
+    reading = await ask("recent_rollout", world(before, bad, first, status=status))
+    assert (reading.fields["happened"], reading.fields["matters"]) == (True, False)
+    assert "--max-num-seqs" not in f"{reading.detail}{reading.fields['summary']}", "that was the bot's"
+    assert "rolled back since" in reading.detail or "takes an earlier rollout back" in reading.detail
+
+
+async def test_a_deploy_that_was_rolled_back_is_not_the_suspect_though_the_bot_set_the_same_flag_later() -> None:
+    capped = revision(4, CAPPED, minutes_before=5, stamp="INC-3/c2/1")
+    before = revision(3, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9, stamp="INC-3/c1/1", reused=True)
+    bad = revision(2, template("--max-num-seqs=256"), minutes_before=30)
+    assert (await ask("recent_rollout", world(capped, before, bad))).fields["matters"] is False
+
+
+async def test_a_rollback_that_keeps_a_part_of_the_deploy_leaves_the_suspect() -> None:
+    half = revision(3, template("--max-num-seqs=256"), minutes_before=10)
+    bad = revision(2, template("--max-num-seqs=256", BLOCKS), minutes_before=30)
+    reading = await ask("recent_rollout", world(half, bad, OLD))
+    assert (reading.fields["happened"], reading.fields["matters"]) == (True, True)
+
+
+async def test_a_deploy_is_compared_with_what_ran_before_it_though_that_was_taken_again_since() -> None:
+    again, status = taken_again(3, CAPPED, minutes_before=15)
+    other = revision(4, template("--max-num-seqs=6", "--seed=1"), minutes_before=5)
+    bad = revision(2, template("--max-num-seqs=6", BLOCKS), minutes_before=300)
+    first = revision(1, template("--max-num-seqs=64"), minutes_before=60 * 24 * 20)
+    reading = await ask("recent_rollout", world(other, again, bad, first, status=status))
+    assert reading.fields["summary"] == "--seed (not set) → 1"
+
+
 async def test_the_first_revision_has_nothing_to_go_back_to() -> None:
     reading = await ask("recent_rollout", world(revision(1, template(), minutes_before=20)))
     assert (reading.fields["happened"], reading.fields["matters"]) == (True, False)
@@ -306,6 +353,18 @@ async def test_a_revision_that_is_taken_again_is_dated_by_its_first_new_pod() ->
     assert reading.detail.startswith("rolled out 30 min before")
     undated = await ask("recent_rollout", numbered_world(again, between), kind="StatefulSet")
     assert "is not known" in undated.unknown
+
+
+@pytest.mark.parametrize("to_what", ["what ran before", "half of it"])
+async def test_a_deploy_of_a_stateful_set_that_was_rolled_back_is_not_the_suspect(to_what: str) -> None:
+    capped = kept(3, numbered("--max-num-seqs=6"), minutes_before=600)
+    bad = kept(2, numbered("--max-num-seqs=256", BLOCKS), minutes_before=30)
+    revisions = [FIRST | {"revision": 0}, bad, capped]
+    if to_what == "half of it":
+        revisions = [FIRST, bad, kept(3, numbered("--max-num-seqs=64", BLOCKS), minutes_before=20)]
+    pods = (pod_of("llm-3", 700), pod_of("llm-3", 15))
+    reading = await ask("recent_rollout", numbered_world(*revisions, pods=pods), kind="StatefulSet")
+    assert reading.fields["matters"] is (to_what == "half of it")
 
 
 def group(*args: str) -> Obj:

@@ -16,7 +16,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, confirm, context, divider, fields, header, link_button, section
 from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.numbers import numbers, read_now
+from bot.adapters.slack.numbers import numbers, read_now, read_when
 from bot.adapters.slack.press_value import CHOOSE, FILL, SAY, SEE, ButtonValue
 from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, span
@@ -65,7 +65,8 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
     body += section(_held(run))
     own = links.get(OWN_CHANNEL, "")
     body += section([*_facts(run), f"Everything else is in {channel_mention(own)}" if own else ""])
-    foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}"]), *_handles(run, links)]
+    read = read_when(run.latest) if run.is_open else ""
+    foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}", read]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
@@ -361,7 +362,7 @@ def _closed(run: Run, post: Post) -> Message:
         ]
     )
     moved = numbers(run.baseline, run.latest)
-    body += [*section(["*Baseline → now*"]), *fields(moved)] if moved else []
+    body += [*section(["*Baseline → last reading*"]), *fields(moved)] if moved else []
     body += section(_held(run) or ["Nothing that the bot changed is left in place."])
     head = str(post.data.get("head", ""))
     foot = context([f"timeline {code(head[:16], 20)}"]) if head else []

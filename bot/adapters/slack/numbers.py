@@ -11,12 +11,13 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import context, section
 from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.words import reasons_of, rows_of, table, value
+from bot.adapters.slack.words import ago, reasons_of, rows_of, table, value
 from bot.domain.signal import Reading
 
 NUMBERS = 6
 ROWS = 40
 REASONS = 15
+SAME_MOMENT_SECONDS = 60.0
 NAMES = 12
 """How many names one reason is given for."""
 
@@ -26,7 +27,24 @@ Readings = Mapping[str, Reading]
 def numbers(baseline: Readings, latest: Readings) -> list[str]:
     """`thrash` 3.67 → *0* per finished, for the signals that are plain numbers; what was never read is left out."""
     names = [name for name in {**baseline, **latest} if _is_number(baseline.get(name)) or _is_number(latest.get(name))]
-    return [f"{code(name, 60)} {_arrow(baseline.get(name), latest.get(name))}" for name in names][:NUMBERS]
+    shown = names[:NUMBERS]
+    newest = max((latest[name].at for name in shown if name in latest), default=0.0)
+    return [
+        f"{code(name, 60)} {_arrow(baseline.get(name), latest.get(name))}{_age(latest.get(name), newest)}"
+        for name in shown
+    ]
+
+
+def _age(reading: Reading | None, newest: float) -> str:
+    """States read different signals, so numbers of different moments are side by side."""
+    is_old = reading is not None and 0 < reading.at < newest - SAME_MOMENT_SECONDS
+    return f" ({ago(reading.at)})" if reading is not None and is_old else ""
+
+
+def read_when(latest: Readings) -> str:
+    """When the newest of the numbers was read; empty where there are none."""
+    newest = max((each.at for each in latest.values() if _is_number(each)), default=0.0)
+    return f"numbers read {ago(newest)}" if newest > 0 else ""
 
 
 def _is_number(reading: Reading | None) -> bool:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from bot.adapters.vllm.log_lines import StartLines
 from bot.domain.change.flag_table import FlagValueError, newest_table, parse_value
-from bot.domain.change.flags_in_spec import FlagsInSpec, flags_of_template
-from bot.domain.change.objects import labels_of
+from bot.domain.change.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
+from bot.domain.change.objects import dig, labels_of
 from bot.domain.change.world import Obj
 
-GPU_LABEL = "nvidia.com/gpu.product"
+GPU_LABEL, GPU_RESOURCE = "nvidia.com/gpu.product", "nvidia.com/gpu"
 _MANY_SEQS = re.compile(r"H100|H200|H20\b|H800|B100|B200|B300")
 _FEWER_SEQS = re.compile(r"A100|A800|A30\b|A40\b|A10G?\b|A16|A2\b|L40S?|L4\b|T4\b|V100|RTX|Quadro|A\d000")
 _LARGEST = re.compile(r"B200|B300")
@@ -40,7 +40,7 @@ def engine_flags(
     spec = flags_of_template(pod, config_maps=config_maps)
     version = log.version or version_of_tag(spec.image)
     found = _Found(_written(spec, of_file=False), _written(spec, of_file=True), spec.unparsable, log.arguments, {})
-    defaults = _defaults(version, node)
+    defaults = _defaults(version, _gpu_of(pod, node, log))
     dtype = found.value("--kv-cache-dtype", defaults)
     timeout, seqs = found.value("--shutdown-timeout", defaults), found.value("--max-num-seqs", defaults)
     tokens = found.value("--max-num-batched-tokens", defaults)
@@ -90,13 +90,25 @@ class _Found:
         return value
 
 
-def _defaults(version: str | None, node: Obj | None) -> dict[str, object]:
+def _gpu_of(pod: Obj, node: Obj | None, log: StartLines) -> str | None:
+    """The model of the GPU that the engine has whole, empty where its node does not name it; None where it has none.
+
+    An engine on the CPU of a GPU node, or on a slice of a GPU, has other defaults.
+    """
+    found = engine_container(pod)
+    has_gpu = found is not None and GPU_RESOURCE in (dig(found[1], "resources", "limits") or {})
+    model = labels_of(node or {}).get(GPU_LABEL, "")
+    if not has_gpu or "-MIG-" in model or log.device not in (None, "cuda"):
+        return None
+    return model
+
+
+def _defaults(version: str | None, gpu: str | None) -> dict[str, object]:
     """What an absent flag means; a flag that the version does not have counts as what the engine then does."""
     known: dict[str, object] = {"--kv-cache-dtype": "auto"}
     if version:
         # Before 0.18 there is no such flag and the engine aborts on SIGTERM, as with 0.
         known["--shutdown-timeout"] = 0
-    gpu = labels_of(node or {}).get(GPU_LABEL, "")
     if seqs := default_max_num_seqs(version, gpu):
         known["--max-num-seqs"] = seqs
     if tokens := default_max_num_batched_tokens(version, gpu):
@@ -104,9 +116,9 @@ def _defaults(version: str | None, node: Obj | None) -> dict[str, object]:
     return known
 
 
-def default_max_num_seqs(version: str | None, gpu: str) -> int | None:
-    """256 for all until 0.8; from 0.9 on 1024 on GPUs of 70 GiB and more other than the A100. None: cannot be told."""
-    if not version:
+def default_max_num_seqs(version: str | None, gpu: str | None) -> int | None:
+    """256 on all GPUs until 0.8; from 0.9 on 1024 on GPUs of 70 GiB and more other than the A100. None: not known."""
+    if not version or gpu is None:
         return None
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < (0, 9) or _FEWER_SEQS.search(gpu):
@@ -114,9 +126,9 @@ def default_max_num_seqs(version: str | None, gpu: str) -> int | None:
     return 1024 if _MANY_SEQS.search(gpu) else None
 
 
-def default_max_num_batched_tokens(version: str | None, gpu: str) -> int | None:
+def default_max_num_batched_tokens(version: str | None, gpu: str | None) -> int | None:
     """Of a server from 0.9 on: 2048, on GPUs of 70 GiB and more other than the A100 8192, of 160 GiB and more 16384."""
-    if not version or tuple(int(part) for part in version.split(".")[:2]) < (0, 9):
+    if not version or gpu is None or tuple(int(part) for part in version.split(".")[:2]) < (0, 9):
         return None
     if _FEWER_SEQS.search(gpu):
         return 2048

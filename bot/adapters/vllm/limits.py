@@ -140,7 +140,8 @@ def _known(read: Callable[[Live], Part | None], live: Live) -> Part | None:
 
 def _utilization(live: Live) -> float | None:
     written = live.number("gpu-memory-utilization")
-    if written is not None or live.version is None:
+    # An engine on the CPU sizes its pool by a variable of its own.
+    if written is not None or live.version is None or live.log.device not in (None, "cuda"):
         return written
     if live.version <= LAST_OLD_UTILIZATION:
         return OLD_UTILIZATION
@@ -148,6 +149,8 @@ def _utilization(live: Live) -> float | None:
 
 
 def _sizes_by_utilization(live: Live) -> bool:
+    if live.log.device not in (None, "cuda"):
+        return False
     return live.flag("kv-cache-memory-bytes") is None and live.flag("num-gpu-blocks-override") is None
 
 

@@ -79,6 +79,7 @@ _BACKEND = re.compile(
 )
 _DATA_TYPE = re.compile(r"Using (\w+) data type to store kv cache")
 _NON_DEFAULT = re.compile(r"non-default args: (\{.*\})")
+_DEVICE = re.compile(r"device_config=(\w+)")
 _PLAIN_ARGUMENT = re.compile(r"'(\w+)': ('[^']*'|-?[\d.]+|True|False|None)[,}]")
 
 
@@ -94,6 +95,8 @@ class StartLines:
     """Memory for the KV cache on one GPU."""
     backend: str | None = None
     kv_data_type: str | None = None
+    device: str | None = None
+    """`cuda` or `cpu`, as the engine says it."""
     arguments: dict[str, object] | None = None
     """The arguments that differ from the defaults; None when the line was not found."""
 
@@ -118,7 +121,7 @@ def plain(text: str) -> str:
 def start_lines(log: str) -> StartLines:
     log = plain(log)
     version, tokens, backend = _VERSION.search(log), _KV_TOKENS.search(log), _BACKEND.search(log)
-    data_type, gib = _DATA_TYPE.search(log), _KV_GIB.search(log)
+    data_type, gib, device = _DATA_TYPE.search(log), _KV_GIB.search(log), _DEVICE.search(log)
     return StartLines(
         version=version[2] if version else None,
         generation=version[1] if version else None,
@@ -126,6 +129,7 @@ def start_lines(log: str) -> StartLines:
         kv_gib=float(gib[1]) if gib else None,
         backend=backend[1] if backend else None,
         kv_data_type=data_type[1] if data_type else None,
+        device=device[1] if device else None,
         arguments=_arguments(log),
     )
 

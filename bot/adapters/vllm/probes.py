@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from bot.adapters.vllm.engine_flags import EngineFlags, engine_flags
 from bot.adapters.vllm.log_lines import CUDA_OOM, LastWords, StartLines, last_words, start_lines
 from bot.domain.change.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
+from bot.domain.change.pod_end import was_told_to_end
 from bot.domain.change.world import Obj, World
 from bot.domain.errors import ClusterError
 from bot.domain.history import gather
@@ -73,6 +74,8 @@ class Ended:
     count: float
     is_previous: bool
     """Whether another container has begun since, so that the log is the previous one's."""
+    was_told: bool
+    """Whether its pod was told to end."""
 
 
 class Restarts(PodsProbe):
@@ -111,8 +114,8 @@ class Restarts(PodsProbe):
 
 
 def is_crash(end: Ended) -> bool:
-    """Whether the container did not end because it was told to."""
-    return end.exit_code not in (0, 143) or end.reason == "OOMKilled"
+    """Whether it ended without having been told to, whatever its exit code."""
+    return not end.was_told or end.reason == "OOMKilled"
 
 
 def ends_of(pod: Obj, since: float) -> Iterable[Ended]:
@@ -121,11 +124,24 @@ def ends_of(pod: Obj, since: float) -> Iterable[Ended]:
         ended, is_previous = (now, False) if now else (last, True)
         if not ended or (seconds_of(ended.get("finishedAt")) or 0.0) < since:
             continue
-        restarts = float(status.get("restartCount") or 0)
-        born_since = (seconds_of(dig(pod, "status", "startTime")) or 0.0) >= since
-        # Of an older pod only the last end is dated; the ends before it may be from another day.
-        count = max(restarts, 1.0) if born_since else 1.0
-        yield Ended(pod, ended.get("reason") or "Error", int(ended.get("exitCode") or 0), count, is_previous)
+        yield Ended(
+            pod,
+            reason=ended.get("reason") or "Error",
+            exit_code=int(ended.get("exitCode") or 0),
+            count=_count(pod, status, ended, since),
+            is_previous=is_previous,
+            was_told=was_told_to_end(pod, ended),
+        )
+
+
+def _count(pod: Obj, status: Obj, ended: Obj, since: float) -> float:
+    restarts = float(status.get("restartCount") or 0)
+    if (seconds_of(dig(pod, "status", "startTime")) or 0.0) >= since:
+        return max(restarts, 1.0)
+    # Of an older pod only the last end is dated; the ends before it may be from another day. Where the container that
+    # ended had begun since, the one before it ended lately too.
+    began = seconds_of(ended.get("startedAt"))
+    return 2.0 if restarts >= 2 and began is not None and began >= since else 1.0
 
 
 def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | None]) -> bool | None:

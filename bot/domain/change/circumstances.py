@@ -13,7 +13,7 @@ from bot.domain.change.context import impossible
 from bot.domain.change.disruption import Budget
 from bot.domain.change.drain import DrainMode
 from bot.domain.change.flags_in_spec import FlagEdit
-from bot.domain.change.objects import name_of
+from bot.domain.change.objects import condition, dig, is_ready, name_of, seconds_of
 from bot.domain.change.owner import owner_of, patch_text, unknown_manager
 from bot.domain.change.plan import Circumstance
 from bot.domain.change.rollout import Strategy
@@ -91,14 +91,47 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
 
 
 def streams_of(world: World, pods: Iterable[Obj]) -> float | None:
-    """Requests that run on these pods now; None when one of them did not say."""
-    total = 0.0
+    """Requests that clients of these pods wait for now, queued ones included; None when one of them did not say."""
+    found = _open_on(world, pods)
+    return None if found is None else sum(found)
+
+
+def _open_on(world: World, pods: Iterable[Obj]) -> tuple[float, float] | None:
+    """How many requests run and how many are queued."""
+    running = waiting = 0.0
     for pod in pods:
+        if not _may_serve(pod):
+            continue
         load = world.load.get(name_of(pod))
-        if load is None or load.running is None:
+        if load is None or load.running is None or load.waiting is None:
             return None
-        total += load.running
-    return total
+        running, waiting = running + load.running, waiting + load.waiting
+    return running, waiting
+
+
+def _may_serve(pod: Obj) -> bool:
+    """Whether a client may wait for it: not while its engine does not run, nor before that was Ready once."""
+    states = [dig(status, "state", "running") for status in dig(pod, "status", "containerStatuses") or []]
+    if not states or is_ready(pod):
+        return True
+    if None in states:
+        return False
+    began = max((seconds_of(state.get("startedAt")) or 0.0 for state in states), default=0.0)
+    not_ready_since = seconds_of(condition(pod, "Ready").get("lastTransitionTime"))
+    return not_ready_since is None or not_ready_since > began
+
+
+def _streams(world: World, pods: list[Obj], verb: str = "") -> str:
+    """`24 streams are open (8 of them queued) on 4 pods`."""
+    found = _open_on(world, pods)
+    where = f"on {len(pods)} pod{'' if len(pods) == 1 else 's'}"
+    if found is None:
+        return f"{verb or 'there is'} an unknown number of streams {where}"
+    running, waiting = found
+    queued = f" ({waiting:.0f} of them queued)" if waiting else ""
+    if verb:
+        return f"{verb} ~{running + waiting:.0f} streams{queued} {where}"
+    return f"{running + waiting:.0f} streams are open{queued} {where}"
 
 
 def drain_circumstance(world: World, drain: DrainMode, pods: Iterable[Obj], *, is_empty: bool = False) -> Circumstance:
@@ -106,14 +139,16 @@ def drain_circumstance(world: World, drain: DrainMode, pods: Iterable[Obj], *, i
     pods = list(pods)
     if is_empty:
         return Circumstance(name="drain", grade="fine", text="nothing runs there any more")
-    streams = streams_of(world, pods)
-    now = "an unknown number of streams run" if streams is None else f"{streams:.0f} streams run"
-    where = f"on {len(pods)} pod{'' if len(pods) == 1 else 's'}"
     if not drain.cuts_streams:
-        text = f"native drain: {drain.text}; {now} {where}, those that need longer are cut"
+        text = f"native drain: {drain.text}; {_streams(world, pods)}, those that need longer are cut"
         return Circumstance(name="drain", grade="fine", text=text)
-    cut = "an unknown number of" if streams is None else f"~{streams:.0f}"
-    return Circumstance(name="drain", grade="warning", text=f"cuts {cut} streams {where}: {drain.text}")
+    return Circumstance(name="drain", grade="warning", text=f"{_streams(world, pods, 'cuts')}: {drain.text}")
+
+
+def emptied_circumstance(world: World, pods: Iterable[Obj]) -> Circumstance:
+    """Each of these pods is emptied before it ends."""
+    text = f"each replica leaves rotation and runs empty before it ends, one by one; {_streams(world, list(pods))}"
+    return Circumstance(name="drain", grade="fine", text=text)
 
 
 def budget_circumstance(budget: Budget) -> Circumstance:

@@ -121,7 +121,7 @@ def edited_template(
     asked = Edits(done, edits.variables, edits.image)
     change = _Change(first, before, after, asked, lines, engine, flags.container_index)
     rest = [_followed(workload, other, change) for other in others]
-    moves = tuple(_move(edit, flags, pen, directions.get(edit.flag, "")) for edit in done)
+    moves = tuple(_move(edit, flags, engine, directions.get(edit.flag, "")) for edit in done)
     return replace(_result(workload, change, rest), moves=moves)
 
 
@@ -135,9 +135,8 @@ def _without_directions(wanted: Any) -> tuple[Any, dict[str, str]]:
     return (bare, said) if said else (wanted, said)
 
 
-def _move(edit: FlagEdit, before: FlagsInSpec, pen: Pen, says: str) -> Move:
-    spec = pen.table.spec(edit.flag)
-    default = None if spec is None else spec.default
+def _move(edit: FlagEdit, before: FlagsInSpec, engine: Engine, says: str) -> Move:
+    default = engine.default(edit.flag)
     return Move(edit.flag, before.values.get(edit.flag, default), default if edit.value is None else edit.value, says)
 
 

@@ -6,6 +6,8 @@ LeaderWorkerSet's controller drops all revisions but the present one once a roll
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.change.objects import (
@@ -44,8 +46,8 @@ def rolled_out(world: World, *, incident_id: str, opened_at: float) -> list[Roll
     kept.sort(key=lambda one: int(one.get("revision") or 0), reverse=True)
     is_group = kind_of(workload) == "LeaderWorkerSet"
     found = []
-    for index, one in enumerate(kept):
-        before = kept[index + 1] if index + 1 < len(kept) else None
+    for one in kept:
+        before = came_before(one, kept, lambda each: int(each.get("revision") or 0))
         number = int(one.get("revision") or 0)
         found.append(
             RolledOut(
@@ -61,6 +63,16 @@ def rolled_out(world: World, *, incident_id: str, opened_at: float) -> list[Roll
     return found
 
 
+def came_before(one: Obj, kept: Sequence[Obj], number: Callable[[Obj], int]) -> Obj | None:
+    """What ran before this revision. A rollback gives an earlier revision a new, higher number."""
+    lower = [each for each in kept if number(each) < number(one)]
+    candidates = sorted(lower, key=number)[-1:]
+    if (made := created_at(one)) is not None:
+        later = [each for each in kept if number(each) > number(one)]
+        candidates += [each for each in later if (created_at(each) or math.inf) < made]
+    return max(candidates, key=lambda each: created_at(each) or 0.0, default=None)
+
+
 def _templates(revision: Obj, kind: str) -> tuple[Obj, ...]:
     as_workload = {"kind": kind, "spec": dig(revision, "data", "spec") or {}}
     return tuple(_plain(each.template) for each in pod_templates(as_workload))
@@ -73,30 +85,30 @@ def _plain(template: Obj) -> Obj:
 
 
 def _began(revision: Obj, before: Obj | None, world: World) -> float | None:
-    created = _created(revision)
-    earlier = _created(before) if before is not None else None
+    created = created_at(revision)
+    earlier = created_at(before) if before is not None else None
     if created is None or earlier is None or created >= earlier:
         return created
     # Taken again: its first pod since the revision between came up when this rollout began.
     own = [pod for pod in world.pods if labels_of(pod).get(REVISION_HASH_LABEL) == name_of(revision)]
-    since = [at for pod in own if (at := _created(pod)) is not None and at >= earlier]
+    since = [at for pod in own if (at := created_at(pod)) is not None and at >= earlier]
     return min(since, default=None)
 
 
 def _whose(revision: Obj, before: Obj | None, world: World, incident: str, opened_at: float) -> bool | None:
     """By the bot's stamp: a StatefulSet's revision takes the annotations of the moment in which it is made."""
-    created, present = _created(revision), annotations_of(world.workload or {}).get(CALL_ANNOTATION)
+    created, present = created_at(revision), annotations_of(world.workload or {}).get(CALL_ANNOTATION)
     if not present:
         return False
     if kind_of(world.workload) == "LeaderWorkerSet":
         # Its revisions carry no annotations, and a later call may have put the stamp on the set.
         return True if present.startswith(incident) and created is not None and created >= opened_at else None
-    earlier = _created(before) if before is not None else None
+    earlier = created_at(before) if before is not None else None
     if created is not None and earlier is not None and created < earlier:
         return None
     stamp = annotations_of(revision).get(CALL_ANNOTATION)
     return bool(stamp) and (before is None or annotations_of(before).get(CALL_ANNOTATION) != stamp)
 
 
-def _created(obj: Obj) -> float | None:
+def created_at(obj: Obj) -> float | None:
     return seconds_of(dig(obj, "metadata", "creationTimestamp"))

@@ -431,3 +431,4 @@ def progressed(draft: Draft, event: Progressed) -> None:
         draft.set(change=draft.run.change.model_copy(update={"progress": event.text}))
     elif draft.run.watch:
         draft.set(watch=draft.run.watch.model_copy(update={"progress": event.text}))
+    draft.set(latest=draft.run.latest | event.readings)

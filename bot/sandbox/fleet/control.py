@@ -47,15 +47,16 @@ class LoadAsked(_Asked):
 class StandingFault(_Asked):
     """Lasts until another one replaces it; the pod keeps it over a restart of its container."""
 
-    kind: Literal["none", "small_pool", "slow", "metrics_down"]
+    kind: Literal["none", "small_pool", "slow", "metrics_down", "dies"]
     blocks: int = Field(default=32, ge=2)
     factor: float = Field(default=4.0, gt=0)
+    after: float = Field(default=20.0, gt=0)
 
 
 class Death(_Asked):
     """Happens once: the engine dies, the container restarts."""
 
-    kind: Literal["engine_dead", "cuda_oom"]
+    kind: Literal["engine_dead", "engine_killed", "cuda_oom"]
 
 
 class FaultAsked(BaseModel):
@@ -115,7 +116,7 @@ class Control:
             raise _refusal(web.HTTPNotFound, f"no pod {request.match_info['pod']} runs on this fleet")
         fault = (await _parse(request, FaultAsked, wrap="fault")).fault
         if isinstance(fault, StandingFault):
-            worker.suffer(Fault(fault.kind, fault.blocks, fault.factor))
+            worker.suffer(Fault(**fault.model_dump()))
         elif worker.server is None:
             raise _refusal(web.HTTPConflict, f"{worker.spec.name} has no running engine that could die")
         else:

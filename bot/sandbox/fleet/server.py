@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -28,16 +29,17 @@ STATS_SECONDS = 10.0
 DEAD_SERVER_LINGERS_SECONDS = 1.0
 
 DEATHS: dict[str, tuple[LogLine, ...]] = {
+    "engine_killed": (),  # by SIGKILL: it had no time to say anything
     "engine_dead": (
-        core("core.py:1519", "EngineCore encountered a fatal error.", "ERROR"),
-        core("core.py:1519", "Traceback (most recent call last):", "ERROR"),
-        core("core.py:1519", "RuntimeError: Worker failed with error 'unspecified launch failure'", "ERROR"),
+        core("core.py:1512", "EngineCore encountered a fatal error.", "ERROR"),
+        core("core.py:1512", "Traceback (most recent call last):", "ERROR"),
+        core("core.py:1512", "RuntimeError: Worker failed with error 'unspecified launch failure'", "ERROR"),
     ),
     "cuda_oom": (
-        core("core.py:1519", "EngineCore encountered a fatal error.", "ERROR"),
-        core("core.py:1519", "Traceback (most recent call last):", "ERROR"),
+        core("core.py:1512", "EngineCore encountered a fatal error.", "ERROR"),
+        core("core.py:1512", "Traceback (most recent call last):", "ERROR"),
         core(
-            "core.py:1519",
+            "core.py:1512",
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of "
             "79.11 GiB of which 1.05 GiB is free. Including non-PyTorch memory, this process has 78.04 GiB memory "
             "in use.",
@@ -52,9 +54,11 @@ ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the 
 class Fault:
     """What is wrong with one replica; it belongs to the pod, so a replacement is healthy."""
 
-    kind: Literal["none", "small_pool", "slow", "metrics_down"] = "none"
+    kind: Literal["none", "small_pool", "slow", "metrics_down", "dies"] = "none"
     blocks: int = 32
     factor: float = 4.0
+    after: float = 20.0
+    """dies: how long the engine lives each time."""
 
 
 class Completion(BaseModel):
@@ -81,6 +85,7 @@ class VllmServer:
         self._http = HttpCounts()
         self._mode: Literal["serving", "draining", "dead"] = "serving"
         self._metrics_down = False
+        self._dies_at = math.inf
         self._ended: list[Sequence] = []
         self._ticked = asyncio.Event()
         self._stats_at = now + STATS_SECONDS
@@ -107,6 +112,9 @@ class VllmServer:
 
     def advance(self, until: float) -> None:
         if self._mode == "dead":
+            return
+        if until >= self._dies_at:
+            self.die("engine_dead", until)
             return
         finished = self.engine.advance(until)
         for sequence in finished:
@@ -155,9 +163,10 @@ class VllmServer:
             self._facts = replace(self._facts, cache_config={**self.started.cache_config, **labels})
         self.engine.pace = Pace(slowdown=fault.factor if fault.kind == "slow" else 1.0)
         self._metrics_down = fault.kind == "metrics_down"
+        self._dies_at = self._facts.engine_created_at + fault.after if fault.kind == "dies" else math.inf
 
     def die(self, cause: str, now: float) -> None:
-        """The engine dies under load; the API server logs it, answers 503 for a moment and exits with 1."""
+        """The engine dies; the API server logs it, answers 503 for a moment and ends in good order: exit code 0."""
         if self._mode == "dead":
             return
         self._cut_all()
@@ -168,7 +177,13 @@ class VllmServer:
             api("async_llm.py:906", "AsyncLLM output_handler failed.", "ERROR"),
             api("async_llm.py:906", dead, "ERROR"),
         )
-        asyncio.get_running_loop().call_later(DEAD_SERVER_LINGERS_SECONDS, self._exit, 1)
+        asyncio.get_running_loop().call_later(DEAD_SERVER_LINGERS_SECONDS, self._end_in_good_order)
+
+    def _end_in_good_order(self) -> None:
+        now = time.time()
+        for line in ("Shutting down", "Waiting for application shutdown.", "Application shutdown complete."):
+            self.log.raw(f"INFO:     {line}", now)
+        self._exit(0)
 
     async def terminate(self, timeout_seconds: float, now: float) -> None:
         """SIGTERM: finish what is in flight for at most `timeout_seconds`, then exit with 0."""

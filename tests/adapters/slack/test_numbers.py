@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.adapters.slack.messages import thread
+from bot.adapters.slack.messages import card, thread
 from bot.adapters.slack.numbers import numbers, read_now
 from bot.domain.signal import Reading
 from tests.adapters.slack.runs import number, post, run
@@ -82,3 +82,25 @@ def test_the_first_message_of_a_thread_keeps_what_a_later_one_leaves_out() -> No
     first, second = (json.dumps(message.blocks) for _, message in thread(run(posts=both, baseline={})))
     assert "running" in first
     assert "running" not in second
+
+
+def test_a_number_that_is_older_than_the_others_says_how_old_it_is() -> None:
+    """Slack counts the minutes for each reader, so the card need not be edited for it."""
+
+    def read(reading: Reading, at: float) -> Reading:
+        return reading.model_copy(update={"at": 1_790_000_000.0 + at})
+
+    new, old = read(number("waiting", 3, "requests"), 600), read(number("thrash", 2.8), 0)
+    assert numbers({}, readings(new, old)) == [
+        "`waiting` *3* requests",
+        "`thrash` *2.8* (<!date^1790000000^{ago}|14:13 UTC>)",
+    ]
+    same = read(number("thrash", 2.8), 541)
+    assert numbers({}, readings(new, same))[1] == "`thrash` *2.8*", "read within the same minute"
+
+
+def test_the_card_says_when_its_numbers_were_read() -> None:
+    """While a question waits nothing is read, so the numbers are as old as the question."""
+    read = {"thrash": number("thrash", 2.8).model_copy(update={"at": 1_790_000_000.0})}
+    assert "numbers read <!date^1790000000^{ago}" in json.dumps(card(run(latest=read), links={}).blocks)
+    assert "numbers read" not in json.dumps(card(run(latest={}), links={}).blocks)

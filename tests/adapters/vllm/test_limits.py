@@ -86,6 +86,12 @@ async def test_which_of_the_two_engines_runs_is_asked_for_or_said_by_its_log(
     assert (await ask(made, log=log)).fields["v0"] is v0
 
 
+async def test_an_engine_on_the_cpu_does_not_size_its_pool_by_utilization() -> None:
+    reading = await ask(pod("llm-0"), log="INFO Initializing a V1 LLM engine (v0.32.0) with config: device_config=cpu")
+    assert reading.fields["sizes_by_utilization"] is False
+    assert "utilization" in reading.unknown_parts
+
+
 async def test_a_length_that_nobody_set_is_the_models_and_not_known() -> None:
     assert "max_model_len" in (await ask(pod("llm-0"))).unknown_parts
 

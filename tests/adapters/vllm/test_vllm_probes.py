@@ -1,6 +1,6 @@
 """Probes over pods and their logs: what was read is told, what was not is unknown, and an old crash is no news."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -164,9 +164,75 @@ async def test_a_crash_of_last_night_is_not_this_incidents() -> None:
     assert (reading.fields["count"], reading.fields["crashed"]) == (0.0, False)
 
 
-async def test_a_container_that_was_asked_to_stop_did_not_crash() -> None:
-    reading = await ask("restarts", restarted("a", seconds=-60, code=143))
+DIED = (
+    "INFO: Application startup complete.\n(APIServer pid=1) ERROR 11-20 23:37:58 [async_llm.py:906] vllm.v1.engine."
+    "exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (143, "Error"), (137, "Error"), (1, "Error")])
+async def test_an_engine_that_ended_in_a_pod_that_stays_crashed_whatever_its_exit_code(code: int, reason: str) -> None:
+    died = restarted("a", seconds=-60, reason=reason, code=code)
+    logs = Logs({"a/previous": DIED, "a": ""})
+    reading = await ask("restarts", died, logs=logs)
+    assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, True, False)
+    assert f"{reason} (exit {code}) of a: engine_died" in str(reading.fields["last_reason"])
+    assert (await ask("last_words", died, logs=logs)).fields["died"] is True
+    scene = await ask("crash_scene", died)
+    assert (scene.fields["crashed"], scene.fields["exit_code"]) == (1.0, float(code))
+
+
+def ended(name: str, *, code: int, seconds: float = -60) -> Obj:
+    """A container that ended and was not started again."""
+    reason = "Completed" if code == 0 else "Error"
+    return pod(name, state={"terminated": {"reason": reason, "exitCode": code, "finishedAt": at(seconds)}})
+
+
+def deleted(ended: Obj, *, seconds: float) -> Obj:
+    ended["metadata"] |= {"deletionTimestamp": at(seconds + 30), "deletionGracePeriodSeconds": 30}
+    return ended
+
+
+def disrupted(ended: Obj, *, seconds: float) -> Obj:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    ended["status"]["conditions"] = [condition | {"lastTransitionTime": at(seconds)}]
+    return ended
+
+
+def done(ended: Obj) -> Obj:
+    ended["spec"]["restartPolicy"] = "Never"
+    return ended
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(deleted(ended("a", code=0), seconds=-70), id="deleted, and it ended in good order"),
+        pytest.param(deleted(ended("a", code=137), seconds=-90), id="deleted, and its grace ran out"),
+        pytest.param(disrupted(ended("a", code=143), seconds=-70), id="evicted"),
+        pytest.param(done(ended("a", code=0)), id="it has done its work"),
+    ],
+)
+async def test_a_container_that_was_told_to_stop_did_not_crash(told: Obj) -> None:
+    reading = await ask("restarts", told, logs=Logs({"a": "INFO bye"}))
     assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, False, False)
+    assert (await ask("crash_scene", told)).fields["crashed"] == 0.0
+
+
+@pytest.mark.parametrize("leaving", [deleted, disrupted])
+async def test_an_engine_that_died_before_its_pod_was_told_to_leave_crashed(leaving: Callable[..., Obj]) -> None:
+    told = leaving(restarted("a", seconds=-60, reason="Completed", code=0), seconds=-30)
+    assert (await ask("restarts", told, logs=Logs({"a/previous": DIED}))).fields["crashed"] is True
+
+
+async def test_a_failed_job_crashed() -> None:
+    assert (await ask("restarts", done(ended("a", code=1)), logs=Logs({"a": "INFO"}))).fields["crashed"] is True
+
+
+async def test_an_old_pod_whose_last_container_began_lately_ended_twice() -> None:
+    twice = restarted("a", seconds=-60, reason="Completed", code=0, count=9)
+    twice["status"]["containerStatuses"][0]["lastState"]["terminated"]["startedAt"] = at(-300)
+    assert (await ask("restarts", twice, logs=Logs({"a/previous": DIED}))).fields["count"] == 2.0
 
 
 async def test_of_a_young_pod_every_restart_is_of_now_and_of_an_old_one_only_the_last() -> None:
@@ -251,8 +317,38 @@ async def test_an_absent_cap_means_the_versions_default_on_that_gpu(
 ) -> None:
     assert default_max_num_seqs(version, gpu) == seqs
     image = f"vllm/vllm-openai:v{version}" if version else "own/image"
-    reading = await ask("engine_flags", pod("a", image=image), gpu=gpu)
+    reading = await ask("engine_flags", on_gpu(pod("a", image=image)), gpu=gpu)
     assert reading.fields.get("max_num_seqs") == seqs
+
+
+def on_gpu(engine: Obj, resource: str = "nvidia.com/gpu") -> Obj:
+    engine["spec"]["containers"][0]["resources"] = {"limits": {resource: "1"}}
+    return engine
+
+
+H100 = "NVIDIA-H100-80GB-HBM3"
+CPU_LOG = (
+    "INFO 11-20 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: device_config=cpu, quantization=None"
+)
+
+
+@pytest.mark.parametrize("version", ["0.32.0", "0.8.5"])
+@pytest.mark.parametrize(
+    ("has", "gpu", "log"),
+    [
+        pytest.param("", H100, "", id="it asks for no GPU of its node"),
+        pytest.param("nvidia.com/gpu", H100, CPU_LOG, id="its log says CPU"),
+        pytest.param("nvidia.com/mig-1g.10gb", H100, "", id="a slice of a GPU"),
+        pytest.param("nvidia.com/gpu", f"{H100}-MIG-1g.10gb", "", id="slices under the name of GPUs"),
+    ],
+)
+async def test_a_default_that_depends_on_the_hardware_is_unknown_without_it(
+    version: str, has: str, gpu: str, log: str
+) -> None:
+    engine = pod("a", image=f"vllm/vllm-openai:v{version}")
+    reading = await ask("engine_flags", on_gpu(engine, has) if has else engine, gpu=gpu, logs=Logs({"a": log}))
+    assert {"max_num_batched_tokens", "max_num_seqs"} <= set(reading.unknown_parts)
+    assert "not known" in reading.unknown_parts["max_num_batched_tokens"]
 
 
 async def test_replicas_that_differ_make_a_flag_unknown() -> None:
@@ -327,8 +423,8 @@ async def test_a_log_that_cannot_be_read_lets_nothing_be_denied() -> None:
 
 
 async def test_a_container_that_was_told_to_stop_has_not_died() -> None:
-    logs = Logs({"llm-0/previous": "INFO bye", "llm-0": "INFO fine"})
-    reading = await ask("last_words", restarted("llm-0", seconds=30, reason="Completed", code=143), logs=logs)
+    told = deleted(ended("llm-0", seconds=30, code=143), seconds=20)
+    reading = await ask("last_words", told, logs=Logs({"llm-0": "INFO bye"}))
     assert (reading.fields["died"], reading.fields["why"]) == (False, "none")
 
 

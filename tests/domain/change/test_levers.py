@@ -10,6 +10,7 @@ from bot.domain.change.context import NoPlanError
 from bot.domain.change.flag_history import life_of_flag
 from bot.domain.change.flag_table import newest_table
 from bot.domain.change.levers import DIRECTIONS, Move, effect_of, levers, refuse_what_harms
+from bot.domain.change.planning import plan_change
 from tests.domain.change.worlds import CONTEXT, declined, deployment, planned, template, world
 
 pytestmark = pytest.mark.fast
@@ -69,3 +70,12 @@ def test_a_plan_looks_at_what_the_flag_really_is(verb: str) -> None:
     assert "is a raise" in declined(verb, {"edits": [edit]}, seen, context).reason
     assert "wrong way" in declined(verb, {"edits": [edit | {"direction": "raise"}]}, seen, context).reason
     assert planned(verb, {"edits": [edit | {"value": 8}]}, seen, context)
+
+
+@pytest.mark.parametrize(("image", "is_refused"), [("v0.32.0", True), ("v0.12.0", False)])
+def test_a_default_of_another_version_is_not_taken_for_the_value_before(image: str, is_refused: bool) -> None:
+    """0.91 is less than the default of 0.32; that of 0.12 was 0.9."""
+    edit = {"flag": "--gpu-memory-utilization", "value": 0.91, "direction": "raise"}
+    seen = world(workload=deployment(template("--seed=1", image=f"vllm/vllm-openai:{image}")))
+    result = plan_change("set_flags", {"edits": [edit]}, seen, CONTEXT)
+    assert ("from 0.92 to 0.91 is a lower" in result.reason) is is_refused, result.reason

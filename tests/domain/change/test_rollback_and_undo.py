@@ -19,7 +19,9 @@ from tests.domain.change.worlds import (
     declined,
     deployment,
     grade,
+    load,
     planned,
+    pod,
     replica_set,
     template,
     weighed,
@@ -65,6 +67,38 @@ def test_a_rollback_writes_the_newest_different_template_back_without_its_hash()
     del wanted["metadata"]["labels"]["pod-template-hash"]
     assert back["spec"]["template"] == wanted
     assert (plan.choices, plan.risk) == ({"revision": 1}, "high")
+
+
+CRASHING: Obj = {
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-20T12:00:00Z"}],
+    "containerStatuses": [{"name": "vllm", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
+}
+
+
+def stuck(crashing: Obj = CRASHING) -> World:
+    """A rollout to revision 2 whose first pod crashes, while the four of revision 1 serve."""
+    old = [pod(number, revision=1) for number in (1, 2, 3, 4)]
+    new = pod(5, revision=2) | {"status": crashing}
+    workload = deployment()
+    workload["status"] |= {"updatedReplicas": 1, "replicas": 5, "unavailableReplicas": 1}
+    busy = {f"llm-{number}": load(running=6, waiting=1) for number in (1, 2, 3, 4)}
+    return world(workload=workload, pods=(*old, new), load=busy)
+
+
+def test_taking_a_stuck_rollout_back_ends_the_crashing_pod_alone() -> None:
+    plan = planned("rollback", {}, stuck())
+    assert plan.expected == "none: only llm-5 ends; the 4 replicas that serve run this template already"
+    assert "0 streams are open on 1 pod" in weighed(plan, "drain")
+    assert weighed(plan, "room") == "no room is needed: nothing has to start"
+
+
+def test_a_replica_that_has_not_been_ready_since_its_engine_began_serves_nobody() -> None:
+    running = {"name": "vllm", "state": {"running": {"startedAt": "2026-11-20T12:00:30Z"}}}
+    assert "0 streams" in weighed(planned("rollback", {}, stuck(CRASHING | {"containerStatuses": [running]})), "drain")
+    served = running | {"state": {"running": {"startedAt": "2026-11-20T11:00:00Z"}}}
+    fell = stuck(CRASHING | {"containerStatuses": [served]})
+    assert "an unknown number of streams" in weighed(planned("rollback", {}, fell), "drain"), "it served until now"
 
 
 def test_a_rollback_lists_every_difference_with_flags_one_by_one() -> None:
@@ -229,7 +263,7 @@ def test_going_back_from_a_stuck_rollout_needs_no_free_gpu() -> None:
     stuck.workload["status"] |= {"updatedReplicas": 1, "availableReplicas": 4, "replicas": 5}
     stuck = replace(stuck, nodes=())
     plan = planned("undo", {}, stuck, with_ledger(entry(done.calls[0])))
-    assert grade(plan, "room") == "warning"
+    assert grade(plan, "room") == "fine"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot.domain.change.flags_in_spec import flags_of_template
 from bot.domain.change.json_patch import PatchConflictError, applied
 from bot.domain.change.plan import Plan
-from bot.domain.change.world import Obj, World
+from bot.domain.change.world import Obj, ReplicaLoad, World
 from tests.domain.change.worlds import (
     ARGS,
     declined,
@@ -307,6 +307,34 @@ def test_the_streams_that_would_be_cut_are_counted() -> None:
     busy = {f"llm-{n}": load(running=10) for n in (1, 2, 3, 4)}
     seen = world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
     assert "cuts ~40 streams on 4 pods" in weighed(planned("set_flags", edits(max_num_seqs=6), seen), "drain")
+
+
+def test_queued_requests_are_open_streams_too() -> None:
+    busy = {f"llm-{n}": load(running=4, waiting=2) for n in (1, 2, 3, 4)}
+    gentle = planned("set_flags", edits(max_num_seqs=6), world(load=busy))
+    assert "24 streams are open (8 of them queued) on 4 pods" in weighed(gentle, "drain")
+    cut = world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
+    assert "cuts ~24 streams (8 of them queued) on 4 pods" in weighed(
+        planned("set_flags", edits(max_num_seqs=6), cut), "drain"
+    )
+    half = busy | {"llm-1": ReplicaLoad(running=4, waiting=None)}
+    assert "an unknown number of streams" in weighed(planned("restart", {}, world(load=half)), "drain")
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        pytest.param(world(), "requests that need longer than 20 s are cut", id="native-drain"),
+        pytest.param(
+            world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),)),
+            "open requests are cut",
+            id="no-drain",
+        ),
+    ],
+)
+def test_a_rollout_that_cuts_requests_does_not_promise_none(seen: World, said: str) -> None:
+    plan = planned("set_flags", edits(max_num_seqs=6), seen)
+    assert plan.expected == f"4 replicas stay in rotation while they are replaced one by one; {said}"
 
 
 def test_planning_again_gives_the_same_digest_while_only_status_and_load_change() -> None:

@@ -21,6 +21,7 @@ from bot.domain.effect import (
 from bot.domain.event import AlertChanged, EffectFailed, Posted, Progressed
 from bot.domain.machine import set_aside
 from bot.domain.playbook.bundle import Bundle
+from bot.domain.signal import Reading
 from tests import builders
 from tests.domain.machine.steps import BUNDLE, TEXT, Story
 
@@ -553,6 +554,14 @@ def test_progress_is_shown_and_not_on_the_timeline() -> None:
     assert story.run.change is not None
     assert story.run.change.progress == "3 of 4"
     assert len(story.entries) == count
+
+
+def test_what_a_watch_reads_while_it_waits_is_the_latest_and_decides_nothing() -> None:
+    story = Story().granted()
+    decided, now = story.run.readings, Reading(name="thrash", value=9.0, at=99.0)
+    effect_id = f"v{story.run.visit}/apply/R2/0/0"
+    story.happens(Progressed(event_id="p", effect_id=effect_id, text="waits", readings={"thrash": now}))
+    assert (story.run.latest["thrash"], story.run.readings) == (now, decided)
 
 
 def test_the_same_run_and_event_give_the_same_decision() -> None:

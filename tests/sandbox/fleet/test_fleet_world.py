@@ -168,7 +168,14 @@ def test_an_image_that_does_not_exist_is_never_pulled(world: World) -> None:
 # Faults
 
 
-@pytest.mark.parametrize(("kind", "line"), [("engine_dead", "EngineDeadError"), ("cuda_oom", "torch.OutOfMemoryError")])
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("engine_dead", "EngineCore encountered a fatal error"),
+        ("engine_killed", "EngineDeadError"),
+        ("cuda_oom", "torch.OutOfMemoryError"),
+    ],
+)
 def test_a_dead_engine_restarts_with_fresh_counters_and_leaves_its_last_words(
     world: World, kind: str, line: str
 ) -> None:
@@ -180,9 +187,17 @@ def test_a_dead_engine_restarts_with_fresh_counters_and_leaves_its_last_words(
     eventually("the container restarted", lambda: world.container(pod)["restartCount"] == 1)
     eventually("it serves again", lambda: pod in world.in_rotation())
     assert started_at(world, pod) > before
-    assert world.container(pod)["lastState"]["terminated"]["exitCode"] == 1
+    ended = world.container(pod)["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (0, "Completed"), "the API server ends in good order"
     assert line in world.log(pod, previous="true")
     assert world.load()["failed"] > 0
+
+
+def test_an_engine_may_die_again_and_again_after_a_while(world: World) -> None:
+    pod = world.in_rotation()[0]
+    world.fault(pod, kind="dies", after=2.0)
+    eventually("it died twice", lambda: world.container(pod)["restartCount"] >= 2, deadline_seconds=60.0)
+    assert "EngineDeadError" in world.log(pod, previous="true")
 
 
 def test_a_small_pool_belongs_to_the_pod_and_shows_in_its_metrics(world: World) -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.domain.change.circumstances import drain_circumstance, rolling_budget_note, room_for, streams_of
+from bot.domain.change.circumstances import (
+    drain_circumstance,
+    emptied_circumstance,
+    rolling_budget_note,
+    room_for,
+    streams_of,
+)
 from bot.domain.change.context import MARGIN_SECONDS, PlanContext, impossible
 from bot.domain.change.differences import changed
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.images import image_notes
 from bot.domain.change.json_patch import ABSENT, FieldEdit
-from bot.domain.change.objects import controller_of, dig, is_going_away, name_of, ref_of, uid_of
+from bot.domain.change.objects import controller_of, dig, is_going_away, is_ready, name_of, ref_of, uid_of
 from bot.domain.change.plan import Circumstance, Difference, Wait
 from bot.domain.change.rollout import (
     digest_of,
@@ -95,12 +101,26 @@ def emptied_first(world: World, template: Obj) -> list[Obj]:
     """
     if kind_of(world.workload) != "Deployment" or drain_mode(world).mode != "label":
         return []
-    kept = {uid_of(rs) for rs in replica_sets_of(world) if same_template(dig(rs, "spec", "template"), template)}
-    old = [pod for pod in pods_of_workload(world) if (controller_of(pod) or {}).get("uid") not in kept]
-    leaving = [pod for pod in old if not is_going_away(pod)]
+    leaving = replaced_by(world, template)
     if len(leaving) > MOST_EMPTIED:
         return []
     return in_order_of_leaving(leaving, world.endpoint_slices)
+
+
+def replaced_by(world: World, template: Obj) -> list[Obj]:
+    """The pods that a rollout to `template` ends: those of another template. Of a numbered kind, all that serve."""
+    if kind_of(world.workload) in NUMBERED:
+        return list(replicas_present(world))
+    kept = {uid_of(rs) for rs in replica_sets_of(world) if same_template(dig(rs, "spec", "template"), template)}
+    old = [pod for pod in pods_of_workload(world) if (controller_of(pod) or {}).get("uid") not in kept]
+    return [pod for pod in old if not is_going_away(pod)]
+
+
+def runs_already(world: World, template: Obj) -> bool:
+    """Whether so many replicas serve with `template` that a rollout to it starts none: it takes a stuck one back."""
+    leaving = {uid_of(pod) for pod in replaced_by(world, template)}
+    staying = [pod for pod in replicas_present(world) if uid_of(pod) not in leaving and is_ready(pod)]
+    return len(staying) >= max(1, replicas_of(workload_of(world)))
 
 
 def rollout_circumstances(world: World, templates: Sequence[Obj]) -> tuple[Circumstance, ...]:
@@ -110,14 +130,19 @@ def rollout_circumstances(world: World, templates: Sequence[Obj]) -> tuple[Circu
     if kind_of(workload) in NUMBERED:
         return (*_numbered_circumstances(world, workload), *images)
     strategy = replace(strategy_of(workload), max_unavailable=0)
-    # A rollout that is stuck half-way is taken back by ending its new pods: that needs no room.
-    is_needed = rollout_state(workload).is_complete
     return (
-        room_for(world, templates[0], 1, "surge pod", is_needed=is_needed),
+        _surge_room(world, templates[0]),
         rolling_budget_note(world, strategy),
         _rollout_drain(world, templates[0]),
         *images,
     )
+
+
+def _surge_room(world: World, template: Obj) -> Circumstance:
+    if runs_already(world, template):
+        return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
+    # A rollout that is stuck half-way is taken back by ending its new pods: that needs no room.
+    return room_for(world, template, 1, "surge pod", is_needed=rollout_state(workload_of(world)).is_complete)
 
 
 def _numbered_circumstances(world: World, workload: Obj) -> tuple[Circumstance, ...]:
@@ -136,13 +161,9 @@ def _numbered_circumstances(world: World, workload: Obj) -> tuple[Circumstance, 
 
 
 def _rollout_drain(world: World, template: Obj) -> Circumstance:
-    pods, drain = replicas_present(world), drain_mode(world)
-    if not emptied_first(world, template):
-        return drain_circumstance(world, drain, pods)
-    streams = streams_of(world, pods)
-    now = "an unknown number of streams run" if streams is None else f"{streams:.0f} streams run"
-    text = f"each replica leaves rotation and runs empty before it ends, one by one; {now} on {len(pods)} pods"
-    return Circumstance(name="drain", grade="fine", text=text)
+    if emptied := emptied_first(world, template):
+        return emptied_circumstance(world, emptied)
+    return drain_circumstance(world, drain_mode(world), replaced_by(world, template))
 
 
 def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) -> Wait:
@@ -158,12 +179,24 @@ def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) ->
 
 
 def expected_downtime(world: World, template: Obj) -> str:
-    workload, drain = workload_of(world), drain_mode(world)
-    replicas = replicas_of(workload)
-    cuts = drain.cuts_streams and not emptied_first(world, template)
-    cut = "; running streams are cut" if cuts else ""
-    if kind_of(workload) not in NUMBERED:
-        return f"none: {replicas} replicas stay in rotation while they are replaced one by one{cut}"
-    if replicas == 1:
-        return f"all of it, until the only replica has started again{cut}"
-    return f"none: {replicas - strategy_of(workload).max_unavailable} of {replicas} replicas stay in rotation{cut}"
+    """Begins with `none` only where no request is cut and no capacity is lost."""
+    workload = workload_of(world)
+    replicas, cut = replicas_of(workload), _what_is_cut(world, template)
+    none = "" if cut else "none: "
+    if kind_of(workload) in NUMBERED:
+        if replicas == 1:
+            return f"all of it, until the only replica has started again{cut}"
+        return f"{none}{replicas - strategy_of(workload).max_unavailable} of {replicas} replicas stay in rotation{cut}"
+    if runs_already(world, template):
+        names = ", ".join(name_of(pod) for pod in replaced_by(world, template)) or "nothing"
+        return f"{none}only {names} ends; the {replicas} replicas that serve run this template already{cut}"
+    return f"{none}{replicas} replicas stay in rotation while they are replaced one by one{cut}"
+
+
+def _what_is_cut(world: World, template: Obj) -> str:
+    drain = drain_mode(world)
+    if emptied_first(world, template) or streams_of(world, replaced_by(world, template)) == 0:
+        return ""
+    if drain.cuts_streams:
+        return "; open requests are cut"
+    return f"; requests that need longer than {drain.seconds:.0f} s are cut"
