@@ -219,7 +219,7 @@ def _taken(path: Path, signal: MetricSignal) -> Mistakes:
 
 
 _TAKE_HINTS = {
-    "counter": "Take its rate or its increase.",
+    "counter": "Take its rate, its steady rate or its increase.",
     "gauge": "Take its last, avg, p90 or max.",
     "histogram": "Use mean, or quantile with histogram.",
 }

@@ -67,7 +67,7 @@ WORDS = {
     "unknown": "Where it leads that it cannot be decided; absent, people are asked what next.",
     "watch": "Parts by name, each an expression that must hold.",
     "when": "An expression that is true or false.",
-    "why": "The reason, for people. In questions and changes `${…}` puts a reading into it.",
+    "why": "The reason, for people.",
     "with": "The verb's arguments; `${…}` is an expression.",
     "within": "How long to watch at most: a duration or `settings.<name>`.",
 }
