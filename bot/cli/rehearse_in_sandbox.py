@@ -22,6 +22,7 @@ from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import AskState
 from bot.domain.playbook.matchers import parse_matchers
+from bot.domain.playbook.template import split_template
 from bot.domain.run import Run
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
@@ -184,8 +185,13 @@ def labels_to_press(wanted: Wanted) -> dict[str, Labels]:
         first = said[0] if isinstance(said, tuple) else said
         key = first.choice if isinstance(first, Answer) else first
         if isinstance(state, AskState) and key in state.choices:
-            pressed[state.ask] = state.choices[key].label
+            pressed[_words_of(state.ask)] = state.choices[key].label
     return pressed
+
+
+def _words_of(ask: str) -> str:
+    """The longest part of a question's text that no reading changes."""
+    return max((text for text, is_expression, _ in split_template(ask) if not is_expression), key=len, default="")
 
 
 def _wait(world: demo.World, seconds: float) -> None:

@@ -62,14 +62,17 @@ DERIVED: dict[str, frozenset[str]] = {
     "free_blocks": frozenset({"num_gpu_blocks", "kv_cache_usage_perc"}),
     "usable_tokens": frozenset({"num_gpu_blocks", "block_size"}),
     "arrivals": frozenset({"request_success", "num_requests_running", "num_requests_waiting"}),
+    "tokens": frozenset({"prompt_tokens", "generation_tokens"}),
 }
 """What each derived metric is computed from."""
 DERIVED_GAUGES = frozenset({"free_blocks", "usable_tokens"})
-DERIVED_COUNTERS = frozenset({"arrivals"})
+DERIVED_COUNTERS = frozenset({"arrivals", "tokens"})
+MAY_FALL = frozenset({"arrivals"})
+"""Counters of which gauges are a part: a lower value is no restart."""
 
 UNITS: dict[str, str] = {
     **dict.fromkeys(("num_gpu_blocks", "free_blocks"), "blocks"),
-    **dict.fromkeys(("block_size", "usable_tokens", "prompt_tokens", "generation_tokens"), "tokens"),
+    **dict.fromkeys(("block_size", "usable_tokens", "prompt_tokens", "generation_tokens", "tokens"), "tokens"),
     **dict.fromkeys(("prefix_cache_queries", "prefix_cache_hits"), "tokens"),
     **dict.fromkeys(("request_prompt_tokens", "request_generation_tokens", "request_params_max_tokens"), "tokens"),
     **dict.fromkeys(("num_requests_running", "num_requests_waiting", "arrivals", "admission_rejections"), "requests"),
@@ -103,6 +106,8 @@ def value_of(scrape: Scrape, rank: str, metric: str) -> float | None:
     if metric == "arrivals":
         # Not a counter by itself: whatever came in has finished, runs or waits, so their sum counts arrivals.
         return _sum_of(values, "request_success", "num_requests_running", "num_requests_waiting")
+    if metric == "tokens":
+        return _sum_of(values, "prompt_tokens", "generation_tokens")
     if metric == "usable_tokens":
         blocks, size = values.get("num_gpu_blocks"), values.get("block_size")
         # One block is reserved as the null block: 4,096 tokens of pool serve a request of at most 4,064.

@@ -24,7 +24,7 @@ from bot.domain.history import (
     series,
     short_history,
 )
-from bot.domain.metric import DERIVED, DERIVED_COUNTERS, FRACTIONS, SHAPES, UNITS, metric_fault, value_of
+from bot.domain.metric import DERIVED, FRACTIONS, MAY_FALL, SHAPES, UNITS, metric_fault, value_of
 from bot.domain.playbook.durations import seconds
 from bot.domain.playbook.language import (
     Across,
@@ -51,12 +51,13 @@ from bot.domain.window import (
     share_above,
     short,
     slope,
+    steady_rate,
 )
 
 SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSignal | StallSignal
 
-COUNTER_TAKES = ("rate", "increase", "last")
-GAUGE_LACKS = ("rate", "increase")
+COUNTER_TAKES = ("rate", "steady", "increase", "last")
+GAUGE_LACKS = ("rate", "steady", "increase")
 NAMED_AT_MOST = 3
 """Replicas that a reason names."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -131,7 +132,7 @@ def unit_of(spec: SampledSpec) -> str:
         case _ if spec.unit:
             return spec.unit
         case MetricSignal():
-            return UNITS[spec.metric] + ("/s" if spec.take in ("rate", "slope") else "")
+            return UNITS[spec.metric] + ("/s" if spec.take in ("rate", "steady", "slope") else "")
         case RatioSignal():
             above, below = (UNITS[metric] for metric in spec.ratio)
             return "ratio" if above == below else f"{above} per {below.removesuffix('s')}"
@@ -215,10 +216,13 @@ def _metric(name: str, spec: MetricSignal, history: History) -> Reading:
 
 def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Window) -> float | Missing:
     read = reader_of(spec.metric)
-    if spec.take in ("rate", "increase"):
-        risen = rise(scrapes, rank, window, read, may_fall=spec.metric in DERIVED_COUNTERS)
+    may_fall = spec.metric in MAY_FALL
+    if spec.take in ("rate", "steady", "increase"):
+        risen = rise(scrapes, rank, window, read, may_fall=may_fall)
         if isinstance(risen, Missing):
             return risen
+        if spec.take == "steady":
+            return steady_rate(series(scrapes, rank, read), window, may_fall=may_fall)
         return risen[0] if spec.take == "increase" else risen[0] / risen[1]
     found = series(scrapes, rank, read)
     if spec.take == "last":
@@ -339,7 +343,7 @@ def _pairs(
     """For each replica how much the two rose, all its ranks together."""
 
     def rises(what: str, read: Reader) -> tuple[dict[str, list[tuple[float, float]]], dict[str, str]]:
-        may_fall = what in DERIVED_COUNTERS
+        may_fall = what in MAY_FALL
         return measured(
             history, what, read, lambda scrapes, rank: rise(scrapes, rank, history.window, read, may_fall=may_fall)
         )
@@ -563,7 +567,7 @@ def points(scrapes: Sequence[Scrape], metric: str, n: int = 120) -> tuple[tuple[
 def _plotted(found: Sequence[Point], metric: str) -> list[tuple[float, float]]:
     if SHAPES[metric] == "gauge":
         return [(point.at, point.value) for point in found]
-    may_fall = metric in DERIVED_COUNTERS
+    may_fall = metric in MAY_FALL
     steps = pairwise(found)
     return [
         (b.at, increase((a, b), Window(a.at, b.at), may_fall=may_fall) / (b.at - a.at)) for a, b in steps if b.at > a.at

@@ -6,15 +6,22 @@ A process that began again counts from zero: what it counted since is kept, what
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 STALE_SECONDS = 60.0
 """Older than this a sample says nothing about now; a longer gap between two samples counts as this much."""
 
 NEEDED_SHARE = 0.5
 """How much of a window its samples must cover before it may be read at all."""
+
+SLICES = 5
+"""Of a window in which a steady rate is looked for."""
+LEAST_A_SLICE = 2
+"""Fewer events in a slice say nothing about a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,13 @@ def increase(points: Sequence[Point], window: Window, *, may_fall: bool = False)
     `may_fall`: the values come from more than counters and may fall without a restart, as arrivals do for a moment.
     """
     total = points[0].value if _began_inside(points[0], window) else 0.0
-    for before, after in pairwise(points):
-        restarted = after.life != before.life or (after.value < before.value and not may_fall)
-        total += after.value if restarted else after.value - before.value
+    total += sum(_step(before, after, may_fall=may_fall) for before, after in pairwise(points))
     return max(total, 0.0)
+
+
+def _step(before: Point, after: Point, *, may_fall: bool) -> float:
+    restarted = after.life != before.life or (after.value < before.value and not may_fall)
+    return after.value if restarted else after.value - before.value
 
 
 def counted_seconds(points: Sequence[Point], window: Window) -> float:
@@ -54,6 +64,37 @@ def counted_seconds(points: Sequence[Point], window: Window) -> float:
     first = points[0]
     since = first.born if first.born is not None and _began_inside(first, window) else first.at
     return points[-1].at - since
+
+
+def steady_rate(points: Sequence[Point], window: Window, *, may_fall: bool = False) -> float:
+    """The median of a counter's rates over equal slices: a burst, such as many clients that begin at once, is left out.
+
+    Between two samples the counter rises evenly. Few samples make few slices. Of what is rare it is the mean: most
+    slices would be empty.
+    """
+    since = points[-1].at - counted_seconds(points, window)
+    times, totals = [since], [0.0]
+    if since < points[0].at:
+        times.append(points[0].at)
+        totals.append(points[0].value)
+    for before, after in pairwise(points):
+        times.append(after.at)
+        totals.append(totals[-1] + _step(before, after, may_fall=may_fall))
+    seconds = times[-1] - since
+    if totals[-1] < LEAST_A_SLICE * SLICES:
+        return max(0.0, totals[-1]) / seconds
+    count = min(SLICES, len(times) - 1)
+    width = seconds / count
+    at_bounds = [_between(times, totals, since + width * slice_) for slice_ in range(count + 1)]
+    return median(max(0.0, after - before) / width for before, after in pairwise(at_bounds))
+
+
+def _between(times: Sequence[float], totals: Sequence[float], at: float) -> float:
+    after = min(bisect_left(times, at), len(times) - 1)
+    if after == 0:
+        return totals[0]
+    share = min(1.0, (at - times[after - 1]) / (times[after] - times[after - 1]))
+    return totals[after - 1] + share * (totals[after] - totals[after - 1])
 
 
 def sampled_seconds(points: Sequence[Point]) -> float:

@@ -63,13 +63,15 @@ class Scenario:
     """How the incident may end."""
 
 
+ACCEPT = {"requests wait longer": "Accept it for now", "nobody waits too long": "Look again"}
+
 THRASH = Scenario(
     name="thrash",
     what="load rises, and all four replicas preempt requests instead of finishing them",
     healthy_load={"workers": 12},
     trouble_load={"workers": 160, "ramp_seconds": 2},
     # The first question comes up where an alert about latency was the first one.
-    answers={"So few requests finished": "It is one: go on", "requests wait longer": "Accept it for now"},
+    answers={"So few requests finished": "It is one: go on", **ACCEPT},
 )
 ONE_BAD_REPLICA = Scenario(
     name="one-bad-replica",
@@ -77,7 +79,7 @@ ONE_BAD_REPLICA = Scenario(
     healthy_load={"workers": 24},
     trouble_load={"workers": 24},
     fault={"kind": "small_pool", "blocks": 32},
-    answers={"requests wait longer": "Accept it for now"},
+    answers=ACCEPT,
 )
 GPU_FAULT = Scenario(
     name="gpu-fault",
@@ -155,7 +157,6 @@ FP8_AS_DESIGNED = Scenario(
 # --- further branches of kv-cache-oom ---------------------------------------------------------------------------------
 
 KV_ALERT = "VllmKVCacheThrash"
-ACCEPT = {"requests wait longer": "Accept it for now"}
 CALM = {"workers": 12}
 STEADY = {"workers": 24}
 FULL = {"workers": 160, "ramp_seconds": 2}

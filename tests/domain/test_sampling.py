@@ -169,11 +169,48 @@ def test_a_rate_is_per_second_of_what_was_counted() -> None:
     assert read(MetricSignal(metric="num_preemptions", take="rate"), samples).value == 1.0
 
 
+STEADY = MetricSignal(metric="arrivals", take="steady", across="sum")
+
+
+@pytest.mark.parametrize(
+    ("finished", "expected"),
+    [
+        pytest.param([0, 20, 40, 60, 80, 100, 120], 2.0, id="even"),
+        pytest.param([0, 20, 140, 160, 180, 200, 220], 2.0, id="a-burst-in-the-middle"),
+        pytest.param([0, 120, 140, 160, 180, 200, 220], 2.0, id="a-burst-at-the-beginning"),
+        pytest.param([0, 0, 0, 0, 0, 0, 0], 0.0, id="idle"),
+        pytest.param([0, 6, 6, 6, 6, 6, 6], 0.1, id="too-rare-for-slices"),
+    ],
+)
+def test_a_steady_rate_leaves_out_a_burst_of_clients_that_begin_at_once(finished: list[float], expected: float) -> None:
+    assert read(STEADY, series("request_success", finished)).value == pytest.approx(expected)
+
+
+def test_a_steady_rate_counts_over_a_restart() -> None:
+    old = [scrape(NOW - 60 + 10 * i, request_success=100 + 20 * i) for i in range(4)]
+    new = [scrape(NOW - 20 + 10 * i, request_success=20 + 20 * i, started_at=NOW - 30) for i in range(3)]
+    assert read(STEADY, [*old, *new]).value == pytest.approx(2.0)
+
+
+def test_a_steady_rate_of_two_samples_is_their_rate() -> None:
+    assert read(STEADY, series("request_success", [0, 90], every=45)).value == pytest.approx(2.0)
+
+
+def test_a_steady_rate_counts_from_the_start_of_a_process_that_began_in_the_window() -> None:
+    samples = [scrape(NOW - 30 + 10 * i, request_success=20 + 20 * i, started_at=NOW - 40) for i in range(4)]
+    assert read(STEADY, samples).value == pytest.approx(2.0)
+
+
 def test_arrivals_are_what_finished_and_what_now_runs_or_waits() -> None:
     before = scrape(NOW - 40, request_success=100, num_requests_running=5, num_requests_waiting=1)
     after = scrape(NOW, request_success=110, num_requests_running=4, num_requests_waiting=12)
     spec = MetricSignal(metric="arrivals", take="increase")
     assert read(spec, [before, after]).value == 10 + 10
+
+
+def test_tokens_are_those_of_prompts_and_of_answers() -> None:
+    before, after = (scrape(NOW - 60 * i, prompt_tokens=900 - 600 * i, generation_tokens=90 - 60 * i) for i in (1, 0))
+    assert read(MetricSignal(metric="tokens", take="rate"), [before, after]).value == 11.0
 
 
 # --- what is not known ------------------------------------------------------------------------------------------------

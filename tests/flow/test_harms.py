@@ -413,7 +413,13 @@ def with_values(page: Scrape, number: int, **values: float) -> Scrape:
     rank = page.ranks["0"]
     more = {"request_success": 8.0, "prompt_tokens": 8.0 * 96}
     served = {name: rank[name] + each * number for name, each in more.items()}
-    return page.model_copy(update={"ranks": {"0": {**rank, **served, **values}}})
+    histograms = {**page.histograms["0"]}
+    for name, length in (("request_prompt_tokens", 96), ("request_generation_tokens", 512)):
+        was = histograms[name]
+        asked = {"sum": was.sum + 8 * number * length, "count": was.count + 8 * number}
+        histograms[name] = was.model_copy(update=asked)
+    ranks = {"0": {**rank, **served, **values}}
+    return page.model_copy(update={"ranks": ranks, "histograms": {**page.histograms, "0": histograms}})
 
 
 def calm(page: Scrape, number: int) -> Scrape:

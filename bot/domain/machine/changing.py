@@ -88,7 +88,8 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     if strange:
         note = Circumstance(name="rehearsed_on", grade="note", text=f"{strange}: the risk is one higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
-    plan = plan.model_copy(update={"risk": risk, "expected": (written.expected if written else "") or plan.expected})
+    expected = draft.told("expected") if written else ""
+    plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
     request = Request(
         request_id=f"R{draft.number()}",
         state=change.state,
@@ -96,7 +97,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         plan=plan,
         digest=plan.digest,
         policy=policy,
-        why=written.why if written else "Take back what this run changed.",
+        why=draft.told("why") if written else "Take back what this run changed.",
         still=written.still if written else "",
         evidence=asking.evidence(draft, draft.playbook.needs(change.state)) if written else (),
         asked_at=draft.at,

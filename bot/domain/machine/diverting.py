@@ -55,10 +55,10 @@ def begin(draft: Draft, playbook: str, *, because: str) -> None:
 def come_back(draft: Draft, ended: EndState) -> None:
     """Leave the divert by the end that the other playbook came to."""
     *outer, frame = draft.run.frames
-    left = draft.run.playbook
+    left, said = draft.run.playbook, draft.told("say")
     draft.set(frames=tuple(outer), **{key: getattr(frame, key) for key in type(frame).model_fields})
     draft.set(at_state=draft.playbook.machine.entry(frame.state))
-    because = f"{left} ended with '{ended.end}'" + (f": {ended.say}" if ended.say else "")
+    because = f"{left} ended with '{ended.end}'" + (f": {said}" if said else "")
     draft.record("diverted", f"back in {frame.playbook} — {because}", data={"from": left, "end": ended.end})
     outcome = f"returned:{ended.end}"
     if draft.playbook.machine.next(draft.run.at_state, outcome) is None:

@@ -13,7 +13,7 @@ from bot.domain.effect import Effect, ShowInSlack, Tell
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.redaction import redacted, redacted_data
-from bot.domain.run import NEXT_STATUS, SILENCE_ENDS, Post, PostKind, Run
+from bot.domain.run import NEXT_STATUS, SILENCE_ENDS, Post, PostKind, Run, scope_values
 from bot.domain.timeline import Entry, EntryKind
 
 SHOW = ShowInSlack(effect_id="show")
@@ -54,6 +54,11 @@ class Draft:
     def playbook(self) -> CompiledPlaybook:
         """The playbook that the run is in now."""
         return self.bundle.playbooks[self.run.playbook]
+
+    def told(self, key: str) -> str:
+        """A text of the present state with the readings of now in it: `ask`, `why`, `expected` or `say`."""
+        values = scope_values(self.run, self.run.readings, self.playbook.settings)
+        return self.playbook.text(self.run.state, key, values)
 
     def set(self, **changes: Any) -> None:
         self.run = self.run.with_(**changes)

@@ -152,7 +152,7 @@ def end(draft: Draft, state: EndState) -> None:
     if leftovers(draft.run):
         asking.ask_about_leftovers(draft)
         return
-    close(draft, state.end, state.say)
+    close(draft, state.end, draft.told("say"))
 
 
 def close(draft: Draft, ending: str, text: str) -> None:

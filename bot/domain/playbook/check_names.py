@@ -14,7 +14,7 @@ from bot.domain.form import OPENING, Form
 from bot.domain.metric import SHAPES
 from bot.domain.playbook.durations import is_duration, seconds
 from bot.domain.playbook.edges import edges_of
-from bot.domain.playbook.expression import did_you_mean
+from bot.domain.playbook.expression import did_you_mean, names_in
 from bot.domain.playbook.functions import FUNCTION_NAMES
 from bot.domain.playbook.language import (
     ENDS,
@@ -219,7 +219,7 @@ def _taken(path: Path, signal: MetricSignal) -> Mistakes:
 
 
 _TAKE_HINTS = {
-    "counter": "Take its rate or its increase.",
+    "counter": "Take its rate, its steady rate or its increase.",
     "gauge": "Take its last, avg, p90 or max.",
     "histogram": "Use mean, or quantile with histogram.",
 }
@@ -266,8 +266,19 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
         case DivertState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
             yield from _divert(path, state)
+        case EndState():
+            yield from _nothing_read(path, state, playbook)
         case _:
             pass
+
+
+def _nothing_read(path: Path, state: State, playbook: Playbook) -> Mistakes:
+    """An end reads nothing, so its text can only tell what earlier states have read."""
+    for written in written_expressions(state):
+        for name, column in names_in(written.source).items():
+            if name.split(".")[0] in playbook.signals:
+                hint = f"Name what an earlier state read: results.<state>.{name}."
+                yield Mistake((*path, *written.path), f"an end does not read '{name}'", hint, written.offset + column)
 
 
 def _limit(path: Path, state: State) -> Mistakes:

@@ -18,7 +18,7 @@ from bot.domain.playbook.language import ChangeState, Playbook, ReadState, Signa
 from bot.domain.playbook.machine import PlaybookMachine
 from bot.domain.playbook.matchers import Matcher, parse_matchers
 from bot.domain.playbook.mistakes import Mistake, Path, Report
-from bot.domain.playbook.scope import scope_of, signals_of
+from bot.domain.playbook.scope import scope_of, signals_of, texts_of
 from bot.domain.playbook.source import Source
 from bot.domain.playbook.template import Template, as_written, compile_template
 from bot.domain.signal import Kind, Value, in_words
@@ -55,6 +55,8 @@ class CompiledState:
     """The `with` of a change, with a `Template` in place of each text."""
     parts: Mapping[str, Expression] = field(default_factory=dict)
     broke: tuple[_Clause, ...] = ()
+    texts: Mapping[str, Template] = field(default_factory=dict)
+    """The texts for people, by their key."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,10 @@ class CompiledPlaybook:
         rendered = _render(self._states[name].arguments or {}, self._with_settings(data))
         return rendered if isinstance(rendered, Unknown) else dict(rendered)
 
+    def text(self, name: str, key: str, data: Data) -> str:
+        """A text for people under `data`: `ask`, `why`, `expected` or `say`."""
+        return self._states[name].texts[key].in_words(self._with_settings(data))
+
     def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
         data = self._with_settings(data)
         return {part: _flag(expression, data) for part, expression in self._states[name].parts.items()}
@@ -232,6 +238,7 @@ class _Compiler:
         self._scope, self._report = scope, report
 
     def state(self, path: Path, state: State, needs: tuple[str, ...]) -> CompiledState:
+        texts = self._texts(path, state)
         match state:
             case ReadState():
                 clauses = tuple(
@@ -244,7 +251,7 @@ class _Compiler:
             case ChangeState():
                 still = self._expression((*path, "still"), state.still, "flag") if state.still else None
                 arguments = self._templates((*path, "with"), state.with_)
-                return CompiledState(needs, still=still, arguments=arguments)
+                return CompiledState(needs, still=still, arguments=arguments, texts=texts)
             case WatchState():
                 broke = tuple(
                     self._clause((*path, "broke", i, "when"), broke.when, broke.to)
@@ -252,7 +259,7 @@ class _Compiler:
                 )
                 return CompiledState(needs, parts=self._group((*path, "watch"), state.watch, "flag"), broke=broke)
             case _:
-                return CompiledState(needs)
+                return CompiledState(needs, texts=texts)
 
     def _clause(self, path: Path, when: str, to: str) -> _Clause:
         return _Clause(self._expression(path, when, "flag") if when else None, to)
@@ -267,6 +274,10 @@ class _Compiler:
         except ExpressionError as error:
             self._report(Mistake(path, error.what, error.hint, error.column))
             return None
+
+    def _texts(self, path: Path, state: State) -> dict[str, Template]:
+        compiled = {key: self._templates((*path, key), text) for key, text in texts_of(state).items()}
+        return {key: text for key, text in compiled.items() if isinstance(text, Template)}
 
     def _templates(self, path: Path, value: Any) -> Any:
         if isinstance(value, Mapping):

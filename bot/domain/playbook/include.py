@@ -77,7 +77,7 @@ def _role(path: Path) -> Role:
             return "destination"
         case ("states", _, "go" | "broke", _, "when") | ("states", _, "still") | ("states", _, "watch" | "pick", _):
             return "expression"
-        case ("states", _, "with", *_):
+        case ("states", _, "with", *_) | ("states", _, "ask" | "why" | "expected" | "say"):
             return "template"
         case ("signals", _, "ending"):
             return "expression"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 WORDS = {
     "across": "How the replicas' values become one: the worst (`max`), `sum` …; `each` keeps one value a replica.",
-    "ask": "The question, as it stands on the card.",
+    "ask": "The question, as it stands on the card. `${…}` puts a reading into it.",
     "baseline": "Keep these readings as the run's baseline.",
     "broke": "What ends the watch at once, and where that leads.",
     "change": "The verb: what is to be changed.",
@@ -16,7 +16,7 @@ WORDS = {
     "end": "How the incident ends.",
     "ending": "When the window ends: now where it is absent, else `incident.starts_at` or `results.<state>.<signal>`.",
     "every": "How often to look; a sixth of `for` where it is absent.",
-    "expected": "What people should see afterwards.",
+    "expected": "What people should see afterwards. `${…}` puts a reading into it.",
     "expired": "Where it leads that nobody answered in time; absent, people are asked what next.",
     "expires": "How long people have: a duration or `settings.<name>`.",
     "failed": "Where it leads that the change failed; absent, people are asked what next.",
@@ -48,7 +48,7 @@ WORDS = {
     "read": "Signals to read; those in expressions are read too.",
     "refused": "Where it leads that people refused; absent, people are asked what next.",
     "risk": "At least this risk; the verb's own floor may be higher.",
-    "say": "What the closing message says.",
+    "say": "What the closing message says. `${…}` puts what earlier states read into it.",
     "settings": "Numbers and durations that an operator may override.",
     "signals": "What can be read, by the name that expressions use.",
     "stall": "The sign of a full stall while preemptions are silent.",

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from bot.domain.change.plan import Risk
 from bot.domain.form import Form
 
-Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "increase", "slope"]
+Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "steady", "increase", "slope"]
 Across = Literal["max", "min", "avg", "sum", "each"]
 
 

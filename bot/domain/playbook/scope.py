@@ -12,6 +12,7 @@ from bot.domain.playbook.language import (
     AskState,
     ChangeState,
     ComparedSignal,
+    EndState,
     MeanSignal,
     MetricSignal,
     Playbook,
@@ -66,11 +67,30 @@ def written_expressions(state: State) -> Iterator[Written]:
             if state.still:
                 yield Written(("still",), state.still)
             yield from _in_templates(("with",), state.with_)
+            yield from _in_texts(state)
         case WatchState():
             yield from (Written(("watch", part), source) for part, source in state.watch.items())
             yield from (Written(("broke", i, "when"), broke.when) for i, broke in enumerate(state.broke))
         case _:
-            return
+            yield from _in_texts(state)
+
+
+def texts_of(state: State) -> dict[str, str]:
+    """The texts for people that may hold `${…}`, by their key."""
+    match state:
+        case AskState():
+            return {"ask": state.ask, "why": state.why}
+        case ChangeState():
+            return {"why": state.why, "expected": state.expected}
+        case EndState():
+            return {"say": state.say}
+        case _:
+            return {}
+
+
+def _in_texts(state: State) -> Iterator[Written]:
+    for key, text in texts_of(state).items():
+        yield from _in_templates((key,), text)
 
 
 def _in_templates(path: Path, value: object) -> Iterator[Written]:

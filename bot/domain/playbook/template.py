@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.domain.errors import ExpressionError
 from bot.domain.playbook.expression import Expression, Scope, Unknown, compile_expression
-from bot.domain.signal import Value
+from bot.domain.signal import Value, in_words
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class Template:
                 return value
             known.append(value)
         return as_written(known[0]) if len(known) == 1 else "".join(str(as_written(value)) for value in known)
+
+    def in_words(self, data: Mapping[str, Value]) -> str:
+        """The text for people; what is not known is called so in its place."""
+        values = [piece.evaluate(data) if isinstance(piece, Expression) else piece for piece in self.pieces]
+        return "".join("not known" if isinstance(value, Unknown) else in_words(value) for value in values)
 
 
 def compile_template(source: str, scope: Scope) -> Template:

@@ -49,7 +49,7 @@ NUMBERS = _words("by to revision max_tokens within_minutes")
 """Arguments that are numbers, whichever verb has them."""
 
 TAKES: dict[str, frozenset[str]] = {
-    "counter": _words("rate increase last"),
+    "counter": _words("rate steady increase last"),
     "gauge": _words("last avg p50 p90 p99 max min slope"),
     "histogram": frozenset(),
 }

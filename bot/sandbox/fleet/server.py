@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Literal
@@ -91,6 +92,7 @@ class VllmServer:
         self._stats_at = now + STATS_SECONDS
         self._stats_from = (0, 0)
         self._runner: web.AppRunner | None = None
+        self.before_a_scrape: Callable[[], object] = lambda: None
 
     # The gateway's side
 
@@ -259,6 +261,7 @@ class VllmServer:
     async def _get_metrics(self, request: web.Request) -> web.Response:
         if self._metrics_down:
             return self._answer(request, web.Response(status=500, text="Internal Server Error"))
+        self.before_a_scrape()
         text = metrics_text(self.engine, self._facts, self._http, time.time())
         body = web.Response(body=text.encode(), headers={"Content-Type": METRICS_CONTENT_TYPE})
         return self._answer(request, body)

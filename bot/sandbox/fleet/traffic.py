@@ -12,7 +12,9 @@ from bot.sandbox.fleet.server import VllmServer
 from bot.sandbox.fleet.workload import Load, Workload
 
 TICK_SECONDS = 0.05
-MOST_BEHIND_SECONDS = 5.0
+MOST_BEHIND_SECONDS = 60.0
+AT_ONCE_SECONDS = 1.0
+"""Caught up without a break, so that a loop that is far behind still answers."""
 
 
 class Traffic:
@@ -22,9 +24,12 @@ class Traffic:
         self.servers: dict[str, VllmServer] = {}
         self.rotation: frozenset[str] = frozenset()
         self._workload = Workload(seed)
+        self._ticked_until: float | None = None
 
     def add(self, address: str, server: VllmServer) -> None:
         self.servers[address] = server
+        # What is scraped is as of then, however late the loop comes.
+        server.before_a_scrape = lambda: self.catch_up(time.time())
 
     def remove(self, address: str) -> None:
         server = self.servers.pop(address)
@@ -71,21 +76,24 @@ class Traffic:
             self.rotation = frozenset().union(*slices.values())
 
     async def run(self) -> None:
-        ticked_until = time.time()
+        self.catch_up(time.time())
         while True:
-            ticked_until = self.catch_up(ticked_until, time.time())
-            await asyncio.sleep(TICK_SECONDS)
+            is_on_time = self.catch_up(time.time(), at_most=AT_ONCE_SECONDS)
+            await asyncio.sleep(TICK_SECONDS if is_on_time else 0)
 
-    def catch_up(self, since: float, now: float) -> float:
-        """Tick through what passed since then, and return until when: a late loop must not look like fewer clients.
+    def catch_up(self, now: float, *, at_most: float = MOST_BEHIND_SECONDS) -> bool:
+        """Tick through what passed since the last call, and return whether that was all of it.
 
-        Of more than `MOST_BEHIND_SECONDS` the rest is skipped, as after a machine's sleep.
+        A late loop must not look like fewer clients. Only of more than `MOST_BEHIND_SECONDS` the rest is skipped, as
+        after a machine's sleep.
         """
-        begin = max(since, now - MOST_BEHIND_SECONDS)
-        while begin <= now:
+        begin = max(now if self._ticked_until is None else self._ticked_until, now - MOST_BEHIND_SECONDS)
+        until = min(now, begin + at_most)
+        while begin <= until:
             self.tick(begin)
             begin += TICK_SECONDS
-        return begin
+        self._ticked_until = begin
+        return until == now
 
     def tick(self, now: float) -> None:
         """Send what is due, then let each engine run through the tick that begins now."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from bot.domain.playbook.language import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, StallSignal
+from bot.domain.playbook.language import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, StallSignal, Take
 from bot.domain.sampling import SampledSpec, points, read_window
 from bot.domain.signal import Reading
 from bot.domain.window import Window
@@ -85,6 +85,27 @@ def test_arrivals_are_what_finished_and_what_came_to_run_or_wait(capture: Captur
     # A closed loop of 48 clients: 44 joined the 4 whose requests already ran, and each that ends brings another.
     assert rise(thrash, "thrash", "arrivals") == 510
     assert rise(capture(A), "healthy", "arrivals") == 120
+
+
+def test_a_queue_that_stays_proves_load_where_the_throughput_has_fallen(capture: Captures) -> None:
+    queue = MetricSignal(metric="num_requests_waiting", take="p50")
+    lasting = [(A, "healthy"), (A, "thrash"), (A, "capped"), (E, "shed")]
+    read_as = {(name, phase): read(capture(name), phase, queue).value for name, phase in lasting}
+    assert read_as == {(A, "healthy"): 0, (A, "thrash"): 24, (A, "capped"): 41, (E, "shed"): 0}
+
+
+def test_the_clients_that_begin_at_once_are_not_part_of_a_steady_rate(capture: Captures) -> None:
+    a = capture(A)
+    begun, over = a.phase("thrash").start, a.phase("thrash").end
+
+    def arrivals(take: Take, window: Window) -> object:
+        spec = MetricSignal(metric="arrivals", take=take)
+        return read_window("it", spec, a.scrapes, window=window, picked={}).value
+
+    first = Window(begun, begun + 60)
+    assert arrivals("rate", Window(begun + 50, over)) == pytest.approx(4.35, abs=0.01)
+    assert arrivals("rate", first) == pytest.approx(5.10, abs=0.01)
+    assert arrivals("steady", first) == pytest.approx(4.47, abs=0.01)
 
 
 def test_the_mean_final_length_gives_the_cap_that_cured_the_thrash(capture: Captures) -> None:

@@ -51,11 +51,86 @@ def test_the_numbers_of_the_captures_are_told_apart(data: dict[str, Value], stat
 
 def test_a_silent_counter_is_not_calm() -> None:
     healthy: dict[str, Value] = {"thrash": 0.0, "kv_usage": 0.61, "stall": False}
-    load: dict[str, Value] = dict.fromkeys(("arrivals", "baseline.arrivals"), 2.0)
-    load |= dict.fromkeys(("prompt_rate", "baseline.prompt_rate"), 216.0)
+    load: dict[str, Value] = {"queue": 12.0}
     assert PLAYBOOK.watch_parts("verify_calm", healthy | load) == {"calm": True, "load": True}
     silent = PLAYBOOK.watch_parts("verify_calm", {"kv_usage": 0.61, "stall": False} | load)
     assert isinstance(silent["calm"], Unknown)
+
+
+ASKED: dict[str, Value] = {"arrivals": 2.0, "asked_prompt": 108.0, "asked_answer": 500.0, "queue": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("now", "is_there"),
+    [
+        pytest.param({}, True, id="as-before"),
+        pytest.param({"asked_answer": 230.0}, False, id="answers-half-as-long"),
+        pytest.param({"arrivals": 1.2, "queue": 120.0}, True, id="a-cap-slows-clients-that-wait-for-each-other"),
+        pytest.param({"arrivals": 1.2}, False, id="fewer-requests-and-no-queue"),
+        pytest.param({"asked_answer": None, "queue": 120.0}, True, id="a-queue-before-anything-finished"),
+        pytest.param({"asked_answer": None}, None, id="nothing-finished-and-no-queue"),
+    ],
+)
+def test_load_is_what_is_asked_for_and_not_what_gets_done(now: dict[str, Value | None], is_there: bool | None) -> None:
+    before = {f"baseline.{name}": value for name, value in ASKED.items()}
+    values = {name: value for name, value in {**ASKED, **now, **before}.items() if value is not None}
+    load = PLAYBOOK.watch_parts("verify_calm", values)["load"]
+    assert (None if isinstance(load, Unknown) else load) is is_there
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        ({"thrash": 2.8, "stall": False, "waiting": 30.0}, "the fleet thrashes"),
+        ({"stall": True, "waiting": 30.0}, "the fleet thrashes"),
+        ({"thrash": 0.0, "stall": False, "waiting": 30.0}, "nothing thrashes, but requests wait"),
+        ({"thrash": 0.0, "stall": False, "waiting": 0.0}, "nothing thrashes and no queue is left"),
+        ({"stall": False}, "not known"),
+    ],
+)
+def test_the_question_about_levers_says_what_is_true_now(now: dict[str, Value], said: str) -> None:
+    assert PLAYBOOK.text("choose", "ask", now) == f"Which lever? Right now {said}."
+
+
+SPARE: dict[str, Value] = {"spare_tokens": 330.0, "peers_tokens": 560.0, "peers_ttft": 2.1}
+
+
+@pytest.mark.parametrize(
+    ("finished", "first_token", "price"),
+    [
+        pytest.param(0.56, 2.0, "HIGH", id="fewer-requests-finish"),
+        pytest.param(0.9, 15.0, "HIGH", id="first-tokens-come-later"),
+        pytest.param(0.9, 2.0, "not high", id="about-as-before"),
+    ],
+)
+def test_the_request_for_the_fleet_tells_what_the_spare_paid(finished: float, first_token: float, price: str) -> None:
+    spare = {**SPARE, "spare_ttft": first_token}
+    why = PLAYBOOK.text("roll_out_roll", "why", {**spare, "spare_finished": finished, "peers_finished": 0.95})
+    assert why == (
+        f"The spare ran with it and did not thrash. The price, on the spare beside an average peer: {price}; "
+        f"{finished} instead of 0.95 requests a second, 330 instead of 560 tokens a second, "
+        f"first token p99 {first_token:g} s instead of 2.1 s."
+    )
+
+
+def test_a_price_that_nobody_could_read_is_not_called_low() -> None:
+    why = PLAYBOOK.text("roll_out_roll", "why", {"peers_finished": 0.95})
+    assert "beside an average peer: not known; not known instead of 0.95" in why
+
+
+@pytest.mark.parametrize(
+    ("state", "read_in"),
+    [("fixed", "results.verify_capacity."), ("accepted_degraded", "results.capacity_ask."), ("capacity_ask", "")],
+)
+def test_the_verdict_tells_what_the_fleet_paid(state: str, read_in: str) -> None:
+    before: dict[str, Value] = {"finish_rate": 3.79, "token_rate": 2300.0, "ttft_p99": 13.0}
+    now: dict[str, Value] = {"finish_rate": 2.25, "token_rate": 1360.0, "ttft_p99": 39.0}
+    values = {f"baseline.{name}": value for name, value in before.items()}
+    values |= {read_in + name: value for name, value in now.items()}
+    assert PLAYBOOK.text(state, "why" if state == "capacity_ask" else "say", values).endswith(
+        "The price, beside the beginning: HIGH; 3.79 → 2.25 requests a second, 2,300 → 1,360 tokens a second, "
+        "first token p99 13 → 39 s."
+    )
 
 
 async def test_who_chooses_a_lever_again_reads_what_was_tried() -> None:
