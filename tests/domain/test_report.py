@@ -171,6 +171,19 @@ def test_the_opening_names_the_incident_when_it_is_recorded() -> None:
     assert report.model_dump(include=set(named)) == named
 
 
+def test_the_severity_is_the_one_that_the_card_shows() -> None:
+    def fires(after: float, status: str) -> None:
+        joined = alert(status, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+        story.tell(after, AlertChanged(event_id=f"joins/{after}", alert=joined))
+
+    story = Story().opened()
+    shown = []
+    for after, status in [(10, "firing"), (20, "resolved")]:
+        fires(after, status)
+        shown.append((Report.of(story.timeline).severity, story.run.severity))
+    assert shown == [("page", "page"), ("ticket", "ticket")]
+
+
 def test_times_count_from_the_opening() -> None:
     report = Report.of(fixed().timeline)
     assert (report.act_seconds, report.close_seconds, report.ending) == (60, 500, "fixed")

@@ -144,6 +144,7 @@ class Report(_Fact):
         waits = tuple(_waits(plain_entries))
         return cls(
             **_about(opened),
+            severity=_severity(opened, plain_entries),
             alerts=tuple(dict.fromkeys(_alert_names(plain_entries))),
             opened_at=opened.at if opened else (plain_entries[0].at if plain_entries else 0.0),
             first_act_at=next((e.at for e in plain_entries if e.who and e.kind in ACTS), None),
@@ -173,9 +174,16 @@ def _about(opened: Entry | None) -> dict[str, str]:
         "incident": _str(data, "incident"),
         "title": _str(data, "title") or _str(annotations, "summary") or _str(labels, "alertname"),
         "target": _str(data, "target") or named,
-        "severity": _str(data, "severity") or _str(labels, "severity"),
         "playbook": _str(data, "playbook"),
     }
+
+
+def _severity(opened: Entry | None, entries: Sequence[Entry]) -> str:
+    """The last one that was recorded, as the card shows it."""
+    data = opened.data if opened else {}
+    first = _str(data, "severity") or _str(_dict(data, "labels"), "severity")
+    changes = [after for entry in entries if entry.kind == "severity" and (after := _str(entry.data, "after"))]
+    return changes[-1] if changes else first
 
 
 def _alert_names(entries: Sequence[Entry]) -> Iterator[str]:
