@@ -38,6 +38,11 @@ class Reading(BaseModel):
     def is_known(self) -> bool:
         return not self.unknown
 
+    @property
+    def is_number(self) -> bool:
+        """One plain number, and known."""
+        return self.is_known and isinstance(self.value, float | int) and not isinstance(self.value, bool)
+
 
 def unknown(name: str, reason: str, *, at: float, source: str = "") -> Reading:
     return Reading(name=name, unknown=reason, at=at, source=source)
