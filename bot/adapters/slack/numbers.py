@@ -13,8 +13,9 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import context, section
 from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.words import clock, day, moment, reasons_of, rows_of, table, value
+from bot.adapters.slack.words import day, moment, reasons_of, rows_of, table, value
 from bot.domain.signal import Reading
+from bot.domain.window import clock
 
 NUMBERS = 6
 ROWS = 40

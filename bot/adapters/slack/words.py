@@ -32,12 +32,6 @@ def moment(at: float) -> str:
     return f"<!date^{int(at)}^{{time_secs}}|{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC>"
 
 
-def clock(at: float, beside: float) -> str:
-    """A time of day in UTC, where Slack formats no date; with its date where that is another one than `beside`."""
-    shown, near = (datetime.fromtimestamp(each, UTC) for each in (at, beside))
-    return f"{shown:%H:%M:%S}" if shown.date() == near.date() else f"{shown:%Y-%m-%d %H:%M}"
-
-
 def ago(at: float) -> str:
     """`in 9 minutes`, counted by the reader's Slack: nobody edits the message for it."""
     return f"<!date^{int(at)}^{{ago}}|{datetime.fromtimestamp(at, UTC):%H:%M} UTC>"
