@@ -11,6 +11,8 @@ Kind = Literal["number", "text", "flag", "by_replica"]
 """What an expression may do with a value: a number, a text, a boolean, or a number for each replica."""
 
 Value = float | bool | str | dict[str, float]
+SAME_LOOK_SECONDS = 15.0
+"""The newest samples behind the readings of one look are that far apart at most."""
 
 
 class Reading(BaseModel):

@@ -97,6 +97,14 @@ def test_the_chart_has_the_lines_their_change_and_what_was_decided() -> None:
     assert "(Ana)" in chart.marks[1].text
 
 
+def test_a_line_that_goes_on_after_the_last_reading_says_where_it_came_to() -> None:
+    last = thrash_line().points[-1][0]
+    longer = thrash_line().model_copy(update={"points": (*thrash_line().points, (last + 60, 0.02))})
+    chart = chart_of(fixed(longer))
+    assert chart is not None
+    assert chart.panels[0].change == "2.81 → 0.02"
+
+
 def test_before_the_end_the_readings_themselves_are_the_lines() -> None:
     chart = chart_of(fixed())
     assert chart is not None

@@ -138,7 +138,7 @@ class Story:
 
     def calm(self, after: float) -> "Story":
         effect = f"v{self.run.visit}/watch"
-        readings = {"thrash": Reading(name="thrash", value=0.0, at=START)}
+        readings = {"thrash": Reading(name="thrash", value=0.0, at=START + after)}
         watched = Watched(
             event_id=effect, effect_id=effect, verdict="held", parts={"calm": "held"}, readings=readings,
             detail="calm for 5 m",
@@ -256,6 +256,11 @@ def test_readings_compare_the_baseline_with_the_last() -> None:
     assert (thrash.baseline.value, thrash.last.value) == (2.81, 0.0)
     assert gpu.last is not None
     assert not gpu.last.is_known
+
+
+def test_each_reading_says_when_it_was_read() -> None:
+    page = markdown(fixed().timeline)
+    assert "| `thrash` | 2.81 | 2027-01-15 08:00:00 | 0 | 2027-01-15 08:08:20 |" in page
 
 
 def test_what_is_still_held_is_named() -> None:

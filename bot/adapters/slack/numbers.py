@@ -14,7 +14,7 @@ from bot.adapters.slack.blocks import context, section
 from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.words import day, moment, reasons_of, rows_of, table, value
-from bot.domain.signal import Reading
+from bot.domain.signal import SAME_LOOK_SECONDS, Reading
 from bot.domain.window import clock
 
 NUMBERS = 6
@@ -22,8 +22,6 @@ ROWS = 40
 REASONS = 15
 NAMES = 12
 """How many names one reason is given for."""
-SAME_LOOK_SECONDS = 15.0
-"""The newest samples behind the readings of one look are that far apart at most."""
 SAME_DAY_SECONDS = 12 * 3600.0
 """Within it, a time of day needs no date."""
 

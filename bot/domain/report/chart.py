@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bot.domain.report.escaping import moment, one_line
 from bot.domain.report.facts import Report, readings_of
 from bot.domain.series import MOST_POINTS, MOST_SERIES, Limit, Series
-from bot.domain.signal import in_words
+from bot.domain.signal import SAME_LOOK_SECONDS, Reading, Value, in_words
 from bot.domain.timeline import Chained
 
 LONGEST_TITLE = 44
@@ -34,7 +34,7 @@ class Panel(_Fact):
     unit: str
     """`ratio`: a share of a whole."""
     change: str
-    """`baseline → last`, empty where one of them is not known."""
+    """`baseline → last`, empty where one of them is not known; the last is where the line ends."""
     points: tuple[tuple[float, float], ...]
     limits: tuple[Limit, ...]
 
@@ -113,7 +113,7 @@ def _from_readings(entries: Sequence[Chained]) -> list[Series]:
 def _panel(line: Series, report: Report) -> Panel:
     compared = next((one for one in report.readings if one.name == line.signal), None)
     before = compared.baseline.value if compared and compared.baseline else None
-    last = compared.last.value if compared and compared.last else None
+    last = _last(line, compared.last if compared else None)
     share = "ratio" if line.unit == "ratio" else ""
     change = "" if before is None or last is None else f"{in_words(before, share)} → {in_words(last, share)}"
     return Panel(
@@ -123,6 +123,14 @@ def _panel(line: Series, report: Report) -> Panel:
         points=tuple(sorted(line.points)),
         limits=line.limits,
     )
+
+
+def _last(line: Series, read: Reading | None) -> Value | None:
+    """What was read last, or where the line came to after it."""
+    newest = max(line.points)
+    if read is None or newest[0] - read.at > SAME_LOOK_SECONDS:
+        return newest[1]
+    return read.value
 
 
 def _that_matter(marks: Sequence[Mark]) -> list[Mark]:

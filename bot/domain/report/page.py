@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.report.escaping import lasting, moment, one_line, reading
+from bot.domain.report.escaping import lasting, moment, one_line, read_at, reading
 from bot.domain.report.facts import Report, readings_of
 from bot.domain.report.markup import Markdown, Markup
 from bot.domain.timeline import Chained, Entry
@@ -125,8 +125,17 @@ def _calls(report: Report, m: Markup) -> list[str]:
 
 
 def _readings(report: Report, m: Markup) -> list[str]:
-    rows = [(m.code(it.name), m.text(reading(it.baseline)), m.text(reading(it.last))) for it in report.readings]
-    return m.table(("signal", "baseline", "last"), rows) if rows else []
+    rows = [
+        (
+            m.code(it.name),
+            m.text(reading(it.baseline)),
+            read_at(it.baseline),
+            m.text(reading(it.last)),
+            read_at(it.last),
+        )
+        for it in report.readings
+    ]
+    return m.table(("signal", "baseline", "read (UTC)", "last", "last read (UTC)"), rows) if rows else []
 
 
 def _verdicts(report: Report, m: Markup) -> list[str]:

@@ -82,7 +82,9 @@ def test_no_number_of_a_message_is_called_now() -> None:
 
 
 def test_what_was_read_says_of_which_moment_a_row_is() -> None:
-    said = shown(number("thrash", 3, at=BEGAN), number("before", 1, at=BEGAN - 3600), number("day", 2, at=BEGAN - 86400))
+    said = shown(
+        number("thrash", 3, at=BEGAN), number("before", 1, at=BEGAN - 3600), number("day", 2, at=BEGAN - 86400)
+    )
     assert "signal  last  at (UTC)" in said
     assert "before  1     10:06:40" in said
     assert "day     2     2026-11-17 11:06" in said
