@@ -98,7 +98,10 @@ def export(
         case ReportFormat.json:
             content = as_json(timeline)
         case ReportFormat.html:
-            content = html(timeline, wiring.chart_svg)
+            lines = asyncio.run(wiring.load_lines(wanted, incident))
+            content = html(timeline, wiring.chart_svg, lines)
+            for line in filter(lambda line: line.unknown, lines):
+                typer.echo(f"{line.signal}: the history could not be read ({line.unknown})", err=True)
         case ReportFormat.md:
             content = markdown(timeline)
     if out is None:
