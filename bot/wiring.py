@@ -77,7 +77,7 @@ from bot.domain.report.chart import Chart
 from bot.domain.run import Run
 from bot.domain.series import Series
 from bot.domain.target import Target
-from bot.domain.timeline import Chained
+from bot.domain.timeline import Chained, StoredHead
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
@@ -111,6 +111,7 @@ from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowRun, TellPerson
 from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
+from bot.flow.whole_timeline import whole_timeline
 from bot.flow.workload_probes import workload_probes
 from bot.settings import Settings
 
@@ -571,6 +572,14 @@ async def load_run(redis_url: str, incident_id: str, *, tag: str = "bot") -> Run
 async def load_timeline(redis_url: str, incident_id: str, *, tag: str = "bot") -> Sequence[Chained]:
     async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
         return await reading.store.timeline(incident_id)
+
+
+async def load_whole_timeline(
+    redis_url: str, incident_id: str, *, tag: str = "bot"
+) -> tuple[Sequence[Chained], StoredHead | None]:
+    """With what the run says of its end."""
+    async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
+        return await whole_timeline(reading.store, incident_id)
 
 
 async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:

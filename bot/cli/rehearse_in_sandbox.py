@@ -59,7 +59,7 @@ def refuse_what_is_ignored(written: Circumstances, file: Path | None) -> None:
     if ignored:
         named = ", ".join(f"'{name}'" for name in ignored)
         raise CommandError(
-            f"{file}: {named} counts only over a recording (--scrapes DIR). In the sandbox its own fleet and cluster say "
+            f"{file}: {named} counts only over a recording (--scrapes DIR). In the sandbox its fleet and cluster say "
             "what is read and what becomes of a change. Take it out, or choose what goes wrong with --scenario."
         )
 

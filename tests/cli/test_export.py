@@ -79,3 +79,24 @@ def test_a_history_that_does_not_answer_is_named_and_the_page_is_made(sampled: d
     result = incident_bot("export", "INC-1", "--format", "html", **away)
     assert result.exit_code == 0, result.output
     assert "usage: the history could not be read" in result.stderr
+
+
+@pytest.mark.parametrize("wanted", ["md", "json", "html"])
+def test_every_format_says_whether_the_timeline_ends_as_the_run_says(
+    sampled: dict[str, str], redis_server: valkey.Embedded, tag: str, wanted: str
+) -> None:
+    def exported() -> str:
+        return incident_bot("export", "INC-1", "--format", wanted, **sampled).stdout
+
+    async def forge() -> None:
+        connection = Connection.open(redis_server.url, tag=tag)
+        forged = chain([Entry(kind="opened", at=1.0, text="nothing happened")], head=GENESIS, length=0)
+        await connection.ask(
+            connection.client.lset(connection.key("timeline", "INC-1"), 0, forged[0].model_dump_json())
+        )
+        await connection.close()
+
+    fault = "entry 1 is not the one that the run ends in"
+    assert fault not in exported()
+    asyncio.run(forge())
+    assert fault in exported()

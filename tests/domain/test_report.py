@@ -34,7 +34,7 @@ from bot.domain.report import Report, as_json, markdown
 from bot.domain.report.escaping import lasting, moment, one_line, text
 from bot.domain.run import Run
 from bot.domain.signal import Reading
-from bot.domain.timeline import Chained, Entry, chain
+from bot.domain.timeline import Chained, Entry, StoredHead, chain
 from tests.builders import START, alert, plan, press, rules, run
 
 pytestmark = pytest.mark.fast
@@ -273,6 +273,39 @@ def test_an_altered_entry_breaks_the_chain_there() -> None:
     timeline[3] = timeline[3].model_copy(update={"entry": forged})
     assert Report.of(timeline).broken_at == 4
     assert "**broken at entry 4**" in markdown(timeline)
+
+
+def stored_head(story: Story) -> StoredHead:
+    return StoredHead(head=story.run.timeline_head, length=story.run.timeline_length)
+
+
+def test_a_timeline_that_ends_as_the_run_says_is_reported_so() -> None:
+    story = fixed()
+    assert "consistent, and ends as the run says" in markdown(story.timeline, stored_head(story))
+    assert json.loads(as_json(story.timeline, stored_head(story)))["report"]["head_fault"] == ""
+
+
+@pytest.mark.parametrize(
+    ("altered", "said"),
+    [
+        pytest.param(lambda t: t[:-2], "the last 2 of them are missing", id="its end was cut off"),
+        pytest.param(
+            lambda t: [*t, *chain([Entry(kind="note", at=START, text="x")], head=t[-1].hash, length=len(t))],
+            "and those after it were added without the run",
+            id="an entry was added",
+        ),
+        pytest.param(
+            lambda t: list(chain([each.entry for each in reversed(t)], head="0" * 64, length=0)),
+            "is not the one that the run ends in",
+            id="a whole new chain was written",
+        ),
+    ],
+)
+def test_a_consistent_chain_that_is_not_the_runs_own_is_told(altered: Any, said: str) -> None:
+    story = fixed()
+    page = markdown(altered(story.timeline), stored_head(story))
+    assert "**does not end as the run says**" in page
+    assert said in page
 
 
 def test_a_posted_head_is_found_in_the_chain() -> None:

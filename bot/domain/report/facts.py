@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from bot.domain.report.escaping import plain
 from bot.domain.signal import Reading
-from bot.domain.timeline import GENESIS, Chained, Entry, first_break
+from bot.domain.timeline import GENESIS, Chained, Entry, StoredHead, first_break, head_fault
 
 ACTS = frozenset({"press", "answered", "decided", "note", "halt", "resume", "undo"})
 """Kinds of entries by which a person shows that somebody is there."""
@@ -122,6 +122,10 @@ class Report(_Fact):
     broken_at: int | None
     """The number of the first entry that does not follow from the one before; None when the chain is consistent."""
     heads: tuple[Head, ...]
+    stored: StoredHead | None = None
+    """What the run itself says of the end of this timeline; None where it was not asked, or is not there any more."""
+    head_fault: str = ""
+    """Where the timeline does not end as the run says."""
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorator above a property
     @property
@@ -136,7 +140,7 @@ class Report(_Fact):
         return None if self.closed_at is None else self.closed_at - self.opened_at
 
     @classmethod
-    def of(cls, entries: Sequence[Chained]) -> Self:
+    def of(cls, entries: Sequence[Chained], stored: StoredHead | None = None) -> Self:
         plain_entries = [item.entry for item in entries]
         opened = next((e for e in plain_entries if e.kind == "opened"), None)
         end = next((e for e in reversed(plain_entries) if e.kind in ("closed", "reopened")), None)
@@ -163,6 +167,8 @@ class Report(_Fact):
             entries=len(entries),
             broken_at=first_break(entries),
             heads=tuple(_heads(entries)),
+            stored=stored,
+            head_fault=head_fault(entries, stored) if stored is not None else "",
         )
 
 

@@ -11,7 +11,7 @@ from bot.domain.report.facts import Report
 from bot.domain.report.markup import Html
 from bot.domain.report.page import page
 from bot.domain.series import Series
-from bot.domain.timeline import Chained
+from bot.domain.timeline import Chained, StoredHead
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d1c1d; --quiet: #566573; --paper: #fff; --card: #f7f8f9; --rule: #e3e6e8; }
@@ -58,7 +58,12 @@ figcaption { color: var(--quiet); font-size: 12.5px; overflow-wrap: anywhere; }
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def html(entries: Sequence[Chained], draw: Callable[[Chart], bytes], read_since: Sequence[Series] = ()) -> str:
+def html(
+    entries: Sequence[Chained],
+    draw: Callable[[Chart], bytes],
+    read_since: Sequence[Series] = (),
+    stored: StoredHead | None = None,
+) -> str:
     """`draw` makes an SVG of a chart; a timeline without lines has none. `read_since`: as `chart_of` takes it."""
     report, chart = Report.of(entries), chart_of(entries, read_since)
     title = escape(one_line(f"{report.incident} {report.title}".strip() or "Incident", 120))
@@ -68,7 +73,7 @@ def html(entries: Sequence[Chained], draw: Callable[[Chart], bytes], read_since:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"{page(entries, Html(), picture)}</body>\n</html>\n"
+        f"{page(entries, Html(), picture, stored)}</body>\n</html>\n"
     )
 
 
