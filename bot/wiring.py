@@ -79,8 +79,9 @@ from bot.domain.machine import Rules
 from bot.domain.playbook.picture import Picture
 from bot.domain.report.chart import Chart
 from bot.domain.run import Run
+from bot.domain.series import Series
 from bot.domain.target import Target
-from bot.domain.timeline import Chained
+from bot.domain.timeline import Chained, StoredHead
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
@@ -115,6 +116,7 @@ from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowAgain, ShowRun, T
 from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.flow.wake import Wake
 from bot.flow.watch_signals import WatchForRun
+from bot.flow.whole_timeline import whole_timeline
 from bot.flow.workload_probes import workload_probes
 from bot.settings import Settings
 
@@ -480,6 +482,7 @@ def effect_handlers(
     read = ReadForRun(sight.signals, advance.playbook_of)
     see = SeeWorld(cluster.port, sight.scraped)
     plan = PlanForRun(read, see, cluster.port, advance.playbook_of, storage.store)
+    series = ReadSeriesForRun(sight.history, advance.playbook_of)
     generate = GenerateOnReplica(
         sight.generations, WorldReplicas(cluster.port), sight.scraper, storage.claims, storage.store
     )
@@ -501,9 +504,9 @@ def effect_handlers(
         "watch_signals": WatchForRun(read, RedisWatchLog(storage.connection), advance.playbook_of),
         "judge_press": JudgeForRun(talk.people),
         "tell": TellPerson(talk.messenger),
-        "export_timeline": ExportForRun(talk.messenger, storage.store, chart_svg),
+        "export_timeline": ExportForRun(talk.messenger, storage.store, chart_svg, series),
         "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),
-        "read_series": ReadSeriesForRun(sight.history, advance.playbook_of),
+        "read_series": series,
         "draw_chart": DrawChartForRun(talk.messenger, storage.store, chart_png),
         "release_leases": ReleaseForRun(storage.claims),
     }
@@ -618,6 +621,26 @@ async def load_run(redis_url: str, incident_id: str, *, tag: str = "bot") -> Run
 async def load_timeline(redis_url: str, incident_id: str, *, tag: str = "bot") -> Sequence[Chained]:
     async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
         return await reading.store.timeline(incident_id)
+
+
+async def load_whole_timeline(
+    redis_url: str, incident_id: str, *, tag: str = "bot"
+) -> tuple[Sequence[Chained], StoredHead | None]:
+    """With what the run says of its end."""
+    async with contextlib.aclosing(_Reading(redis_url, tag)) as reading:
+        return await whole_timeline(reading.store, incident_id)
+
+
+async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
+    """The charted signals of an open incident up to now; none for one that is over, whose timeline has them."""
+    async with contextlib.AsyncExitStack() as stack:
+        storage = open_storage(settings, stack)
+        run = await storage.store.load(incident_id)
+        if run is None or not run.is_open:
+            return ()
+        sight = open_sight(settings, storage, open_cluster(settings, stack), stack)
+        playbook_of = AdvanceRun(storage.store, from_bundle, Rules(approvals=settings.approval_rules)).playbook_of
+        return await ReadSeriesForRun(sight.history, playbook_of).lines_or_why_not(run, await storage.store.now())
 
 
 async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[Alert, str]]:

@@ -88,7 +88,8 @@ def export(
     from bot import wiring
     from bot.domain.report import as_json, html, markdown
 
-    timeline = asyncio.run(wiring.load_timeline(wanted.redis_url.get_secret_value(), incident, tag=wanted.redis_tag))
+    redis_url = wanted.redis_url.get_secret_value()
+    timeline, stored = asyncio.run(wiring.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
     if not timeline:
         raise CommandError(
             f"{incident}: not in this Redis (tag '{wanted.redis_tag}'); closed incidents are kept "
@@ -96,11 +97,14 @@ def export(
         )
     match format:
         case ReportFormat.json:
-            content = as_json(timeline)
+            content = as_json(timeline, stored)
         case ReportFormat.html:
-            content = html(timeline, wiring.chart_svg)
+            lines = asyncio.run(wiring.load_lines(wanted, incident))
+            content = html(timeline, wiring.chart_svg, lines, stored)
+            for line in filter(lambda line: line.unknown, lines):
+                typer.echo(f"{line.signal}: the history could not be read ({line.unknown})", err=True)
         case ReportFormat.md:
-            content = markdown(timeline)
+            content = markdown(timeline, stored)
     if out is None:
         typer.echo(content, nl=False)
         return

@@ -128,13 +128,18 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
     """Go through a whole run: which way it goes, what it proposes, and at what second.
 
     In the sandbox a script presses what the file of answers says, else the first choice; without a file, you do, in the
-    Slack page.
+    Slack page. The sandbox gives the readings and the outcomes itself, so there the file has only answers and settings.
     """
     from bot.cli import playbook_rehearse as over_recording
 
     settings = pairs(overrides)
     found = load_named(name, folder or packaged_playbooks(), settings)
     written = over_recording.read_answers(answers, found)
+    if written.settings:
+        from bot.flow.rehearse_case import settings_of
+
+        settings = {**settings_of(written), **settings}
+        found = load_named(name, folder or packaged_playbooks(), settings)
     where = Path(found.file).parent
     if scrapes is None:
         from bot.cli import rehearse_in_sandbox as in_sandbox
@@ -142,13 +147,15 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
 
         if scenario not in SCENARIOS:
             raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")
+        in_sandbox.refuse_what_is_ignored(written, answers)
         labels = in_sandbox.wanted_alert(found, where, pairs(alert))
         attended = answers is None
         wanted = in_sandbox.Wanted(found, SCENARIOS[scenario], written, settings, labels, attended)
         raise typer.Exit(in_sandbox.rehearse(wanted))
     recording, begins = over_recording.recorded(scrapes, opens_at)
-    if overrides:
-        typer.echo(f"shortened or changed for this rehearsal: {', '.join(overrides)}")
+    if settings:
+        changed = ", ".join(f"{name}={value}" for name, value in settings.items())
+        typer.echo(f"shortened or changed for this rehearsal: {changed}")
     played = over_recording.rehearse(over_recording.Wanted(found, where, recording, begins, written))
     for line in over_recording.told(played, recording.begins):
         typer.echo(line)

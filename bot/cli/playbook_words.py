@@ -46,8 +46,13 @@ def _probes() -> Iterator[str]:
 
 def _metrics() -> Iterator[str]:
     for name, shape in sorted(SHAPES.items()):
-        taken = ", ".join(sorted(TAKES[shape])) or "`mean`, `quantile` or `share_above`"
-        yield f"{name} ({UNITS.get(name, 'number')}): a {shape}; take {taken}"
+        taken = f"take {', '.join(sorted(TAKES[shape]))}" if TAKES[shape] else _of_a_histogram(name)
+        yield f"{name} ({UNITS.get(name, 'number')}): a {shape}; {taken}"
+
+
+def _of_a_histogram(name: str) -> str:
+    """It has no `take`: each way to read one is a signal of its own kind."""
+    return f"{{mean: {name}}}, {{histogram: {name}, quantile: 0.99}} or {{histogram: {name}, share_above: 1}}"
 
 
 def _functions() -> Iterator[str]:

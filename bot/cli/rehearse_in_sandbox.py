@@ -54,6 +54,17 @@ class Wanted:
     attended: bool
 
 
+def refuse_what_is_ignored(written: Circumstances, file: Path | None) -> None:
+    """Raise `CommandError` for what the sandbox decides itself: a rehearsal that ignores it answers something else."""
+    ignored = sorted(written.model_fields_set - {"answers", "settings"})
+    if ignored:
+        named = ", ".join(f"'{name}'" for name in ignored)
+        raise CommandError(
+            f"{file}: {named} counts only over a recording (--scrapes DIR). In the sandbox its fleet and cluster say "
+            "what is read and what becomes of a change. Take it out, or choose what goes wrong with --scenario."
+        )
+
+
 def wanted_alert(playbook: CompiledPlaybook, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     """The labels of an alert that opens this playbook. Raise `CommandError` when it opens none, or another one."""
     labels = {**LABELS, **given}

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.domain.report import Report
-from bot.domain.report.escaping import lasting, moment, reading
+from bot.domain.report.escaping import lasting, moment, read_at, reading
 
 LONGEST_CELL = 160
 
@@ -41,8 +41,11 @@ def _parts(report: Report) -> Iterator[Text | Table]:
     )
     yield _table(
         "Readings",
-        ("signal", "before", "last"),
-        [(it.name, reading(it.baseline), reading(it.last)) for it in report.readings],
+        ("signal", "before", "at", "last", "at"),
+        [
+            (it.name, reading(it.baseline), read_at(it.baseline)[11:], reading(it.last), read_at(it.last)[11:])
+            for it in report.readings
+        ],
     )
     yield _table(
         "What was checked",

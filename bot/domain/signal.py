@@ -11,6 +11,8 @@ Kind = Literal["number", "text", "flag", "by_replica"]
 """What an expression may do with a value: a number, a text, a boolean, or a number for each replica."""
 
 Value = float | bool | str | dict[str, float]
+SAME_LOOK_SECONDS = 15.0
+"""The newest samples behind the readings of one look are that far apart at most."""
 
 
 class Reading(BaseModel):
@@ -37,6 +39,11 @@ class Reading(BaseModel):
     @property
     def is_known(self) -> bool:
         return not self.unknown
+
+    @property
+    def is_number(self) -> bool:
+        """One plain number, and known."""
+        return self.is_known and isinstance(self.value, float | int) and not isinstance(self.value, bool)
 
 
 def unknown(name: str, reason: str, *, at: float, source: str = "") -> Reading:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -63,6 +63,26 @@ def first_break(entries: Iterable[Chained]) -> int | None:
             return item.number
         head, expected = item.hash, expected + 1
     return None
+
+
+class StoredHead(BaseModel):
+    """Where the run says that its timeline ends."""
+
+    model_config = ConfigDict(frozen=True)
+
+    head: str
+    length: int
+
+
+def head_fault(entries: Sequence[Chained], stored: StoredHead) -> str:
+    """Where this timeline does not end as the run says; empty where it does."""
+    if len(entries) < stored.length:
+        missing = stored.length - len(entries)
+        return f"the run has {stored.length} entries, and the last {missing} of them are missing"
+    if len(entries) > stored.length:
+        return f"entry {stored.length + 1} and those after it were added without the run"
+    ends_in = entries[-1].hash if entries else GENESIS
+    return "" if ends_in == stored.head else f"entry {len(entries)} is not the one that the run ends in"
 
 
 def _hash(number: int, entry: Entry, previous: str) -> str:

@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
@@ -165,6 +166,12 @@ def short(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{round(seconds / size, 1):g} {unit}"
     return f"{round(seconds):d} s"
+
+
+def clock(at: float, beside: float) -> str:
+    """A time of day in UTC; with its date where that is another one than that of `beside`."""
+    shown, near = (datetime.fromtimestamp(each, UTC) for each in (at, beside))
+    return f"{shown:%H:%M:%S}" if shown.date() == near.date() else f"{shown:%Y-%m-%d %H:%M}"
 
 
 def _began_inside(point: Point, window: Window) -> bool:

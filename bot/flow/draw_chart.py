@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bot.domain.effect import DrawChart, ReadSeries
+from bot.domain.errors import BotError
 from bot.domain.event import SeriesRead
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.report.chart import Chart, chart_of
@@ -32,13 +33,24 @@ class ReadSeriesForRun:
         self._history, self._playbook_of, self._aside = history, playbook_of, aside
 
     async def __call__(self, job: Job, effect: ReadSeries) -> Done:
-        playbook = await self._playbook_of(job.run)
-        context = context_of(job.run, playbook.settings)
-        shown = shown_time(job.run, job.now)
-        wanted = charted(playbook, job.run.way)
+        lines = await self.lines(job.run, job.now)
+        return Done((SeriesRead(event_id=effect.effect_id, effect_id=effect.effect_id, lines=lines),))
+
+    async def lines(self, run: Run, now: float) -> tuple[Series, ...]:
+        playbook = await self._playbook_of(run)
+        context = context_of(run, playbook.settings)
+        shown = shown_time(run, now)
+        wanted = charted(playbook, run.way)
         # One after the other: nobody waits for a picture, and a fleet's hours need not be in memory four times.
-        lines = [await self._line(playbook, name, limits, context, shown) for name, limits in wanted.items()]
-        return Done((SeriesRead(event_id=effect.effect_id, effect_id=effect.effect_id, lines=tuple(lines)),))
+        return tuple([await self._line(playbook, name, limits, context, shown) for name, limits in wanted.items()])
+
+    async def lines_or_why_not(self, run: Run, now: float) -> tuple[Series, ...]:
+        """As `lines`, but where the history does not answer each line says so: a report is made all the same."""
+        try:
+            return await self.lines(run, now)
+        except BotError as error:
+            playbook = await self._playbook_of(run)
+            return tuple(Series(signal=name, unknown=str(error)) for name in charted(playbook, run.way))
 
     async def _line(
         self, playbook: CompiledPlaybook, name: str, limits: tuple[Limit, ...], context: ReadContext, shown: Window

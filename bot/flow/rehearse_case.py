@@ -81,7 +81,7 @@ async def play_table(table: Table, load: Load, origins: Mapping[str, Origin] = N
     known: dict[tuple[tuple[str, str], ...], Bundle] = {}
     results: list[CaseResult] = []
     for case in table.whole():
-        settings = {name: _as_text(value) for name, value in case.settings.items()}
+        settings = settings_of(case)
         key = tuple(sorted(settings.items()))
         if key not in known:
             known[key] = with_stand_ins(load(settings))
@@ -89,8 +89,10 @@ async def play_table(table: Table, load: Load, origins: Mapping[str, Origin] = N
     return TableResult(load({}), tuple(results), origins)
 
 
-def _as_text(value: float | str | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def settings_of(written: Circumstances) -> dict[str, str]:
+    """As `--set` has them."""
+    said = written.settings.items()
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in said}
 
 
 async def play_case(case: Case, bundle: Bundle) -> CaseResult:

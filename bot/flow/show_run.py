@@ -9,9 +9,11 @@ from bot.domain.effect import ExportFormat, ExportTimeline, Lane, ReleaseLeases,
 from bot.domain.machine.draft import SHOW
 from bot.domain.report import as_json, html, markdown
 from bot.domain.report.chart import Chart
-from bot.domain.timeline import Chained
+from bot.domain.timeline import Chained, StoredHead
+from bot.flow.draw_chart import ReadSeriesForRun
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import CallClaims, EffectStore, Messenger, RunStore
+from bot.flow.whole_timeline import whole_timeline
 
 
 class ShowRun:
@@ -55,12 +57,14 @@ class TellPerson:
 
 
 class ExportForRun:
-    def __init__(self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes]) -> None:
-        self._messenger, self._runs, self._draw = messenger, runs, draw
+    def __init__(
+        self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes], series: ReadSeriesForRun
+    ) -> None:
+        self._messenger, self._runs, self._draw, self._series = messenger, runs, draw, series
 
     async def __call__(self, job: Job, effect: ExportTimeline) -> Done:
-        entries = await self._runs.timeline(job.incident_id)
-        content = await self._written(entries, effect.format)
+        entries, stored = await whole_timeline(self._runs, job.incident_id)
+        content = await self._written(job, entries, stored, effect.format)
         name = f"{job.incident_id}-timeline.{effect.format}"
         comment = f"Timeline of {job.incident_id}"
         await self._messenger.upload(
@@ -68,15 +72,19 @@ class ExportForRun:
         )
         return Done()
 
-    async def _written(self, entries: Sequence[Chained], wanted: ExportFormat) -> str:
+    async def _written(
+        self, job: Job, entries: Sequence[Chained], stored: StoredHead | None, wanted: ExportFormat
+    ) -> str:
         match wanted:
             case "json":
-                return as_json(entries)
+                return as_json(entries, stored)
             case "html":
+                # What was drawn for the first question ends there; an incident that is over was drawn whole.
+                lines = await self._series.lines_or_why_not(job.run, job.now) if job.run.is_open else ()
                 # Its chart takes most of a second to draw, in which nobody else's press may wait.
-                return await asyncio.to_thread(html, entries, self._draw)
+                return await asyncio.to_thread(html, entries, self._draw, lines, stored)
             case "md":
-                return markdown(entries)
+                return markdown(entries, stored)
 
 
 class ReleaseForRun:

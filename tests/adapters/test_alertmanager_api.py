@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.adapters.alertmanager_api import AlertmanagerApi
+from bot.adapters.alertmanager_api import AlertmanagerApi, reachable
 from bot.domain.alert import Alert
 from bot.domain.effect import EndSilences, SilenceAlerts
 from bot.domain.errors import SourceError
@@ -164,6 +164,12 @@ def job(effect: SilenceAlerts | EndSilences) -> Job:
     resolved = builders.alert("resolved", fingerprint="r", alertname="Gone")
     run = builders.run(alerts={**alerts, "r": resolved})
     return Job(run, Owed(run.incident_id, effect, 1, "t"), time.time())
+
+
+async def test_the_doctor_finds_it_and_its_version(url: str) -> None:
+    async with httpx.AsyncClient(timeout=5.0, trust_env=False) as http:
+        found = await reachable(http, url)
+    assert (found.grade, found.what[:17]) == ("fine", "answers, version ")
 
 
 async def test_the_incidents_alerts_are_silenced_once_and_no_others_and_then_ended(

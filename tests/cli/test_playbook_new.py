@@ -14,10 +14,25 @@ from tests.cli.test_commands import incident_bot
 pytestmark = pytest.mark.fast
 
 
-def test_the_starter_passes_check_without_a_warning(tmp_path: Path) -> None:
+def test_the_check_of_an_untouched_starter_says_what_to_fill_in(tmp_path: Path) -> None:
     assert incident_bot("playbook", "new", "slow-first-token", "--in", tmp_path).exit_code == 0
     result = incident_bot("playbook", "check", tmp_path)
-    assert result.stdout == "1 sound playbook, 0 faults, 0 warnings\n"
+    assert result.exit_code == 0
+    *warnings, last = result.stdout.splitlines()
+    assert last == "1 sound playbook, 0 faults, 3 warnings"
+    assert all(" is still the starter's text. " in line and line.endswith("(warning)") for line in warnings)
+    assert [line.partition(": ")[2].partition(" is")[0] for line in warnings] == [
+        "'summary'",
+        "'opens_on'",
+        "'settings.queue_limit.why'",
+    ]
+
+
+def test_a_starter_that_is_filled_in_passes_check_without_a_warning(tmp_path: Path) -> None:
+    incident_bot("playbook", "new", "slow-first-token", "--in", tmp_path)
+    path = tmp_path / "slow-first-token.yaml"
+    path.write_text(path.read_text().replace("CHANGE_ME", "Filled in"))
+    assert incident_bot("playbook", "check", tmp_path).stdout == "1 sound playbook, 0 faults, 0 warnings\n"
 
 
 def test_every_case_of_the_starter_holds_and_every_edge_is_taken(tmp_path: Path) -> None:

@@ -168,3 +168,20 @@ def test_a_playbook_that_the_alert_does_not_open_is_told_which_alert_does(tmp_pa
     compiled = load_playbook(written(tmp_path, PLAYBOOK, "cap.yaml"))
     with pytest.raises(CommandError, match=r"example: --alert alertname=A$"):
         wanted_alert(compiled, tmp_path, {})
+
+
+@pytest.mark.parametrize("key", ["given: {node: {fault: false}}", "at: {look: {thrash: 1}}", "changes: {cap: failed}"])
+def test_the_sandbox_refuses_a_file_that_says_what_only_the_sandbox_can_say(key: str, tmp_path: Path) -> None:
+    """Its fleet gives the readings and its cluster the outcomes: what is written beside them would be ignored."""
+    playbook, file = written(tmp_path, PLAYBOOK, "cap.yaml"), written(tmp_path, key, "answers.yaml")
+    command = ["playbook", "rehearse", str(playbook), "--alert", "alertname=A", "--answers", str(file)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert f"answers.yaml: '{key.partition(':')[0]}' counts only over a recording" in result.stderr
+
+
+def test_settings_of_the_file_of_answers_count(recording: Path, tmp_path: Path) -> None:
+    wider = GIVEN + "settings: {window: 30s, calm_for: 20s}\nanswers: {choose: cap}"
+    result = rehearse(recording, tmp_path, wider, "--opens-at", "100")
+    assert "changed for this rehearsal: window=30s, calm_for=20s" in result.stdout
+    assert "way: look → choose → cap → calm → fixed" in result.stdout

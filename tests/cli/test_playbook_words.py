@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from bot.adapters.yaml_playbooks import packaged_pieces
@@ -10,7 +13,7 @@ from bot.domain.playbook.functions import FUNCTION_NAMES
 from bot.domain.playbook.glossary import ARGUMENTS_SAY, PROBES_SAY, VERBS_SAY
 from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.signal import PROBES
-from tests.cli.test_commands import incident_bot
+from tests.cli.test_commands import PLAYBOOK, incident_bot, written
 
 pytestmark = pytest.mark.fast
 
@@ -35,6 +38,27 @@ def test_every_word_of_a_kind_is_listed(kind: str, known: set[str]) -> None:
     lines = incident_bot("playbook", "words", kind).stdout.splitlines()
     listed = {line.split(":")[0].split("(")[0].split()[0] for line in lines if line and line[0] not in "# "}
     assert set(known) <= listed
+
+
+def recommended(line: str) -> list[str]:
+    """The signals that a line about a metric says to write."""
+    name, _, said = line.partition(" ")
+    takes = re.findall(r"take ([a-z0-9, ]+)", said)
+    written = [f"{{metric: {name}, take: {take}}}" for take in takes[0].split(", ")] if takes else []
+    return written + re.findall(r"\{[^}]+\}", said)
+
+
+def test_whatever_is_said_of_a_metric_passes_the_check(tmp_path: Path) -> None:
+    lines = incident_bot("playbook", "words", "metrics").stdout.splitlines()[1:]
+    found = [recommended(line) for line in lines if line]
+    signals = [signal for each in found for signal in each]
+    named = {f"s{number}": signal for number, signal in enumerate(signals)}
+    playbook = PLAYBOOK.replace(
+        "signals:\n", "signals:\n" + "".join(f"  {name}: {signal}\n" for name, signal in named.items())
+    ).replace("read: [waiting]", f"read: [waiting, {', '.join(named)}]")
+    result = incident_bot("playbook", "check", written(tmp_path, playbook))
+    assert result.stdout == "1 sound playbook, 0 faults, 0 warnings\n"
+    assert all(found)
 
 
 def test_a_verb_is_listed_with_what_it_needs_and_what_it_gives() -> None:

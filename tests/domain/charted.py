@@ -29,13 +29,13 @@ def fixed(*lines: Series, said: str = "Cap the running sequences", title: str = 
     """Opened, decided, changed, verified, closed; with these lines where there are any."""
     entries = [
         _entry("opened", 0, "opened", data=_about(title)),
-        _entry("baseline", 2, "baseline kept", data=_readings(2.81, 0.991)),
-        _entry("read", 2, "2 of 2 signals read", data=_readings(2.81, 0.991)),
+        _entry("baseline", 2, "baseline kept", data=_readings(2, 2.81, 0.991)),
+        _entry("read", 2, "2 of 2 signals read", data=_readings(2, 2.81, 0.991)),
         _entry("press", 118, "pressed", who="U0ANA", data={"user": "U0ANA", "user_name": "Ana"}),
         _entry("answered", 120, said, who="U0ANA", data={"question": "Q1"}),
         _entry("decided", 240, "R2 approved", who="U0ANA", data={"request": "R2", "digest": "abcdef"}),
         _entry("call", 244, "set --max-num-seqs", data={"call": "INC-7/R2/0", "differences": [{"text": "64 → 6"}]}),
-        _entry("read", 1380, "2 of 2 signals read", data=_readings(0.0004, 0.634)),
+        _entry("read", 1380, "2 of 2 signals read", data=_readings(1380, 0.0004, 0.634)),
         _entry("verdict", 1380, "held", data={"verdict": "held", "parts": {"calm": "held"}, "text": said}),
         _entry("closed", 1382, "closed: fixed", data={"ending": "fixed", "held": [said]}),
     ]
@@ -47,12 +47,13 @@ def _about(title: str) -> dict[str, Any]:
     return {"incident": "INC-7", "title": title, "target": "serving/llm", "severity": "page", "playbook": "kv"}
 
 
-def _readings(thrash: float, usage: float) -> dict[str, Any]:
-    return {
-        "thrash": Reading(name="thrash", value=thrash, unit="per finished").model_dump(mode="json"),
-        "kv_usage": Reading(name="kv_usage", value=usage, unit="ratio").model_dump(mode="json"),
-        "node": Reading(name="node", unknown="no exporter answers").model_dump(mode="json"),
-    }
+def _readings(after: float, thrash: float, usage: float) -> dict[str, Any]:
+    readings = (
+        Reading(name="thrash", value=thrash, unit="per finished", at=OPENED + after),
+        Reading(name="kv_usage", value=usage, unit="ratio", at=OPENED + after),
+        Reading(name="node", unknown="no exporter answers", at=OPENED + after),
+    )
+    return {reading.name: reading.model_dump(mode="json") for reading in readings}
 
 
 def _entry(kind: Any, after: float, text: str, *, who: str = "", data: dict[str, Any] | None = None) -> Entry:

@@ -12,7 +12,7 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.playbook.language import MetricSignal
 from bot.domain.report.chart import MOST_MARKS, chart_of
 from bot.domain.scrape import Scrape
-from bot.domain.series import LEAST_LEAD_SECONDS, MOST_POINTS, Limit, charted, sampled_line, shown_time
+from bot.domain.series import LEAST_LEAD_SECONDS, MOST_POINTS, Limit, as_evidence, charted, sampled_line, shown_time
 from bot.domain.timeline import GENESIS, Entry, chain
 from bot.domain.window import Window
 from tests.builders import START, run
@@ -97,10 +97,48 @@ def test_the_chart_has_the_lines_their_change_and_what_was_decided() -> None:
     assert "(Ana)" in chart.marks[1].text
 
 
+def test_a_line_that_goes_on_after_the_last_reading_says_where_it_came_to() -> None:
+    last = thrash_line().points[-1][0]
+    longer = thrash_line().model_copy(update={"points": (*thrash_line().points, (last + 60, 0.02))})
+    chart = chart_of(fixed(longer))
+    assert chart is not None
+    assert chart.panels[0].change == "2.81 → 0.02"
+
+
 def test_before_the_end_the_readings_themselves_are_the_lines() -> None:
     chart = chart_of(fixed())
     assert chart is not None
     assert [point[1] for point in chart.panels[0].points] == [2.81, 0.0004]
+
+
+def test_a_picture_that_was_drawn_earlier_goes_on_with_what_was_read_since() -> None:
+    so_far = thrash_line()
+    so_far = so_far.model_copy(update={"points": tuple(point for point in so_far.points if point[0] < OPENED + 5)})
+    entries = [item.entry for item in fixed()]
+    drawn = Entry(kind="chart", at=OPENED + 5, text="so far", data=as_evidence([so_far]))
+    chart = chart_of(chain([*entries[:3], drawn, *entries[3:]], head=GENESIS, length=0))
+    assert chart is not None
+    assert chart.panels[0].points[-1] == (OPENED + 1380, 0.0004)
+
+
+def test_a_later_picture_keeps_what_only_an_earlier_one_still_knew() -> None:
+    early, late = thrash_line(), thrash_line()
+    early = early.model_copy(update={"points": tuple(point for point in early.points if point[0] < OPENED)})
+    late = late.model_copy(update={"points": tuple(point for point in late.points if point[0] > OPENED + 600)})
+    entries = [item.entry for item in fixed()]
+    drawn = [Entry(kind="chart", at=OPENED, text="drawn", data=as_evidence([line])) for line in (early, late)]
+    chart = chart_of(chain([*entries, *drawn], head=GENESIS, length=0))
+    assert chart is not None
+    assert chart.panels[0].points[0] == early.points[0]
+    assert chart.panels[0].points[-1] == late.points[-1]
+
+
+def test_lines_read_for_an_export_are_newer_than_any_on_the_timeline() -> None:
+    longer = thrash_line().model_copy(update={"points": (*thrash_line().points, (OPENED + 3600, 0.3))})
+    chart = chart_of(fixed(thrash_line()), [longer])
+    assert chart is not None
+    assert chart.panels[0].points[-1] == (OPENED + 3600, 0.3)
+    assert chart.ends_at == OPENED + 3600
 
 
 def test_a_timeline_without_lines_has_no_chart() -> None:

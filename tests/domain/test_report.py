@@ -34,7 +34,7 @@ from bot.domain.report import Report, as_json, markdown
 from bot.domain.report.escaping import lasting, moment, one_line, text
 from bot.domain.run import Run
 from bot.domain.signal import Reading
-from bot.domain.timeline import Chained, Entry, chain
+from bot.domain.timeline import Chained, Entry, StoredHead, chain
 from tests.builders import START, alert, plan, press, rules, run
 
 pytestmark = pytest.mark.fast
@@ -138,7 +138,7 @@ class Story:
 
     def calm(self, after: float) -> "Story":
         effect = f"v{self.run.visit}/watch"
-        readings = {"thrash": Reading(name="thrash", value=0.0, at=START)}
+        readings = {"thrash": Reading(name="thrash", value=0.0, at=START + after)}
         watched = Watched(
             event_id=effect, effect_id=effect, verdict="held", parts={"calm": "held"}, readings=readings,
             detail="calm for 5 m",
@@ -169,6 +169,19 @@ def test_the_opening_names_the_incident_when_it_is_recorded() -> None:
     named = {"incident": "INC-7", "title": "Thrash", "target": "serving/llm", "severity": "page", "playbook": "kv"}
     report = Report.of(chain([Entry(kind="opened", at=START, text="opened", data=named)], head="0" * 64, length=0))
     assert report.model_dump(include=set(named)) == named
+
+
+def test_the_severity_is_the_one_that_the_card_shows() -> None:
+    def fires(after: float, status: str) -> None:
+        joined = alert(status, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+        story.tell(after, AlertChanged(event_id=f"joins/{after}", alert=joined))
+
+    story = Story().opened()
+    shown = []
+    for after, status in [(10, "firing"), (20, "resolved")]:
+        fires(after, status)
+        shown.append((Report.of(story.timeline).severity, story.run.severity))
+    assert shown == [("page", "page"), ("ticket", "ticket")]
 
 
 def test_times_count_from_the_opening() -> None:
@@ -245,6 +258,11 @@ def test_readings_compare_the_baseline_with_the_last() -> None:
     assert not gpu.last.is_known
 
 
+def test_each_reading_says_when_it_was_read() -> None:
+    page = markdown(fixed().timeline)
+    assert "| `thrash` | 2.81 | 2027-01-15 08:00:00 | 0 | 2027-01-15 08:08:20 |" in page
+
+
 def test_what_is_still_held_is_named() -> None:
     assert Report.of(fixed().timeline).held == ("scale llm from 4 to 5",)
 
@@ -255,6 +273,39 @@ def test_an_altered_entry_breaks_the_chain_there() -> None:
     timeline[3] = timeline[3].model_copy(update={"entry": forged})
     assert Report.of(timeline).broken_at == 4
     assert "**broken at entry 4**" in markdown(timeline)
+
+
+def stored_head(story: Story) -> StoredHead:
+    return StoredHead(head=story.run.timeline_head, length=story.run.timeline_length)
+
+
+def test_a_timeline_that_ends_as_the_run_says_is_reported_so() -> None:
+    story = fixed()
+    assert "consistent, and ends as the run says" in markdown(story.timeline, stored_head(story))
+    assert json.loads(as_json(story.timeline, stored_head(story)))["report"]["head_fault"] == ""
+
+
+@pytest.mark.parametrize(
+    ("altered", "said"),
+    [
+        pytest.param(lambda t: t[:-2], "the last 2 of them are missing", id="its end was cut off"),
+        pytest.param(
+            lambda t: [*t, *chain([Entry(kind="note", at=START, text="x")], head=t[-1].hash, length=len(t))],
+            "and those after it were added without the run",
+            id="an entry was added",
+        ),
+        pytest.param(
+            lambda t: list(chain([each.entry for each in reversed(t)], head="0" * 64, length=0)),
+            "is not the one that the run ends in",
+            id="a whole new chain was written",
+        ),
+    ],
+)
+def test_a_consistent_chain_that_is_not_the_runs_own_is_told(altered: Any, said: str) -> None:
+    story = fixed()
+    page = markdown(altered(story.timeline), stored_head(story))
+    assert "**does not end as the run says**" in page
+    assert said in page
 
 
 def test_a_posted_head_is_found_in_the_chain() -> None:

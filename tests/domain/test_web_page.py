@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bot.adapters.charts import drawn
 from bot.domain.report import html
 from bot.domain.report.chart import Chart
+from bot.domain.series import Series
 from tests.domain.charted import fixed, thrash_line, usage_line
 
 pytestmark = pytest.mark.fast
@@ -32,6 +33,7 @@ TAGS = frozenset(
         "dt",
         "dd",
         "figure",
+        "figcaption",
         "svg",
         "table",
         "thead",
@@ -115,3 +117,9 @@ def test_nothing_from_outside_becomes_markup(said: str, title: str) -> None:
     assert set(read.tags) <= TAGS
     assert read.tags == plain.tags
     assert {*read.attributes} - {("class", "none")} == {*plain.attributes} - {("class", "none")}
+
+
+def test_a_line_that_could_not_be_read_for_the_export_is_named_below_the_picture() -> None:
+    unread = Series(signal="thrash", unknown="prometheus did not answer <b>")
+    page = html(fixed(thrash_line()), lambda chart: drawn(chart, "svg"), [unread])
+    assert "<figcaption>thrash: the history could not be read (prometheus did not answer &lt;b&gt;)" in page

@@ -256,6 +256,7 @@ class Bot:
             grant_valid_seconds=GRANT_VALID_SECONDS, pause=self._pause,
         )  # fmt: skip
         messenger = self.messenger
+        series = ReadSeriesForRun(scraped, playbook_of, aside=_at_once)
         return {
             "read_signals": read,
             "plan_change": plan,
@@ -264,9 +265,9 @@ class Bot:
             "judge_press": JudgeForRun(StagedPeople(KnownPeople(LEAD, *APPROVERS), stage, self.life)),
             "show_in_slack": ShowRun(messenger),
             "tell": TellPerson(messenger),
-            "export_timeline": ExportForRun(messenger, self.store, lambda chart: b"<svg></svg>"),
+            "export_timeline": ExportForRun(messenger, self.store, lambda chart: b"<svg></svg>", series),
             "release_leases": ReleaseForRun(self.claims),
-            "read_series": ReadSeriesForRun(scraped, playbook_of, aside=_at_once),
+            "read_series": series,
             "draw_chart": DrawChartForRun(messenger, self.store, lambda chart: chart.title.encode(), aside=_at_once),
         }
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.effect import DrawChart, ReadSeries
+from bot.domain.effect import DrawChart, ExportTimeline, ReadSeries
+from bot.domain.errors import SourceError
 from bot.domain.event import EffectFailed, Posted, SeriesRead
 from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.report.chart import Chart, chart_of
 from bot.domain.run import Run
 from bot.domain.scrape import Scrape
+from bot.domain.series import Series, as_evidence
+from bot.domain.timeline import GENESIS, Chained, Entry, chain
 from bot.flow.draw_chart import ReadSeriesForRun, comment_of
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed, ReadContext
+from bot.flow.show_run import ExportForRun
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.charted import fixed, thrash_line, usage_line
 from tests.domain.machine.steps import Story
@@ -69,6 +74,74 @@ async def test_the_lines_are_read_from_the_history_with_their_limits() -> None:
     assert (line.signal, line.unit, line.limits[0].setting, line.limits[0].value) == ("usage", "ratio", "ceiling", 0.9)
     assert {value for _, value in line.points} == {0.97}
     assert min(at for at, _ in line.points) > BEGAN
+
+
+async def test_the_page_of_an_open_incident_is_drawn_up_to_the_export() -> None:
+    exported = await exported_page(Sampled())
+    assert max(at for at, _ in exported.panels[0].points) == BEGAN + 600
+
+
+async def test_a_history_that_does_not_answer_leaves_the_page_its_readings_and_says_so() -> None:
+    uploaded: list[bytes] = []
+    exported = await exported_page(Silent(), uploaded)
+    assert exported.panels[0].points[-1] == (BEGAN + 5, 0.97)
+    assert b"usage: the history could not be read (nobody answers)" in uploaded[0]
+
+
+class Silent(Sampled):
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        raise SourceError("nobody answers")
+
+
+class Uploads:
+    """A messenger that takes files and nothing else."""
+
+    def __init__(self, uploaded: list[bytes]) -> None:
+        self.uploaded = uploaded
+
+    async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
+        self.uploaded.append(content)
+
+
+class Timelines:
+    def __init__(self, entries: Sequence[Chained]) -> None:
+        self.entries = entries
+
+    async def load(self, incident_id: str) -> None:
+        """It is not stored any more."""
+
+    async def timeline(self, incident_id: str) -> Sequence[Chained]:
+        return self.entries
+
+
+async def exported_page(history: Sampled, uploaded: list[bytes] | None = None) -> Chart:
+    """The chart in the page of an incident that was last drawn five seconds after it opened."""
+
+    async def playbook_of(run: Run) -> CompiledPlaybook:
+        return PLAYBOOK
+
+    drawn: list[Chart] = []
+
+    def draw(chart: Chart) -> bytes:
+        drawn.append(chart)
+        return b"<svg></svg>"
+
+    so_far = Series(signal="usage", unit="ratio", points=((BEGAN, 0.96), (BEGAN + 5, 0.97)))
+    entries = [
+        Entry(kind="opened", at=BEGAN, text="opened"),
+        Entry(kind="chart", at=BEGAN + 5, text="so far", data=as_evidence([so_far])),
+    ]
+    runs: Any = Timelines(chain(entries, head=GENESIS, length=0))
+    messenger: Any = Uploads([] if uploaded is None else uploaded)
+    export = ExportForRun(messenger, runs, draw, ReadSeriesForRun(history, playbook_of))
+    job = Job(run(state="calm", way=("calm",)), Owed("INC-7", EXPORT, 1, "t"), BEGAN + 600)
+    await export(job, EXPORT)
+    return drawn[0]
+
+
+EXPORT = ExportTimeline(effect_id="export/ana", format="html")
 
 
 def closed() -> Story:

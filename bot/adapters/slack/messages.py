@@ -16,7 +16,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import actions, button, confirm, context, divider, fields, header, link_button, section
 from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.numbers import numbers, read_now, read_when
+from bot.adapters.slack.numbers import last_read, numbers, of_last_look, what_was_read, when
 from bot.adapters.slack.press_value import CHOOSE, FILL, SAY, SEE, ButtonValue
 from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, span
@@ -60,13 +60,14 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
     """
     title = f"{sign_of(run)} {run.incident_id} · {run.title}"
     now = now_line(run, links)
-    body: list[Block] = [header(title), *section([now]), *fields(numbers(run.baseline, run.latest))]
+    moved = numbers(run.baseline, run.latest)
+    body: list[Block] = [header(title), *section([now]), *fields(moved)]
+    body += context([_sentence(when(run.baseline, run.latest))]) if moved else []
     body += _banners(run)
     body += section(_held(run))
     own = links.get(OWN_CHANNEL, "")
     body += section([*_facts(run), f"Everything else is in {channel_mention(own)}" if own else ""])
-    read = read_when(run.latest) if run.is_open else ""
-    foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}", read]), *_handles(run, links)]
+    foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}"]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
@@ -212,8 +213,8 @@ def _diagnostics(run: Run, post: Post) -> Message:
     readings = _readings_of(post)
     before = {name: each for earlier in _above(run, post) for name, each in _readings_of(earlier).items()}
     ways = post.data.get("ways", ())
-    body = section([f"🔎 *What was read* at {moment(post.at)}"])
-    body += read_now(list(readings.values()), run.baseline, before)
+    body = section([f"🔎 *What was read* at {moment(last_read(readings.values()) or post.at)}"])
+    body += what_was_read(list(readings.values()), run.baseline, before)
     body += context([f"*{line(state, 60)}:* {line(why, 200)}" for state, why in ways])
     said = line("; ".join(f"{state}: {why}" for state, why in ways), 500)
     return Message(f"What was read: {said or 'nothing yet'}", limits.fitted(body))
@@ -361,12 +362,14 @@ def _closed(run: Run, post: Post) -> Message:
             f"*Changes applied*\n{len(run.ledger)}",
         ]
     )
-    moved = numbers(run.baseline, run.latest)
-    body += [*section(["*Baseline → last reading*"]), *fields(moved)] if moved else []
+    final = of_last_look(run.latest)
+    moved = numbers({name: before for name, before in run.baseline.items() if name in final}, final)
+    read = when(run.baseline, final)
+    body += [*section([f"*Last numbers*, {read}" if read else "*Last numbers*"]), *fields(moved)] if moved else []
     body += section(_held(run) or ["Nothing that the bot changed is left in place."])
     head = str(post.data.get("head", ""))
     foot = context([f"timeline {code(head[:16], 20)}"]) if head else []
-    went = f": {', '.join(moved)}" if moved else ""
+    went = f": {', '.join(filter(None, [*moved, read]))}" if moved else ""
     return Message(f"{line(run.incident_id, 40)} closed as {_words(ending)}{went}", limits.fitted(body, foot))
 
 

@@ -1,6 +1,8 @@
 """What was read, in as few words as tell it: the numbers that moved, a compact table, and what could not be read.
 
-What a thread has already shown is not shown again; what could not be read is always named, with its reason.
+What a thread has already shown is not shown again; what could not be read is always named, with its reason. The
+moment of the last look is said once for all its numbers, and a number of another moment says its own. Nothing is
+called "now", because a message stays as it is while time passes.
 """
 
 from __future__ import annotations
@@ -11,52 +13,76 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import context, section
 from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.words import ago, reasons_of, rows_of, table, value
-from bot.domain.signal import Reading
+from bot.adapters.slack.words import day, moment, reasons_of, rows_of, table, value
+from bot.domain.signal import SAME_LOOK_SECONDS, Reading
+from bot.domain.window import clock
 
 NUMBERS = 6
 ROWS = 40
 REASONS = 15
-SAME_MOMENT_SECONDS = 60.0
 NAMES = 12
 """How many names one reason is given for."""
+SAME_DAY_SECONDS = 12 * 3600.0
+"""Within it, a time of day needs no date."""
 
 Readings = Mapping[str, Reading]
 
 
 def numbers(baseline: Readings, latest: Readings) -> list[str]:
-    """`thrash` 3.67 → *0* per finished, for the signals that are plain numbers; what was never read is left out."""
+    """`thrash` 3.67 → *0* per finished, for the signals that are plain numbers; what was never read is left out.
+
+    Numbers of the last look come first.
+    """
+    began, newest = moment_of(baseline), moment_of(latest)
     names = [name for name in {**baseline, **latest} if _is_number(baseline.get(name)) or _is_number(latest.get(name))]
-    shown = names[:NUMBERS]
-    newest = max((latest[name].at for name in shown if name in latest), default=0.0)
-    return [
-        f"{code(name, 60)} {_arrow(baseline.get(name), latest.get(name))}{_age(latest.get(name), newest)}"
-        for name in shown
-    ]
+    names.sort(key=lambda name: is_apart(latest.get(name), newest))
+    shown = [(name, _dated(baseline.get(name), began), _dated(latest.get(name), newest)) for name in names[:NUMBERS]]
+    return [f"{code(name, 60)} {_arrow(baseline.get(name), latest.get(name), *dates)}" for name, *dates in shown]
 
 
-def _age(reading: Reading | None, newest: float) -> str:
-    """States read different signals, so numbers of different moments are side by side."""
-    is_old = reading is not None and 0 < reading.at < newest - SAME_MOMENT_SECONDS
-    return f" ({ago(reading.at)})" if reading is not None and is_old else ""
+def of_last_look(latest: Readings) -> dict[str, Reading]:
+    """Without the numbers that were not read again."""
+    newest = moment_of(latest)
+    return {name: reading for name, reading in latest.items() if not is_apart(reading, newest)}
 
 
-def read_when(latest: Readings) -> str:
-    """When the newest of the numbers was read; empty where there are none."""
-    newest = max((each.at for each in latest.values() if _is_number(each)), default=0.0)
-    return f"numbers read {ago(newest)}" if newest > 0 else ""
+def moment_of(readings: Readings) -> float:
+    """When the newest of these numbers was read; 0 where none of them says it."""
+    return max((reading.at for reading in readings.values() if _is_number(reading)), default=0.0)
+
+
+def is_apart(reading: Reading | None, moment: float) -> bool:
+    return reading is not None and _is_another_look(reading.at, moment)
+
+
+def _is_another_look(at: float, moment: float) -> bool:
+    return at > 0 and abs(at - moment) > SAME_LOOK_SECONDS
+
+
+def when(baseline: Readings, latest: Readings) -> str:
+    """The moments of the numbers that do not say their own; empty where they are not known."""
+    began, newest = moment_of(baseline), moment_of(latest)
+    before = f", baseline at {_at(began, newest)}" if _is_another_look(began, newest) else ""
+    return f"read at {_at(newest, newest)}{before}" if newest else ""
+
+
+def _at(at: float, beside: float) -> str:
+    return moment(at) if abs(at - beside) < SAME_DAY_SECONDS else day(at)
+
+
+def _dated(reading: Reading | None, usual: float) -> str:
+    """Where a number is of another moment than those around it."""
+    return f" (at {_at(reading.at, usual)})" if reading is not None and is_apart(reading, usual) else ""
 
 
 def _is_number(reading: Reading | None) -> bool:
-    if reading is None or not reading.is_known:
-        return False
-    return isinstance(reading.value, float | int) and not isinstance(reading.value, bool)
+    return reading is not None and reading.is_number
 
 
-def _arrow(before: Reading | None, now: Reading | None) -> str:
-    then = f"{_shown(before)} → " if before is not None else ""
-    unit = (now or before or Reading(name="")).unit
-    return f"{then}*{_shown(now)}*" + (f" {line(unit, 40)}" if unit and unit != "ratio" else "")
+def _arrow(before: Reading | None, last: Reading | None, began: str, ended: str) -> str:
+    then = f"{_shown(before)}{began} → " if before is not None else ""
+    unit = (last or before or Reading(name="")).unit
+    return f"{then}*{_shown(last)}*" + (f" {line(unit, 40)}" if unit and unit != "ratio" else "") + ended
 
 
 def _shown(reading: Reading | None) -> str:
@@ -66,16 +92,23 @@ def _shown(reading: Reading | None) -> str:
     return line(value(reading.value, reading.unit if reading.unit == "ratio" else ""), 60)
 
 
-def read_now(readings: Sequence[Reading], baseline: Readings, before: Readings) -> list[Block]:
+def what_was_read(readings: Sequence[Reading], baseline: Readings, before: Readings) -> list[Block]:
     """A table of single values, a line for each reading of several parts, a line for each reason why not."""
+    newest = last_read(readings)
     told = {row for reading in before.values() for row in _said(reading)}
     fresh = [reading for reading in readings if not _said(reading) <= told]
     single = [reading for reading in fresh if reading.is_known and _is_single(reading)]
-    blocks = section([code_block(_table(single, baseline)[: ROWS + 1], limits.SECTION)]) if single else []
-    blocks += section([f"• {code(each.name, 80)} {line(_parts(each), 400)}" for each in fresh if _has_parts(each)])
+    blocks = section([code_block(_table(single, baseline, newest)[: ROWS + 1], limits.SECTION)]) if single else []
+    parts = [(code(each.name, 80), line(_parts(each), 400), _dated(each, newest)) for each in fresh if _has_parts(each)]
+    blocks += section([f"• {name} {said}{date}" for name, said, date in parts])
     blocks += context(_unread(fresh))
     same = len(readings) - len(fresh)
     return blocks + context([f"{same} more {'is' if same == 1 else 'are'} as read before"] if same else [])
+
+
+def last_read(readings: Iterable[Reading]) -> float:
+    """When the newest of them was read; 0 where none of them says it."""
+    return max((reading.at for reading in readings if reading.is_known), default=0.0)
 
 
 def _said(reading: Reading) -> set[tuple[str, str]]:
@@ -90,13 +123,17 @@ def _has_parts(reading: Reading) -> bool:
     return reading.is_known and any(known != "" for known in reading.fields.values())
 
 
-def _table(readings: Iterable[Reading], baseline: Readings) -> list[str]:
-    """With the baseline where one of them has moved since."""
-    rows = [(each.name, value(each.value, each.unit), baseline.get(each.name)) for each in readings]
-    then = {name: value(old.value, old.unit) for name, _, old in rows if old is not None and old.is_known}
-    if all(then.get(name, now) == now for name, now, _ in rows):
-        return table(("signal", "now"), [(name, now) for name, now, _ in rows])
-    return table(("signal", "baseline", "now"), [(name, then.get(name, ""), now) for name, now, _ in rows])
+def _table(readings: Sequence[Reading], baseline: Readings, newest: float) -> list[str]:
+    """With the baseline where one of them has moved since, and the moment where one of them is of another one."""
+    last = {each.name: value(each.value, each.unit) for each in readings}
+    then = {name: value(old.value, old.unit) for name in last if (old := baseline.get(name)) and old.is_known}
+    other = {each.name: clock(each.at, newest) for each in readings if is_apart(each, newest)}
+    columns: dict[str, Mapping[str, str]] = {"signal": {name: name for name in last}}
+    if any(then.get(name, shown) != shown for name, shown in last.items()):
+        began = moment_of({name: baseline[name] for name in then})
+        columns[f"baseline {clock(began, newest)}" if _is_another_look(began, newest) else "baseline"] = then
+    columns |= {"last": last} | ({"at (UTC)": other} if other else {})
+    return table(tuple(columns), [tuple(column.get(name, "") for column in columns.values()) for name in last])
 
 
 def _parts(reading: Reading) -> str:

@@ -14,7 +14,8 @@ from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, DivertState, EndState
 from bot.domain.playbook.text_sizes import LABEL
 from bot.domain.run import Question
-from bot.domain.signal import in_words
+from bot.domain.signal import Reading, in_words
+from bot.domain.window import STALE_SECONDS, clock
 
 GO_ON = "go_on"
 KEEP = "keep"
@@ -144,12 +145,16 @@ def _evidence_line(draft: Draft, name: str) -> str:
     reading = draft.run.readings.get(name) or draft.run.latest.get(name)
     if reading is None:
         return ""
+    is_old = 0 < reading.at < draft.at - STALE_SECONDS
+    return f"{name}: {_evidence_of(reading)}" + (f" (at {clock(reading.at, draft.at)} UTC)" if is_old else "")
+
+
+def _evidence_of(reading: Reading) -> str:
     if not reading.is_known:
-        return f"{name}: unknown ({reading.unknown})"
+        return f"unknown ({reading.unknown})"
     if reading.fields:
-        known = [f"{key} {in_words(value)}" for key, value in reading.fields.items() if value != ""]
-        return f"{name}: {', '.join(known)}"
-    return f"{name}: {in_words(reading.value, reading.unit)}"
+        return ", ".join(f"{key} {in_words(value)}" for key, value in reading.fields.items() if value != "")
+    return in_words(reading.value, reading.unit)
 
 
 # --- presses --------------------------------------------------------------------------------------------------------

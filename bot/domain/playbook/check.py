@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bot.domain.errors import Fault, PlaybookError
 from bot.domain.playbook.check_names import check_names
-from bot.domain.playbook.check_texts import check_texts
+from bot.domain.playbook.check_texts import check_texts, unfilled
 from bot.domain.playbook.check_ways import check_ways, lint
 from bot.domain.playbook.compiled import CompiledPlaybook, compile_playbook
 from bot.domain.playbook.include import expand
@@ -59,7 +59,7 @@ def check(
     mistakes += [mistake for mistake in found if not _mentions(mistake, unbuilt)]
     if mistakes or expanded.faults:
         return Checked(None, _sorted(source, [*expanded.faults, *_faults(source, mistakes)]))
-    return Checked(compiled, (), _sorted(source, _faults(source, lint(playbook))))
+    return Checked(compiled, (), _sorted(source, _faults(source, [*lint(playbook), *unfilled(source.data)])))
 
 
 def recompile(source: Source, pieces: Pieces, settings: dict[str, Value]) -> CompiledPlaybook:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, Playbook, State
 from bot.domain.playbook.mistakes import Mistake, Path
 from bot.domain.playbook.text_sizes import CHOICES, EXPECTED, LABEL, NOTE, TEXT
 
 Sized = tuple[Path, str, int]
+PLACEHOLDER = "CHANGE_ME"
 
 
 def check_texts(playbook: Playbook) -> Iterator[Mistake]:
@@ -20,6 +21,20 @@ def check_texts(playbook: Playbook) -> Iterator[Mistake]:
         if isinstance(state, AskState) and len(state.choices) > CHOICES:
             what = f"{len(state.choices)} choices, and a message has room for {CHOICES} buttons"
             yield Mistake((*path, "choices"), what, "Ask two questions.", at_key=True)
+
+
+def unfilled(data: object, path: Path = ()) -> Iterator[Mistake]:
+    """What `playbook new` wrote to be replaced, and nobody has."""
+    if isinstance(data, str) and PLACEHOLDER in data:
+        where = ".".join(part for part in path if isinstance(part, str))
+        yield Mistake(path, f"'{where}' is still the starter's text", f"Replace {PLACEHOLDER}.")
+    children: Iterable[tuple[str | int, object]] = ()
+    if isinstance(data, Mapping):
+        children = data.items()
+    elif isinstance(data, Sequence) and not isinstance(data, str):
+        children = enumerate(data)
+    for key, child in children:
+        yield from unfilled(child, (*path, key))
 
 
 def _texts(state: State) -> Iterator[Sized]:

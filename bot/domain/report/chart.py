@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bot.domain.report.escaping import moment, one_line
 from bot.domain.report.facts import Report, readings_of
 from bot.domain.series import MOST_POINTS, MOST_SERIES, Limit, Series
-from bot.domain.signal import in_words
+from bot.domain.signal import SAME_LOOK_SECONDS, Reading, Value, in_words
 from bot.domain.timeline import Chained
 
 LONGEST_TITLE = 44
@@ -34,7 +34,7 @@ class Panel(_Fact):
     unit: str
     """`ratio`: a share of a whole."""
     change: str
-    """`baseline → last`, empty where one of them is not known."""
+    """`baseline → last`, empty where one of them is not known; the last is where the line ends."""
     points: tuple[tuple[float, float], ...]
     limits: tuple[Limit, ...]
 
@@ -49,10 +49,13 @@ class Chart(_Fact):
     marks_left_out: int
 
 
-def chart_of(entries: Sequence[Chained]) -> Chart | None:
-    """None where the timeline holds no line: a single reading is no picture."""
+def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> Chart | None:
+    """None where nothing holds a line: a single reading is no picture.
+
+    `read_since`: lines that were read for this picture, newer than any on the timeline.
+    """
     report = Report.of(entries)
-    lines = [line for line in _lines(entries) if line.points][:MOST_SERIES]
+    lines = [line for line in _lines(entries, read_since) if line.points][:MOST_SERIES]
     if not lines:
         return None
     marks = sorted(_marks(report), key=lambda mark: mark.at)
@@ -69,13 +72,26 @@ def chart_of(entries: Sequence[Chained]) -> Chart | None:
     )
 
 
-def _lines(entries: Sequence[Chained]) -> list[Series]:
-    """The newest that were drawn; before the end, what each read found."""
-    drawn = next((item.entry for item in reversed(entries) if item.entry.kind == "chart"), None)
-    kept = drawn.data.get("series") if drawn is not None else None
-    if isinstance(kept, list):
-        return list(_intact(kept))
-    return _from_readings(entries)
+def _lines(entries: Sequence[Chained], read_since: Sequence[Series]) -> list[Series]:
+    """The newest that were drawn, with what only an earlier drawing still knew and what was read since.
+
+    Where nothing was drawn, what each read found.
+    """
+    drawn = [list(_intact(kept)) for kept in _drawn(entries)] + ([list(read_since)] if read_since else [])
+    lines: dict[str, Series] = {}
+    for newer in drawn:
+        lines = {line.signal: _with_beginning(line, lines.get(line.signal)) for line in newer}
+    readings = _from_readings(entries)
+    if not lines:
+        return [line for line in readings.values() if len(line.points) > 1]
+    return [_with_end(line, readings.get(name)) for name, line in lines.items()]
+
+
+def _drawn(entries: Sequence[Chained]) -> Iterator[Sequence[object]]:
+    for item in entries:
+        kept = item.entry.data.get("series") if item.entry.kind == "chart" else None
+        if isinstance(kept, list):
+            yield kept
 
 
 def _intact(raw: Sequence[object]) -> Iterator[Series]:
@@ -92,28 +108,38 @@ def _is_drawable(number: float) -> bool:
     return abs(number) < 1e12
 
 
-def _from_readings(entries: Sequence[Chained]) -> list[Series]:
+def _with_beginning(line: Series, earlier: Series | None) -> Series:
+    """Samples are not kept for ever: an earlier drawing may know more of the beginning."""
+    begins_at = min((at for at, _ in line.points), default=float("inf"))
+    before = tuple(point for point in earlier.points if point[0] < begins_at) if earlier is not None else ()
+    return line.model_copy(update={"points": (*before, *line.points)})
+
+
+def _with_end(line: Series, readings: Series | None) -> Series:
+    ends_at = max((at for at, _ in line.points), default=0.0)
+    after = tuple(point for point in readings.points if point[0] > ends_at) if readings is not None else ()
+    return line.model_copy(update={"points": (*line.points, *after)})
+
+
+def _from_readings(entries: Sequence[Chained]) -> dict[str, Series]:
+    """Those with the most points first."""
     points: dict[str, list[tuple[float, float]]] = {}
     units: dict[str, str] = {}
     for item in entries:
         if item.entry.kind != "read" or not _is_drawable(item.entry.at):
             continue
         for name, reading in readings_of(item.entry).items():
-            is_number = isinstance(reading.value, float | int) and not isinstance(reading.value, bool)
-            if is_number and isinstance(reading.value, float | int) and _is_drawable(reading.value):
+            if reading.is_number and isinstance(reading.value, float | int) and _is_drawable(reading.value):
                 points.setdefault(name, []).append((item.entry.at, float(reading.value)))
                 units[name] = reading.unit
-    several = [(name, found) for name, found in points.items() if len(found) > 1]
-    return [
-        Series(signal=name, unit=units[name], points=tuple(found[-MOST_POINTS:]))
-        for name, found in sorted(several, key=lambda pair: -len(pair[1]))
-    ]
+    in_order = sorted(points.items(), key=lambda pair: -len(pair[1]))
+    return {name: Series(signal=name, unit=units[name], points=tuple(found[-MOST_POINTS:])) for name, found in in_order}
 
 
 def _panel(line: Series, report: Report) -> Panel:
     compared = next((one for one in report.readings if one.name == line.signal), None)
     before = compared.baseline.value if compared and compared.baseline else None
-    last = compared.last.value if compared and compared.last else None
+    last = _last(line, compared.last if compared else None)
     share = "ratio" if line.unit == "ratio" else ""
     change = "" if before is None or last is None else f"{in_words(before, share)} → {in_words(last, share)}"
     return Panel(
@@ -123,6 +149,14 @@ def _panel(line: Series, report: Report) -> Panel:
         points=tuple(sorted(line.points)),
         limits=line.limits,
     )
+
+
+def _last(line: Series, read: Reading | None) -> Value | None:
+    """What was read last, or where the line came to after it."""
+    newest = max(line.points)
+    if read is None or newest[0] - read.at > SAME_LOOK_SECONDS:
+        return newest[1]
+    return read.value
 
 
 def _that_matter(marks: Sequence[Mark]) -> list[Mark]:

@@ -87,3 +87,8 @@ def reading(found: Reading | None) -> str:
         return f"{found.value * 100:.3g}%"  # as on the chart
     said = plain(found.fields) if found.fields else plain(found.value)
     return f"{said} {found.unit}".strip()
+
+
+def read_at(found: Reading | None) -> str:
+    """The moment that a reading is of; empty where it does not say one."""
+    return moment(found.at) if found is not None and found.at > 0 else ""

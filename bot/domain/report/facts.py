@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from bot.domain.report.escaping import plain
 from bot.domain.signal import Reading
-from bot.domain.timeline import GENESIS, Chained, Entry, first_break
+from bot.domain.timeline import GENESIS, Chained, Entry, StoredHead, first_break, head_fault
 
 ACTS = frozenset({"press", "answered", "decided", "note", "halt", "resume", "undo"})
 """Kinds of entries by which a person shows that somebody is there."""
@@ -122,6 +122,10 @@ class Report(_Fact):
     broken_at: int | None
     """The number of the first entry that does not follow from the one before; None when the chain is consistent."""
     heads: tuple[Head, ...]
+    stored: StoredHead | None = None
+    """What the run itself says of the end of this timeline; None where it was not asked, or is not there any more."""
+    head_fault: str = ""
+    """Where the timeline does not end as the run says."""
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorator above a property
     @property
@@ -136,7 +140,7 @@ class Report(_Fact):
         return None if self.closed_at is None else self.closed_at - self.opened_at
 
     @classmethod
-    def of(cls, entries: Sequence[Chained]) -> Self:
+    def of(cls, entries: Sequence[Chained], stored: StoredHead | None = None) -> Self:
         plain_entries = [item.entry for item in entries]
         opened = next((e for e in plain_entries if e.kind == "opened"), None)
         end = next((e for e in reversed(plain_entries) if e.kind in ("closed", "reopened")), None)
@@ -144,6 +148,7 @@ class Report(_Fact):
         waits = tuple(_waits(plain_entries))
         return cls(
             **_about(opened),
+            severity=_severity(opened, plain_entries),
             alerts=tuple(dict.fromkeys(_alert_names(plain_entries))),
             opened_at=opened.at if opened else (plain_entries[0].at if plain_entries else 0.0),
             first_act_at=next((e.at for e in plain_entries if e.who and e.kind in ACTS), None),
@@ -162,6 +167,8 @@ class Report(_Fact):
             entries=len(entries),
             broken_at=first_break(entries),
             heads=tuple(_heads(entries)),
+            stored=stored,
+            head_fault=head_fault(entries, stored) if stored is not None else "",
         )
 
 
@@ -173,9 +180,16 @@ def _about(opened: Entry | None) -> dict[str, str]:
         "incident": _str(data, "incident"),
         "title": _str(data, "title") or _str(annotations, "summary") or _str(labels, "alertname"),
         "target": _str(data, "target") or named,
-        "severity": _str(data, "severity") or _str(labels, "severity"),
         "playbook": _str(data, "playbook"),
     }
+
+
+def _severity(opened: Entry | None, entries: Sequence[Entry]) -> str:
+    """The last one that was recorded, as the card shows it."""
+    data = opened.data if opened else {}
+    first = _str(data, "severity") or _str(_dict(data, "labels"), "severity")
+    changes = [after for entry in entries if entry.kind == "severity" and (after := _str(entry.data, "after"))]
+    return changes[-1] if changes else first
 
 
 def _alert_names(entries: Sequence[Entry]) -> Iterator[str]:

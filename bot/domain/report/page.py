@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.report.escaping import lasting, moment, one_line, reading
+from bot.domain.report.escaping import lasting, moment, one_line, read_at, reading
 from bot.domain.report.facts import Report, readings_of
 from bot.domain.report.markup import Markdown, Markup
-from bot.domain.timeline import Chained, Entry
+from bot.domain.timeline import Chained, Entry, StoredHead
 
 DIGEST_SHOWN = 12
 HEAD_SHOWN = 16
@@ -23,19 +23,19 @@ class Exported(BaseModel):
     timeline: tuple[Chained, ...]
 
 
-def as_json(entries: Sequence[Chained]) -> str:
+def as_json(entries: Sequence[Chained], stored: StoredHead | None = None) -> str:
     """The report and every entry of the timeline, for machines."""
-    return Exported(report=Report.of(entries), timeline=tuple(entries)).model_dump_json(indent=2) + "\n"
+    return Exported(report=Report.of(entries, stored), timeline=tuple(entries)).model_dump_json(indent=2) + "\n"
 
 
-def markdown(entries: Sequence[Chained]) -> str:
+def markdown(entries: Sequence[Chained], stored: StoredHead | None = None) -> str:
     """A post-mortem's facts; its interpretation is for people."""
-    return page(entries, Markdown())
+    return page(entries, Markdown(), stored=stored)
 
 
-def page(entries: Sequence[Chained], m: Markup, picture: str = "") -> str:
+def page(entries: Sequence[Chained], m: Markup, picture: str = "", stored: StoredHead | None = None) -> str:
     """The same sections in every markup; `picture` stands behind the summary, as it is."""
-    report = Report.of(entries)
+    report = Report.of(entries, stored)
     name = " ".join(filter(None, (report.incident, report.title))) or "Incident"
     parts = [
         [m.title(name)],
@@ -84,7 +84,11 @@ def _held(report: Report, m: Markup) -> str:
 
 
 def _chain_word(report: Report, m: Markup) -> str:
-    return "consistent" if report.broken_at is None else m.strong(f"broken at entry {report.broken_at}")
+    if report.broken_at is not None:
+        return m.strong(f"broken at entry {report.broken_at}")
+    if report.head_fault:
+        return m.strong("does not end as the run says")
+    return "consistent" if report.stored is None else "consistent, and ends as the run says"
 
 
 def _who(report: Report, user: str, m: Markup) -> str:
@@ -125,8 +129,17 @@ def _calls(report: Report, m: Markup) -> list[str]:
 
 
 def _readings(report: Report, m: Markup) -> list[str]:
-    rows = [(m.code(it.name), m.text(reading(it.baseline)), m.text(reading(it.last))) for it in report.readings]
-    return m.table(("signal", "baseline", "last"), rows) if rows else []
+    rows = [
+        (
+            m.code(it.name),
+            m.text(reading(it.baseline)),
+            read_at(it.baseline),
+            m.text(reading(it.last)),
+            read_at(it.last),
+        )
+        for it in report.readings
+    ]
+    return m.table(("signal", "baseline", "read (UTC)", "last", "last read (UTC)"), rows) if rows else []
 
 
 def _verdicts(report: Report, m: Markup) -> list[str]:
@@ -169,10 +182,16 @@ def _chain(report: Report, m: Markup) -> list[str]:
     else:
         broken = m.strong(f"The chain is broken at entry {report.broken_at}.")
         whole = f"{broken} That entry or one before it was altered or removed."
+    if report.stored is not None:
+        ends = f"does not end as the run says: {report.head_fault}."
+        whole += f" It {m.strong(ends)}" if report.head_fault else " It ends as the run itself says."
     if not report.heads:
         nobody = "No head of it was posted to Slack, so nothing outside can confirm that it is untouched."
         return [m.paragraph(whole), m.paragraph(nobody)]
-    compare = "These heads were posted to Slack. Compare them there: whoever can alter the storage cannot alter Slack."
+    compare = (
+        "These heads were posted to Slack, and what alters the storage does not alter Slack: "
+        f"{m.code('incident-bot timeline verify')} compares them there."
+    )
     lines = [m.paragraph(whole), "", m.paragraph(compare), ""]
     rows = [
         (str(head.entry), m.code(head.channel), m.code(head.message), m.code(head.head[:HEAD_SHOWN]),

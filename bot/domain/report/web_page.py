@@ -10,7 +10,8 @@ from bot.domain.report.escaping import one_line
 from bot.domain.report.facts import Report
 from bot.domain.report.markup import Html
 from bot.domain.report.page import page
-from bot.domain.timeline import Chained
+from bot.domain.series import Series
+from bot.domain.timeline import Chained, StoredHead
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d1c1d; --quiet: #566573; --paper: #fff; --card: #f7f8f9; --rule: #e3e6e8; }
@@ -40,6 +41,7 @@ dd code { padding: 0; }
 td[data-name="state"] code { overflow-wrap: break-word; }
 figure { margin: 28px auto; max-width: 620px; }
 figure svg { width: 100%; height: auto; display: block; }
+figcaption { color: var(--quiet); font-size: 12.5px; overflow-wrap: anywhere; }
 @media (max-width: 700px) {
   thead { display: none; }
   table, tbody, tr, td { display: block; }
@@ -56,18 +58,28 @@ figure svg { width: 100%; height: auto; display: block; }
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def html(entries: Sequence[Chained], draw: Callable[[Chart], bytes]) -> str:
-    """`draw` makes an SVG of a chart; a timeline without lines has none."""
-    report, chart = Report.of(entries), chart_of(entries)
+def html(
+    entries: Sequence[Chained],
+    draw: Callable[[Chart], bytes],
+    read_since: Sequence[Series] = (),
+    stored: StoredHead | None = None,
+) -> str:
+    """`draw` makes an SVG of a chart; a timeline without lines has none. `read_since`: as `chart_of` takes it."""
+    report, chart = Report.of(entries), chart_of(entries, read_since)
     title = escape(one_line(f"{report.incident} {report.title}".strip() or "Incident", 120))
-    picture = "" if chart is None else f"<figure>{_inline(draw(chart))}</figure>"
+    picture = "" if chart is None else f"<figure>{_inline(draw(chart))}{_caption(read_since)}</figure>"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"{page(entries, Html(), picture)}</body>\n</html>\n"
+        f"{page(entries, Html(), picture, stored)}</body>\n</html>\n"
     )
+
+
+def _caption(read_since: Sequence[Series]) -> str:
+    unread = [f"{line.signal}: the history could not be read ({line.unknown})" for line in read_since if line.unknown]
+    return f"<figcaption>{escape(one_line('; '.join(unread)))}</figcaption>" if unread else ""
 
 
 def _inline(svg: bytes) -> str:

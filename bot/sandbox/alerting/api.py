@@ -11,6 +11,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from bot.sandbox.alerting.alertmanager import Alert, Alertmanager, SilenceAsked, SilenceError
 
+STATUS = {
+    "cluster": {"name": "", "peers": [], "status": "disabled"},
+    "config": {"original": "route: {receiver: incident-bot}\n"},
+    "uptime": "2026-01-01T00:00:00.000Z",
+    "versionInfo": {
+        **dict.fromkeys(("branch", "buildDate", "buildUser", "goVersion", "revision"), ""),
+        "version": "0.28.1-sandbox",
+    },
+}
 ALERTS: TypeAdapter[list[Alert]] = TypeAdapter(list[Alert])
 
 
@@ -21,6 +30,7 @@ class AlertmanagerRoutes:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/-/ready", self._ready),
+            web.get("/api/v2/status", self._status),
             web.get("/api/v2/alerts", self._alerts),
             web.post("/api/v2/alerts", self._put),
             web.get("/api/v2/silences", self._silences),
@@ -30,6 +40,9 @@ class AlertmanagerRoutes:
 
     async def _ready(self, request: web.Request) -> web.Response:
         return web.Response(text="OK")
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return web.json_response(STATUS)
 
     async def _alerts(self, request: web.Request) -> web.Response:
         return web.json_response(self._alertmanager.alerts(datetime.now(UTC)))

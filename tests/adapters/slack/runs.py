@@ -98,12 +98,13 @@ def alert(name: str = "VLLMPreemptionThrash", status: Literal["firing", "resolve
     )
 
 
-def number(name: str, value: float, unit: str = "") -> Reading:
-    return Reading(name=name, value=value, unit=unit)
+def number(name: str, value: float, unit: str = "", *, at: float = 0.0) -> Reading:
+    return Reading(name=name, value=value, unit=unit, at=at)
 
 
 def readings() -> dict[str, Reading]:
-    return {
+    """All of one look, but for the waiting requests, which were counted a minute before."""
+    found = {
         "kv_usage": number("kv_usage", 0.99),
         "thrash": number("thrash", 2.8106),
         "waiting": number("waiting", 1423.0, "requests"),
@@ -113,6 +114,8 @@ def readings() -> dict[str, Reading]:
         ),
         "gpu_health": Reading(name="gpu_health", unknown="no dcgm-exporter pod in any namespace"),
     }
+    at = {"waiting": BEGAN - 10}
+    return {name: each.model_copy(update={"at": at.get(name, BEGAN + 50)}) for name, each in found.items()}
 
 
 def ledger_entry(**changes: Any) -> LedgerEntry:
@@ -144,7 +147,11 @@ def run(**changes: Any) -> Run:
         visit=5,
         entered_at=BEGAN + 190,
         way=("look", "scope", "choose", "spare", "cap"),
-        baseline={"kv_usage": number("kv_usage", 0.45), "thrash": number("thrash", 0.0)},
+        baseline={
+            "kv_usage": number("kv_usage", 0.45, at=BEGAN - 300),
+            "thrash": number("thrash", 0.0, at=BEGAN - 300),
+            "waiting": number("waiting", 3.0, at=BEGAN - 300),
+        },
         latest=readings(),
     ).with_(**changes)
 

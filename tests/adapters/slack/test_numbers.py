@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from bot.adapters.slack.messages import card, thread
-from bot.adapters.slack.numbers import numbers, read_now
+from bot.adapters.slack.numbers import numbers, what_was_read, when
 from bot.domain.signal import Reading
-from tests.adapters.slack.runs import number, post, run
+from tests.adapters.slack.runs import BEGAN, number, post, run, waiting
 
 pytestmark = pytest.mark.fast
 
@@ -22,7 +23,7 @@ def readings(*every: Reading) -> dict[str, Reading]:
 
 
 def shown(*every: Reading, baseline: tuple[Reading, ...] = (), before: tuple[Reading, ...] = ()) -> str:
-    return json.dumps(read_now(every, readings(*baseline), readings(*before)), ensure_ascii=False)
+    return json.dumps(what_was_read(every, readings(*baseline), readings(*before)), ensure_ascii=False)
 
 
 def test_a_number_says_its_unit_once_after_both_values() -> None:
@@ -43,6 +44,61 @@ def test_a_number_that_was_never_read_takes_no_place_from_one_that_was() -> None
     blind = [Reading(name=f"before_{n}", unknown=BLIND, unit="s") for n in range(9)]
     latest = readings(*blind, number("kv_usage", 1.0, "ratio"))
     assert numbers(readings(*blind), latest) == ["`kv_usage` *100%*"]
+
+
+def test_a_number_that_was_not_read_again_says_its_own_moment_and_comes_last() -> None:
+    then, now = BEGAN, BEGAN + 600
+    old, new = number("running", 24.8, at=then), number("thrash", 0.0, at=now)
+    before = readings(number("running", 24.8, at=then), number("thrash", 3.67, at=then))
+    assert numbers(before, readings(old, new)) == [
+        "`thrash` 3.67 → *0*",
+        "`running` 24.8 → *24.8* (at <!date^1795000000^{time_secs}|11:06:40 UTC>)",
+    ]
+    assert "11:16:40 UTC" in when(before, readings(old, new))
+    assert "baseline at" in when(before, readings(old, new))
+
+
+def test_the_close_tells_only_what_was_read_in_the_last_look() -> None:
+    latest = readings(number("running", 24.8, at=BEGAN), number("thrash", 0.0, at=BEGAN + 600))
+    ended = run(
+        closed_at=BEGAN + 605,
+        ending="fixed",
+        latest=latest,
+        baseline=readings(number("running", 24.8, at=BEGAN), number("thrash", 3.67, at=BEGAN)),
+        posts=(post("closed", "closed", "fixed", ending="fixed", text=""),),
+    )
+    [(_, message)] = thread(ended)
+    said = json.dumps(message.blocks, ensure_ascii=False) + message.text
+    assert "thrash` 3.67 → *0*" in said
+    assert "read at <!date^1795000600^{time_secs}|11:16:40 UTC>" in said
+    assert "running" not in said
+
+
+def test_no_number_of_a_message_is_called_now() -> None:
+    table = shown(number("running", 22, at=BEGAN), baseline=(number("running", 17, at=BEGAN - 60),))
+    messages = [card(waiting(), links={}), *(message for _, message in thread(waiting()))]
+    said = [table, *(json.dumps(message.blocks) for message in messages)]
+    assert not [each for each in said if re.search(r"\bnow\b", each)]
+
+
+def test_what_was_read_says_of_which_moment_a_row_is() -> None:
+    said = shown(
+        number("thrash", 3, at=BEGAN), number("before", 1, at=BEGAN - 3600), number("day", 2, at=BEGAN - 86400)
+    )
+    assert "signal  last  at (UTC)" in said
+    assert "before  1     10:06:40" in said
+    assert "day     2     2026-11-17 11:06" in said
+    assert "thrash  3\\nbefore" in said
+
+
+def test_the_column_of_the_baseline_says_its_moment() -> None:
+    said = shown(number("running", 22, at=BEGAN), baseline=(number("running", 17, at=BEGAN - 60),))
+    assert "signal   baseline 11:05:40  last" in said
+
+
+def test_a_probe_of_an_earlier_moment_says_it() -> None:
+    rollout = Reading(name="rollout", fields={"happened": True}, at=BEGAN - 900)
+    assert "happened yes (at <!date^1794999100" in shown(rollout, number("thrash", 3, at=BEGAN))
 
 
 def test_the_baseline_has_a_column_once_something_moved() -> None:
@@ -82,25 +138,3 @@ def test_the_first_message_of_a_thread_keeps_what_a_later_one_leaves_out() -> No
     first, second = (json.dumps(message.blocks) for _, message in thread(run(posts=both, baseline={})))
     assert "running" in first
     assert "running" not in second
-
-
-def test_a_number_that_is_older_than_the_others_says_how_old_it_is() -> None:
-    """Slack counts the minutes for each reader, so the card need not be edited for it."""
-
-    def read(reading: Reading, at: float) -> Reading:
-        return reading.model_copy(update={"at": 1_790_000_000.0 + at})
-
-    new, old = read(number("waiting", 3, "requests"), 600), read(number("thrash", 2.8), 0)
-    assert numbers({}, readings(new, old)) == [
-        "`waiting` *3* requests",
-        "`thrash` *2.8* (<!date^1790000000^{ago}|14:13 UTC>)",
-    ]
-    same = read(number("thrash", 2.8), 541)
-    assert numbers({}, readings(new, same))[1] == "`thrash` *2.8*", "read within the same minute"
-
-
-def test_the_card_says_when_its_numbers_were_read() -> None:
-    """While a question waits nothing is read, so the numbers are as old as the question."""
-    read = {"thrash": number("thrash", 2.8).model_copy(update={"at": 1_790_000_000.0})}
-    assert "numbers read <!date^1790000000^{ago}" in json.dumps(card(run(latest=read), links={}).blocks)
-    assert "numbers read" not in json.dumps(card(run(latest={}), links={}).blocks)

@@ -624,3 +624,12 @@ def test_a_refusal_hides_secrets() -> None:
     shown = "".join(entry.model_dump_json() for entry in story.entries)
     shown += "".join(post.model_dump_json() for post in story.run.posts)
     assert "very-secret" not in shown
+
+
+def test_evidence_that_is_older_than_a_minute_says_its_moment() -> None:
+    fresh = Story().opened().reads(0.95).chooses("grow").planned()
+    assert fresh.run.requests[fresh.request].evidence == ("usage: 0.95",)
+    late = Story().opened().reads(0.95)
+    late.at += 120
+    late.chooses("grow").planned()
+    assert late.run.requests[late.request].evidence == ("usage: 0.95 (at 08:00:10 UTC)",)

@@ -1,0 +1,29 @@
+"""A timeline together with what its run says of its end, both of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from bot.domain.run import Run
+from bot.domain.timeline import Chained, StoredHead
+
+MOST_TRIES = 5
+
+
+class Timelines(Protocol):
+    async def load(self, incident_id: str) -> Run | None: ...
+
+    async def timeline(self, incident_id: str) -> Sequence[Chained]: ...
+
+
+async def whole_timeline(runs: Timelines, incident_id: str) -> tuple[Sequence[Chained], StoredHead | None]:
+    """Read again while the run moves on meanwhile; no head where the run is not there any more."""
+    run = await runs.load(incident_id)
+    entries = await runs.timeline(incident_id)
+    for _ in range(MOST_TRIES):
+        before, run = run, await runs.load(incident_id)
+        if run is None or (before is not None and before.version == run.version):
+            break
+        entries = await runs.timeline(incident_id)
+    return entries, None if run is None else StoredHead(head=run.timeline_head, length=run.timeline_length)

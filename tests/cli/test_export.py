@@ -1,0 +1,102 @@
+"""Reports from the command line: what the store holds, with a picture that goes up to the moment of the export."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+
+import pytest
+
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.samples import RedisSamples
+from bot.adapters.redis.store import RedisStore
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.playbook.bundle import Bundle
+from bot.domain.scrape import Scrape
+from bot.domain.timeline import GENESIS, Entry, chain
+from bot.sandbox import valkey
+from tests import builders
+from tests.cli.test_commands import ENOUGH, incident_bot
+
+BUNDLE = Bundle.of(
+    load_text(
+        """
+language: 1
+playbook: test
+title: Test
+opens_on: ['alertname="Test"']
+settings: {ceiling: {default: 0.9}}
+signals:
+  usage: {metric: kv_cache_usage_perc, over: 60s}
+start: calm
+states:
+  calm: {watch: {calm: usage <= settings.ceiling}, for: 5m, within: 20m, held: over, not_held: over}
+  over: {end: fixed, say: done}
+"""
+    )
+)
+
+
+@pytest.fixture
+def sampled(redis_server: valkey.Embedded, tag: str) -> dict[str, str]:
+    """An environment in whose Redis INC-1 is open for ten minutes and its workload was sampled all the time."""
+    now = time.time()
+    run = builders.run(
+        digest=BUNDLE.digest, playbook="test", state="calm", way=("calm",), opened_at=now - 600, starts_at=now - 600
+    )
+
+    async def put() -> None:
+        connection = Connection.open(redis_server.url, tag=tag)
+        store, samples = RedisStore(connection, owner="a test"), RedisSamples(connection)
+        await store.accept([builders.alert()], truncated=0)
+        (entry,) = await store.intake(1)
+        assert await store.route(entry, run, "opens", bundle=BUNDLE.stored())
+        entries = chain([Entry(kind="opened", at=now - 600, text="opened")], head=GENESIS, length=0)
+        moved = run.with_(version=run.version + 1, timeline_head=entries[-1].hash, timeline_length=len(entries))
+        await store.commit(moved, consumed=1, entries=entries, effects=())
+        for after in range(0, 600, 5):
+            ranks = {"0": {"kv_cache_usage_perc": 0.97}}
+            await samples.add(run.target.key, [Scrape(replica="a", uid="a", at=now - 600 + after, ranks=ranks)])
+        await connection.close()
+
+    asyncio.run(put())
+    # The samples are in Redis: drawing them needs no cluster.
+    nowhere = {"INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "false", "INCIDENT_BOT_KUBERNETES_URL": "http://127.0.0.1:1"}
+    return ENOUGH | nowhere | {"REDIS_URL": redis_server.url, "INCIDENT_BOT_REDIS_TAG": tag}
+
+
+def test_the_page_of_an_open_incident_draws_its_whole_time(sampled: dict[str, str]) -> None:
+    result = incident_bot("export", "INC-1", "--format", "html", **sampled)
+    assert result.exit_code == 0, result.output
+    drawn = re.findall(r">(\d\d:\d\d)</text>", result.stdout)
+    first, last = (60 * int(each[:2]) + int(each[3:]) for each in (drawn[0], drawn[-1]))
+    assert (last - first) % 1440 >= 8
+
+
+def test_a_history_that_does_not_answer_is_named_and_the_page_is_made(sampled: dict[str, str]) -> None:
+    away = sampled | {"INCIDENT_BOT_PROMETHEUS_URL": "http://127.0.0.1:1"}
+    result = incident_bot("export", "INC-1", "--format", "html", **away)
+    assert result.exit_code == 0, result.output
+    assert "usage: the history could not be read" in result.stderr
+
+
+@pytest.mark.parametrize("wanted", ["md", "json", "html"])
+def test_every_format_says_whether_the_timeline_ends_as_the_run_says(
+    sampled: dict[str, str], redis_server: valkey.Embedded, tag: str, wanted: str
+) -> None:
+    def exported() -> str:
+        return incident_bot("export", "INC-1", "--format", wanted, **sampled).stdout
+
+    async def forge() -> None:
+        connection = Connection.open(redis_server.url, tag=tag)
+        forged = chain([Entry(kind="opened", at=1.0, text="nothing happened")], head=GENESIS, length=0)
+        await connection.ask(
+            connection.client.lset(connection.key("timeline", "INC-1"), 0, forged[0].model_dump_json())
+        )
+        await connection.close()
+
+    fault = "entry 1 is not the one that the run ends in"
+    assert fault not in exported()
+    asyncio.run(forge())
+    assert fault in exported()
