@@ -216,7 +216,8 @@ def test_the_glass_stays_whole_once_somebody_of_every_team_has_approved() -> Non
     story.presses("approve", user="ana", teams=("serving",)).presses("approve", user="mia", teams=("model",))
     breaks_glass(story)
     assert "somebody of every team has approved" in story.wanted(Tell).text
-    assert story.run.requests["R2"].status == "open"
+    request = story.run.requests["R2"]
+    assert (request.status, [judged.press.action for judged in request.presses]) == ("open", ["approve", "approve"])
 
 
 def test_a_lead_who_is_not_asked_cannot_approve_and_what_he_edited_needs_somebody_else() -> None:
@@ -263,6 +264,15 @@ def test_a_press_on_an_old_card_names_the_request_that_waits() -> None:
     assert story.wanted(Tell).text.endswith("request R2 was already superseded by <@ana>; R3 is the one that waits.")
     assert len([text for text in story.texts("press") if "R2" in text and "approve" in text]) == 2
     assert story.run.requests["R3"].status == "open"
+
+
+def test_an_answer_to_a_question_that_was_left_behind_does_not_count() -> None:
+    story = Story().opened().reads(0.95)
+    asked_then = story.run.question
+    story.run = story.run.with_(question="")
+    story.chooses("grow", about=asked_then)
+    assert story.run.state == "choose"
+    assert story.wanted(Tell).text == f"Your press does not count: question {asked_then} was already left behind."
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ from tests.domain.machine.test_diverts import offered
 from tests.domain.machine.test_diverts import story as diverted
 from tests.domain.machine.test_forms import opened as opened_by_hand
 from tests.domain.machine.test_leftovers import stopped_after
-from tests.domain.machine.test_stopped import stopped
+from tests.domain.machine.test_stopped import ROLLOUT, stopped
 
 pytestmark = pytest.mark.fast
 FOLDER = Path(__file__).parent.parent / "snapshots" / "stories"
@@ -121,13 +121,17 @@ def refused() -> Story:
     story = asked_for(demands=(Demand(needed=2, users=("ana", "ben", "cay")),))
     story.presses("approve", user="cay").presses("approve", user="cay").presses("approve", user="eve", allowed=False)
     story.presses("refuse", user="ben", reason="wait for the night").presses("approve", user="ana")
-    return story.judged(builders.press(press_id="x", about="R9")).chooses("grow", about="Q9")
+    story.judged(builders.press(press_id="x", about="R9")).chooses("grow", about="Q9").presses("approve", user="cay")
+    story.chooses("grow").planned(PlanResult(outcome="planned", plan=builders.plan(choices={"to": 5}))).posted()
+    story.presses("approve", user="cay").presses("approve", user="cay", reason="again").presses("more_time")
+    nameless = builders.press(press_id="n", action="refuse", about=story.request, user="ben", user_name="")
+    return story.judged(nameless)
 
 
 def nobody() -> Story:
     """Half time, more time, and then nobody decides; then nobody answers either."""
     story = half_time(asked_for()).presses("more_time", user="ben")
-    story.due("request:R2:expiry").chooses("goto:choose")
+    story.due("request:R2:expiry").presses("approve").chooses("goto:choose")
     return story.due(f"question:{story.run.question}:expiry")
 
 
@@ -159,6 +163,24 @@ def burdened() -> Story:
     story = stopped().chooses("go_on")
     story.settles("burdened", detail="requests waiting a replica 4.0 → 9.0", burden=Burden(waiting=9.0))
     return story.chooses("hand_over")
+
+
+def rolls_on() -> tuple[Story, ...]:
+    """Stopped while Kubernetes goes on by itself, with something to take back and with nothing."""
+    return stopped(builders.call(), ROLLOUT), stopped(builders.call(undo=()), ROLLOUT)
+
+
+def evidence() -> tuple[Story, ...]:
+    """What a request shows of its readings: one that is not known, one of several parts, and none."""
+    unknown = Story().opened().reads(None).chooses("grow").planned()
+    parts = Story().opened()
+    reading = Reading(name="usage", fields={"now": 0.95, "trend": "", "rising": True}, at=parts.at)
+    parts.happens(SignalsRead(event_id="parts", effect_id="v1/read", readings={"usage": reading}))
+    parts.chooses("grow").planned()
+    grows = TEXT.replace("start: look", "start: grow").replace("{label: Stop, to: calm}", "{label: Look, to: look}")
+    none = Story(Bundle.of(load_text(grows, file="small.yaml"))).opened()
+    none.planned().posted().presses("refuse").chooses("grow").planned()
+    return unknown, parts, none
 
 
 def leftovers() -> Story:
@@ -261,8 +283,6 @@ RICH = TEXT.replace("    ask: What now?\n", "    ask: Is it too much?\n    why: 
 def rich() -> Story:
     """A question with a reason, notes and a style; asked again it shows what was tried."""
     story = Story(Bundle.of(load_text(RICH, file="small.yaml"))).asked().presses("refuse", user="ben", reason="not now")
-    reading = Reading(name="usage", fields={"now": 0.95, "trend": "", "rising": True}, at=story.at)
-    story.happens(SignalsRead(event_id="late", effect_id="v1/read", readings={"usage": reading}))
     for _ in range(5):
         story.chooses("grow").planned().posted().presses("refuse")
     return story
@@ -362,6 +382,8 @@ STORIES: Mapping[str, StoryOf] = {
     "edited": edited,
     "halfway": halfway,
     "burdened": burdened,
+    "rolls_on": rolls_on,
+    "evidence": evidence,
     "leftovers": leftovers,
     "unplanned": unplanned,
     "settled_superseded": settled("superseded", replanned=PlanResult(outcome="planned", plan=RISKIER)),
