@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval import Approved, Demand, JudgedPress, Policy, grant, still_missing
+from bot.domain.approval import Approved, Demand, JudgedPress, Policy, Request, grant, silent_teams, still_missing
 from bot.domain.approval_rules import ApprovalRules
 from bot.domain.errors import ApprovalError
 from tests import builders
@@ -91,6 +91,87 @@ def test_each_team_that_is_asked_for_approves_with_a_person_of_its_own(
         assert grant(request, presses).presses == presses
 
 
+def test_one_person_of_three_teams_meets_only_one_of_them_however_often_the_seats_are_changed() -> None:
+    demands = (*both().demands, Demand(team="lead", users=("lea",)))
+    presses = (by("pia", "platform", "serving", "lead"), by("kim", "platform"), by("lou", "platform"))
+    missing = still_missing(builders.policy(demands=demands), presses)
+    assert [(demand.team, demand.needed) for demand in missing] == [("lead", 1)]
+
+
+@pytest.mark.parametrize(
+    ("demands", "said"),
+    [
+        pytest.param((Demand(needed=1),), "1 more approval needed", id="one"),
+        pytest.param((Demand(needed=2),), "2 more approvals needed", id="two"),
+        pytest.param(
+            (Demand(team="serving"), Demand(team="lead", needed=2)),
+            "1 more approval needed from serving and 2 more approvals needed from lead",
+            id="teams",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_in_full(demands: tuple[Demand, ...], said: str) -> None:
+    with pytest.raises(ApprovalError) as refused:
+        grant(builders.request(policy=builders.policy(demands=demands)), ())
+    assert str(refused.value) == said
+
+
+# --- when a press counts ----------------------------------------------------------------------------------------------
+
+
+def test_who_is_too_late_reads_when_the_request_expired() -> None:
+    with pytest.raises(ApprovalError) as refused:
+        grant(builders.request(expires_at=1_800_000_850.0), (builders.judged_press(at=1_800_000_850.0),))
+    assert str(refused.value) == "this request expired at 08:14:10 UTC; ask again"
+
+
+def test_a_press_counts_although_the_bot_has_not_stored_yet_when_the_request_was_posted() -> None:
+    assert grant(builders.request(posted_at=None, expires_at=None), (builders.judged_press(),))
+
+
+def test_a_press_in_the_moment_in_which_all_alerts_resolved_counts() -> None:
+    assert grant(builders.request(alerts_resolved_at=builders.START), (builders.judged_press(at=builders.START),))
+
+
+# --- breaking the glass -----------------------------------------------------------------------------------------------
+
+LEAD = Demand(team="lead", users=("lea",))
+HALF = builders.START + 400
+
+
+def behind_glass(*demands: Demand, **fields: Any) -> Request:
+    policy = builders.policy(demands=demands or both().demands, break_glass=LEAD)
+    return builders.request(**({"policy": policy, "half_at": HALF} | fields))
+
+
+def glass(*, at: float = HALF, teams: tuple[str, ...] = ("lead",)) -> JudgedPress:
+    judged = builders.judged_press(press_id="glass", action="break_glass", user="lea", teams=teams, at=at)
+    return judged.model_copy(update={"press": judged.press.model_copy(update={"reason": "users are cut off"})})
+
+
+def test_the_glass_can_be_broken_from_half_time_on() -> None:
+    assert grant(behind_glass(), (glass(at=HALF),))
+    with pytest.raises(ApprovalError, match="half of the time"):
+        grant(behind_glass(), (glass(at=HALF - 1),))
+
+
+def test_the_glass_of_a_request_that_is_not_posted_yet_cannot_be_broken() -> None:
+    with pytest.raises(ApprovalError, match="half of the time"):
+        grant(behind_glass(half_at=None), (glass(),))
+
+
+def test_who_may_not_break_the_glass_reads_who_may() -> None:
+    with pytest.raises(ApprovalError, match=r"^only one of lead may break the glass$"):
+        grant(behind_glass(), (glass(teams=("serving",)),))
+
+
+def test_a_lead_who_breaks_the_glass_has_not_approved_for_the_leads() -> None:
+    request = behind_glass(SERVING, LEAD)
+    presses = (by("ana", "serving"), glass())
+    assert silent_teams(request.policy, presses) == (LEAD,)
+    assert grant(request, presses).presses == presses
+
+
 def test_a_single_operator_of_both_teams_may_decide_alone() -> None:
     request = builders.request(policy=both(single_operator=True, own_work_counts=True), own_work_of=("pia",))
     assert grant(request, (by("pia", "platform", "serving"),))
@@ -113,13 +194,13 @@ def test_teams_never_lower_the_number_of_people_that_a_risk_needs() -> None:
 
 
 def test_nothing_but_grant_makes_an_approval() -> None:
-    with pytest.raises(ApprovalError):
+    with pytest.raises(ApprovalError, match=r"only grant\(\) makes an approval"):
         Approved(request=builders.request(), presses=(), made_by=object())
 
 
 def test_an_approval_is_never_serialised() -> None:
     approved = grant(builders.request(), (builders.judged_press(),))
-    with pytest.raises(ApprovalError):
+    with pytest.raises(ApprovalError, match="never serialised"):
         pickle.dumps(approved)
 
 

@@ -99,6 +99,20 @@ def test_turning_traffic_to_a_spare_is_judged_by_what_the_spare_runs() -> None:
     assert kind_of(turned) == "rotate_canary"
 
 
+def test_what_was_applied_after_the_spare_does_not_hide_that_the_spare_ran_these_flags() -> None:
+    flags = builders.plan(verb="set_flags", choices={"edits": {"--max-num-seqs": "6"}}, risk="high")
+    assert kind_of(flags, [SPARE, builders.plan(verb="isolate_replica")]) == "promote"
+
+
+def test_a_change_that_gives_no_answers_by_other_settings_is_of_its_own_kind_whatever_it_names() -> None:
+    assert kind_of(builders.plan(verb="remove_canary", choices={"edits": {"--kv-cache-dtype": "x"}})) == "remove_canary"
+
+
+@pytest.mark.parametrize(("risk", "kind"), [("medium", "replace_replica"), ("high", "replace_busy_replica")])
+def test_ending_a_replica_that_has_users_is_another_kind(risk: str, kind: str) -> None:
+    assert kind_of(builders.plan(verb="replace_replica", risk=risk)) == kind
+
+
 @pytest.mark.parametrize(("risk", "kind"), [("low", "scale"), ("medium", "scale_more"), ("high", "scale_over_half")])
 def test_a_larger_step_is_another_kind(risk: str, kind: str) -> None:
     assert kind_of(builders.plan(risk=risk)) == kind

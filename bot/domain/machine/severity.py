@@ -37,7 +37,7 @@ def _become(draft: Draft, severity: Severity, because: str) -> None:
     text = f"severity {how} from {before} to {severity}: {because}"
     draft.record("severity", text, data={"before": before, "after": severity})
     number = f"N{draft.number()}"
-    draft.post("note", f"note:{number}", number, {"text": text.capitalize(), "user": ""})
+    draft.post("note", f"note:{number}", number, {"text": text[0].upper() + text[1:], "user": ""})
     expect_status(draft)
 
 

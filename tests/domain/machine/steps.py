@@ -94,12 +94,15 @@ class Story:
         self.entries: list[Entry] = []
         self.effects: list[Effect] = []
         self.last = Decision(self.run)
+        self.happened: list[tuple[Event, Run, Decision]] = []
+        """Each event with the run before it and what was decided."""
         self.at = builders.START
         self._number = 0
 
     def happens(self, event: Event) -> Decision:
         self.at += 10
         self.last = advance(self.run, event.model_copy(update={"at": self.at}), self.bundle, self.rules)
+        self.happened.append((event, self.run, self.last))
         self.run = self.last.run
         self.entries += self.last.entries
         self.effects += self.last.effects

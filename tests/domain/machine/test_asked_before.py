@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from bot.domain.approval_repeats import asked_before
 from bot.domain.change.plan import PlanResult
 from bot.domain.effect import Tell
 from tests import builders
@@ -88,3 +91,32 @@ def test_a_grant_that_lapsed_was_a_yes_and_is_asked_for_again_as_before() -> Non
     story.planned(PlanResult(outcome="planned", plan=builders.plan()))
     asked = story.run.requests[story.request]
     assert (len(story.run.requests), asked.asked_before) == (2, "")
+
+
+def test_of_several_that_asked_for_it_the_newest_is_named() -> None:
+    first, second = builders.request(status="refused"), builders.request(status="refused", request_id="R2")
+    ended = {"decided_at": builders.START}
+    earlier = [one.model_copy(update=ended) for one in (first, second)]
+    assert asked_before(builders.plan(), earlier, at=builders.START + 1) == "R2"
+
+
+@pytest.mark.parametrize(
+    ("fields", "needs_a_reason"),
+    [
+        pytest.param({"status": "refused", "decided_at": builders.START}, True, id="refused"),
+        pytest.param({"status": "withdrawn", "expires_at": builders.START}, False, id="withdrawn"),
+        pytest.param({"status": "granted", "outcome": "done", "ended_at": builders.START}, True, id="applied"),
+        pytest.param({"status": "granted", "outcome": "failed", "ended_at": builders.START}, False, id="failed"),
+    ],
+)
+def test_only_a_no_a_silence_or_a_success_makes_the_next_one_need_a_reason(
+    fields: dict[str, Any], needs_a_reason: bool
+) -> None:
+    earlier = (builders.request(**fields),)
+    assert bool(asked_before(builders.plan(), earlier, at=builders.START + 1)) == needs_a_reason
+
+
+def test_one_call_that_changes_something_is_enough_to_need_a_reason() -> None:
+    plan = builders.plan(steps=(builders.call(), builders.call(restores=True)))
+    earlier = (builders.request(plan=plan, status="granted", outcome="done", ended_at=builders.START),)
+    assert asked_before(plan, earlier, at=builders.START + 1) == "R1"

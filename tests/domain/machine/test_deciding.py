@@ -118,6 +118,23 @@ def test_values_out_of_range_or_unchanged_leave_the_request_open(replicas: str) 
     assert "does not count" in story.wanted(Tell).text
 
 
+def test_an_edit_of_a_plan_that_is_not_the_newest_does_not_count() -> None:
+    story = asked()
+    old = builders.press(press_id="e", action="edit", about="R2", digest="0ld", value='{"replicas": "6"}')
+    story.judged(old)
+    assert "the plan changed after this form was opened; use the newer request" in story.wanted(Tell).text
+    assert story.run.requests["R2"].status == "open"
+
+
+def test_an_edit_on_the_deadline_is_too_late() -> None:
+    story = asked()
+    request = story.run.requests["R2"]
+    late = builders.press(press_id="e", action="edit", about="R2", digest=request.digest, value='{"replicas": "6"}')
+    story.judged(late, at=request.expires_at)
+    assert "its time is over" in story.wanted(Tell).text
+    assert story.run.requests["R2"].status == "open"
+
+
 # --- more time --------------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +164,12 @@ def test_time_that_is_over_cannot_be_made_longer() -> None:
     story = asked()
     story.presses("more_time", user="ben", at=story.run.requests["R2"].expires_at)
     assert "its time is over" in story.wanted(Tell).text
+
+
+def test_a_request_that_is_not_posted_yet_has_no_time_to_make_longer() -> None:
+    story = Story().opened().reads(0.95).chooses("grow").planned().presses("more_time")
+    assert "its time has not begun" in story.wanted(Tell).text
+    assert story.run.requests[story.request].extended_by == ""
 
 
 # --- the glass --------------------------------------------------------------------------------------------------------
@@ -193,7 +216,8 @@ def test_the_glass_stays_whole_once_somebody_of_every_team_has_approved() -> Non
     story.presses("approve", user="ana", teams=("serving",)).presses("approve", user="mia", teams=("model",))
     breaks_glass(story)
     assert "somebody of every team has approved" in story.wanted(Tell).text
-    assert story.run.requests["R2"].status == "open"
+    request = story.run.requests["R2"]
+    assert (request.status, [judged.press.action for judged in request.presses]) == ("open", ["approve", "approve"])
 
 
 def test_a_lead_who_is_not_asked_cannot_approve_and_what_he_edited_needs_somebody_else() -> None:
@@ -209,6 +233,14 @@ def test_a_lead_who_is_not_asked_cannot_approve_and_what_he_edited_needs_somebod
 def test_there_is_no_glass_in_an_incident_that_is_not_critical() -> None:
     story = breaks_glass(half_time(asked("ticket", glass=True)))
     assert "only in a critical incident" in story.wanted(Tell).text
+
+
+def test_breaking_the_glass_after_an_approval_of_ones_own_is_no_second_approval() -> None:
+    serving_leads = SERVING.model_copy(update={"team": "lead", "users": ("lea",), "needed": 1})
+    story = asked(glass=True, demands=(serving_leads, Demand(team="model", users=("mia",))))
+    story.presses("approve", user="lea", teams=("lead",))
+    breaks_glass(half_time(story))
+    assert (story.run.requests["R2"].status, story.run.requests["R2"].decided_by) == ("granted", "lea")
 
 
 # --- quiet answers ----------------------------------------------------------------------------------------------------
@@ -232,6 +264,15 @@ def test_a_press_on_an_old_card_names_the_request_that_waits() -> None:
     assert story.wanted(Tell).text.endswith("request R2 was already superseded by <@ana>; R3 is the one that waits.")
     assert len([text for text in story.texts("press") if "R2" in text and "approve" in text]) == 2
     assert story.run.requests["R3"].status == "open"
+
+
+def test_an_answer_to_a_question_that_was_left_behind_does_not_count() -> None:
+    story = Story().opened().reads(0.95)
+    asked_then = story.run.question
+    story.run = story.run.with_(question="")
+    story.chooses("grow", about=asked_then)
+    assert story.run.state == "choose"
+    assert story.wanted(Tell).text == f"Your press does not count: question {asked_then} was already left behind."
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,11 @@ def test_a_critical_alert_that_joins_raises_it_and_somebody_is_expected_to_say_h
     assert NEXT_STATUS in story.run.deadlines
 
 
+def test_the_thread_reads_the_alerts_name_as_it_is_written() -> None:
+    story = hears(opened(), fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    assert story.run.posts[-1].data["text"] == "Severity raised from ticket to page: SLOBurnsFast fires"
+
+
 def test_it_is_lowered_when_nothing_critical_fires_any_more() -> None:
     story = opened()
     hears(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")

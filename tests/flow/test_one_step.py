@@ -1,0 +1,637 @@
+"""One step of a granted plan, port by port: what is claimed, what is sent, and what the run and the people hear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from bot.domain.approval import Approved
+from bot.domain.approval_repeats import REMEMBERED_SECONDS
+from bot.domain.burden import Burden
+from bot.domain.change.plan import Call, Circumstance, LedgerEntry, ObjectRef, Plan, PlanResult, Wait
+from bot.domain.change.world import World
+from bot.domain.effect import ApplyStep
+from bot.domain.errors import ClusterError
+from bot.domain.event import Event, Progressed, StepSettled
+from bot.domain.run import ActiveChange, Run
+from bot.domain.signal import Reading
+from bot.flow.apply_call import (
+    LOOK_EVERY_SECONDS,
+    ONE_TURN_SECONDS,
+    PATIENCE_SECONDS,
+    ROOM_TAKEN,
+    ApplyCall,
+    lease_keys,
+    what_changed,
+)
+from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.ports import Owed, Sent
+from tests import builders
+from tests.domain.change import worlds
+from tests.domain.machine.steps import PLAYBOOK
+
+pytestmark = pytest.mark.fast
+NOW = worlds.NOW
+VALID = 600.0
+CALL_ID = "INC-1/R1/0"
+DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="deploy-uid")
+NODE = ObjectRef(kind="Node", name="gpu-node-1", uid="gpu-node-1-uid")
+SCALED = Wait(
+    condition="scaled", about=DEPLOYMENT, parameters={"replicas": 4}, within_seconds=60, title="4 replicas are Ready"
+)
+
+
+@dataclass
+class Outside:
+    """Every port of a step, and what was asked of each."""
+
+    verdict: str = "claimed"
+    claimed_before: bool = False
+    sent: Sent = field(default_factory=lambda: Sent("done", "200 OK"))
+    seen: str = "not_done"
+    replanned: PlanResult | None = None
+    world: World | ClusterError = field(default_factory=worlds.world)
+    burden_now: Burden = field(default_factory=Burden)
+    at: float = NOW
+    claims: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    calls: list[tuple[Approved, Call, str]] = field(default_factory=list)
+    looks: int = 0
+    held: list[tuple[str, ...]] = field(default_factory=list)
+    heard: list[Event] = field(default_factory=list)
+    burdens_at: list[float] = field(default_factory=list)
+    lose: Any = None
+
+    async def was_claimed(self, incident_id: str, call_id: str) -> bool:
+        return self.claimed_before
+
+    async def claim(self, incident_id: str, call_id: str, **more: Any) -> str:
+        self.claims.append((incident_id, call_id, more))
+        if self.lose is not None:
+            self.lose.set()
+        return self.verdict
+
+    async def hold(self, incident_id: str, keys: Sequence[str]) -> None:
+        self.held.append((incident_id, *keys))
+
+    async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
+        self.calls.append((approved, call, call_id))
+        return self.sent
+
+    async def look(self, call: Call, *, call_id: str) -> str:
+        self.looks += 1
+        return self.seen
+
+    async def plan(self, run: Run, *, at: float) -> tuple[PlanResult, Mapping[str, Reading]]:
+        request = run.requests["R1"]
+        found = self.replanned or PlanResult(outcome="planned", plan=request.plan)
+        return found, {"usage": Reading(name="usage", value=0.95, at=at)}
+
+    async def append(self, incident_id: str, events: Sequence[Event]) -> None:
+        self.heard += events
+
+    async def now(self) -> float:
+        return self.at
+
+    async def pause(self, seconds: float) -> None:
+        assert seconds == LOOK_EVERY_SECONDS
+        self.at += seconds
+
+    async def playbook_of(self, run: Run) -> Any:
+        return PLAYBOOK
+
+    async def job_result(self, run: Run, about: ObjectRef, *, at: float) -> Reading:
+        return Reading(name="run_job", value=0.9, at=at)
+
+    def apply(self) -> ApplyCall:
+        everything = cast(Any, self)
+        return ApplyCall(
+            everything, everything, everything, everything, cast(Any, See(self)), self.playbook_of,
+            job_result=cast(Any, self.job_result), generate=everything, grant_valid_seconds=VALID, pause=self.pause,
+        )  # fmt: skip
+
+
+class See:
+    """The cluster and its users, as one sees them."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+
+    async def __call__(self, run: Run, context: Any, *, at: float) -> World:
+        if isinstance(self._outside.world, ClusterError):
+            raise self._outside.world
+        return self._outside.world
+
+    async def burden(self, context: Any, *, at: float) -> Burden:
+        self._outside.burdens_at.append(at)
+        return self._outside.burden_now
+
+
+def granted(plan: Plan | None = None, *, step: int = 0, **fields: Any) -> Run:
+    """A run whose request was granted a minute ago."""
+    wanted = plan or builders.plan()
+    request = builders.request(
+        plan=wanted, status="granted", presses=(builders.judged_press(at=NOW - 60, digest=wanted.digest),),
+        decided_at=NOW - 60, expires_at=NOW + 900,
+    )  # fmt: skip
+    change = ActiveChange(state="grow", verb="scale", request_id="R1", begun=True, step=step, step_started_at=NOW - 30)
+    return builders.run(**({"change": change, "requests": {"R1": request}, "state": "grow"} | fields))
+
+
+async def taken(outside: Outside, run: Run, *, step: int = 0, now: float = NOW, attempts: int = 0) -> Done | Later:
+    effect = ApplyStep(effect_id=f"v2/apply/R1/{step}/0", request_id="R1", step=step)
+    return await outside.apply()(Job(run, Owed("INC-1", effect, attempts, ""), now), effect)
+
+
+async def settled(outside: Outside, run: Run, **more: Any) -> StepSettled:
+    done = await taken(outside, run, **more)
+    assert isinstance(done, Done), done
+    [event] = done.events
+    assert isinstance(event, StepSettled)
+    assert event.event_id == f"settled/{event.effect_id}"
+    return event
+
+
+def said(event: StepSettled) -> tuple[str, str]:
+    return event.result, event.detail
+
+
+async def put_off(outside: Outside, run: Run, **more: Any) -> tuple[float, str]:
+    later = await taken(outside, run, **more)
+    assert isinstance(later, Later), later
+    assert outside.calls == [] or outside.sent.result != "done"
+    [event] = later.events
+    assert isinstance(event, Progressed)
+    return later.after_seconds, event.text
+
+
+# --- the claim --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_is_claimed_for_its_workload_and_sent_once_with_its_id() -> None:
+    outside, run = Outside(), granted()
+    event = await settled(outside, run)
+    assert said(event) == ("done", "200 OK")
+    assert (event.call_id, event.request_id, event.step) == (CALL_ID, "R1", 0)
+    workload = run.target.key
+    claim = {"workload_key": workload, "lease_keys": [f"workload/{workload}"], "counts": True, "node": None}
+    assert outside.claims == [("INC-1", CALL_ID, claim)]
+    [(approved, call, call_id)] = outside.calls
+    assert (approved.plan, call, call_id) == (run.requests["R1"].plan, run.requests["R1"].plan.steps[0], CALL_ID)
+
+
+@pytest.mark.parametrize(
+    ("plan", "counts"),
+    [
+        pytest.param(builders.plan(), True, id="a-change"),
+        pytest.param(builders.plan(steps=(builders.call(restores=True),)), False, id="what-restores"),
+        pytest.param(builders.plan(steps=(builders.call(harmless=True),)), False, id="what-is-harmless"),
+        pytest.param(builders.plan(verb="undo"), False, id="an-undo"),
+    ],
+)
+async def test_only_what_may_disturb_counts_for_the_breaker(plan: Plan, counts: bool) -> None:
+    outside = Outside()
+    await settled(outside, granted(plan))
+    assert outside.claims[0][2]["counts"] is counts
+
+
+ROOM = Circumstance(name="room", grade="fine", text="room for 1 more")
+
+
+@pytest.mark.parametrize(
+    ("plan", "is_first", "more"),
+    [
+        pytest.param(builders.plan(), True, [], id="its-workload"),
+        pytest.param(builders.plan(circumstances=(ROOM,)), True, ["room/test"], id="at-first-the-room"),
+        pytest.param(builders.plan(circumstances=(ROOM,)), False, [], id="later-no-room"),
+        pytest.param(builders.plan(choices={"node": "n2"}), True, ["node/test/n2"], id="the-chosen-node"),
+        pytest.param(
+            builders.plan(steps=(builders.call(target=NODE), SCALED), choices={"node": "a"}),
+            True,
+            ["node/test/a", "node/test/gpu-node-1"],
+            id="every-node-in-order",
+        ),
+    ],
+)
+def test_a_plan_leases_all_that_it_touches(plan: Plan, is_first: bool, more: list[str]) -> None:
+    run = builders.run()
+    assert lease_keys(run, plan, is_first=is_first) == [f"workload/{run.target.key}", *more]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "result", "detail"),
+    [
+        ("halted", "halted", "the kill switch is on"),
+        (
+            "breaker_open",
+            "withheld",
+            "the breaker is open: too many disruptive changes on this workload within the hour. "
+            "Look for one cause of all of it; `/incident reset` lets it count anew",
+        ),
+        (
+            "node_breaker_open",
+            "withheld",
+            "the node breaker is open: too many nodes were cordoned or drained within the hour. "
+            "Look for one cause of all of it; `/incident reset` lets it count anew",
+        ),
+    ],
+)
+async def test_what_forbids_a_call_ends_the_step_and_says_why(verdict: str, result: str, detail: str) -> None:
+    outside = Outside(verdict=verdict)
+    event = await settled(outside, granted())
+    assert (said(event), event.call_id, outside.calls) == ((result, detail), CALL_ID, [])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [("lease_held", "another incident is changing this workload"), ("room_held", ROOM_TAKEN)],
+)
+async def test_what_another_incident_holds_is_waited_for_so_long_and_no_longer(verdict: str, why: str) -> None:
+    outside, run = Outside(verdict=verdict), granted()
+    assert await put_off(outside, run) == (5.0, f"waiting: {why}")
+    assert await put_off(outside, run, now=NOW - 60 + VALID) == (5.0, f"waiting: {why}")
+    event = await settled(outside, run, now=NOW - 59 + VALID)
+    assert said(event) == ("lapsed", "the grant was not begun within 10 minutes")
+
+
+async def test_a_later_step_is_put_off_for_the_same_time_and_then_withheld() -> None:
+    plan = builders.plan(steps=(builders.call(), builders.call(title="second call")))
+    outside, run = Outside(verdict="lease_held"), granted(plan, step=1)
+    assert (await put_off(outside, run, step=1, now=NOW - 30 + PATIENCE_SECONDS))[0] == 5.0
+    event = await settled(outside, run, step=1, now=NOW - 29 + PATIENCE_SECONDS)
+    assert said(event) == ("withheld", "another incident is changing this workload; waited 10 minutes")
+    assert event.call_id == "INC-1/R1/1"
+
+
+async def test_the_same_word_is_not_said_twice() -> None:
+    run = granted()
+    assert run.change is not None
+    change = run.change.model_copy(update={"progress": "waiting: another incident is changing this workload"})
+    assert await taken(Outside(verdict="lease_held"), run.with_(change=change)) == Later(5.0, ())
+
+
+async def test_a_lease_that_was_lost_during_the_claim_sends_nothing() -> None:
+    outside, run = Outside(), granted()
+    effect = ApplyStep(effect_id="v2/apply/R1/0/0", request_id="R1", step=0)
+    job = Job(run, Owed("INC-1", effect, 0, ""), NOW)
+    outside.lose = job.lost
+    assert await outside.apply()(job, effect) == Later(0.0)
+    assert outside.calls == []
+
+
+# --- what is not for this step ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"change": None}, id="no-change"),
+        pytest.param({"requests": {}}, id="no-request"),
+    ],
+)
+async def test_a_step_of_what_is_gone_does_nothing(fields: dict[str, Any]) -> None:
+    outside = Outside()
+    assert await taken(outside, granted(**fields)) == Done()
+    assert await taken(outside, granted(), step=1) == Done()
+    assert (outside.claims, outside.calls) == ([], [])
+
+
+async def test_a_step_of_another_request_does_nothing() -> None:
+    run = granted()
+    assert run.change is not None
+    other = run.with_(change=run.change.model_copy(update={"request_id": "R2"}))
+    assert await taken(Outside(), other) == Done()
+
+
+async def test_a_plan_without_steps_is_done() -> None:
+    assert said(await settled(Outside(), granted(builders.plan(steps=())))) == ("done", "nothing to do")
+
+
+async def test_a_request_without_enough_presses_is_withheld() -> None:
+    run = granted()
+    nobody = run.requests["R1"].model_copy(update={"presses": ()})
+    outside = Outside()
+    event = await settled(outside, run.with_(requests={"R1": nobody}))
+    assert said(event) == ("withheld", "not granted: 1 more approval needed")
+    assert (outside.claims, outside.calls) == ([], [])
+
+
+# --- looked at again --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waited", [VALID, VALID + 1])
+async def test_a_grant_holds_for_its_time_and_no_longer(waited: float) -> None:
+    outside = Outside()
+    event = await settled(outside, granted(), now=NOW - 60 + waited)
+    if waited > VALID:
+        assert said(event) == ("lapsed", "the grant was not begun within 10 minutes")
+        assert outside.claims == []
+    else:
+        assert event.result == "done"
+
+
+@pytest.mark.parametrize(
+    ("replanned", "result", "detail"),
+    [
+        (PlanResult(outcome="not_needed", reason="5 by now"), "not_needed", "5 by now"),
+        (PlanResult(outcome="unknown", reason="no answer"), "still_unknown", "no answer"),
+        (PlanResult(outcome="impossible", reason="no room"), "superseded", "no room"),
+        (PlanResult(outcome="failed", reason="403"), "superseded", "403"),
+        (
+            PlanResult(outcome="planned", plan=builders.plan(risk="high")),
+            "superseded",
+            "circumstances got worse: its risk is high, not low",
+        ),
+    ],
+)
+async def test_right_before_the_first_call_everything_is_looked_at_again(
+    replanned: PlanResult, result: str, detail: str
+) -> None:
+    outside = Outside(replanned=replanned)
+    event = await settled(outside, granted())
+    assert said(event) == (result, detail)
+    assert event.replanned == (replanned if result == "superseded" else None)
+    assert (event.readings != {}) is (result in ("not_needed", "still_unknown"))
+    assert (outside.claims, outside.calls) == ([], [])
+
+
+async def test_a_later_step_is_not_planned_again() -> None:
+    plan = builders.plan(steps=(builders.call(), builders.call(title="second call")))
+    outside = Outside(replanned=PlanResult(outcome="impossible", reason="no room"))
+    event = await settled(outside, granted(plan, step=1), step=1, now=NOW + VALID * 5)
+    assert (event.result, event.call_id) == ("done", "INC-1/R1/1")
+
+
+def test_another_plan_is_said_with_both_differences() -> None:
+    other = builders.plan(
+        choices={"to": 6},
+        steps=(builders.call(differences=(builders.call().differences[0].model_copy(update={"text": ""}),)),),
+    )
+    assert what_changed(builders.plan(), other) == (
+        "the plan is another one now: /spec/replicas instead of replicas 4 → 5"
+    )
+    worse = builders.plan(risk="high", approved_by=("platform", "lead"))
+    assert what_changed(builders.plan(approved_by=("lead",)), worse) == (
+        "circumstances got worse: its risk is high, not low; platform has to approve it too"
+    )
+
+
+# --- somebody else ----------------------------------------------------------------------------------------------------
+
+OURS = LedgerEntry(
+    call_id="INC-1/R0/0", state="grow", verb="scale", title="scaled", target=DEPLOYMENT,
+    differences=builders.call().differences, undo=builders.call().undo, applied_at=NOW - 600,
+)  # fmt: skip
+
+
+async def test_a_call_is_not_sent_where_somebody_else_changed_what_the_run_had_changed() -> None:
+    outside = Outside(world=worlds.world(workload=worlds.deployment(replicas=7)))
+    event = await settled(outside, granted(ledger=(OURS,)))
+    assert (event.result, event.evidence, event.call_id) == ("interfered", {"calls": ["INC-1/R0/0"]}, CALL_ID)
+    assert outside.claims == []
+    undo = granted(builders.plan(verb="undo"), ledger=(OURS,))
+    assert (await settled(outside, undo)).result == "done", "an undo compares each value by itself"
+
+
+async def test_while_the_cluster_cannot_be_read_nobody_knows_and_the_call_waits() -> None:
+    outside = Outside(world=ClusterError("timed out"))
+    assert await put_off(outside, granted(ledger=(OURS,))) == (5.0, "waiting: the cluster cannot be read: timed out")
+    assert (await settled(outside, granted())).result == "done", "nothing of ours is out there"
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+CORDON = builders.plan(verb="cordon_node", choices={"node": "gpu-node-1"}, steps=(builders.call(target=NODE),))
+
+
+async def test_what_a_node_takes_from_the_fleet_is_read_right_before_its_call() -> None:
+    outside = Outside()
+    await settled(outside, granted(CORDON))
+    node = outside.claims[0][2]["node"]
+    assert (node.node, node.gpus, node.fleet_gpus, node.cordoned) == ("gpu-node-1", 4, 12, {})
+
+
+@pytest.mark.parametrize(
+    ("world", "why"),
+    [
+        (ClusterError("timed out"), "timed out"),
+        (worlds.world(unreadable={"nodes": "403"}), "403"),
+    ],
+)
+async def test_a_node_of_a_fleet_that_cannot_be_read_is_not_taken(world: Any, why: str) -> None:
+    outside = Outside(world=world)
+    text = f"waiting: what the node takes from the fleet is not known: {why}"
+    assert await put_off(outside, granted(CORDON)) == (5.0, text)
+    assert outside.claims == []
+
+
+async def test_a_fleet_that_is_out_too_far_names_the_nodes() -> None:
+    nodes = (worlds.node(1), worlds.node(2, unschedulable=True), worlds.node(3))
+    outside = Outside(verdict="too_many_gpus", world=worlds.world(nodes=nodes))
+    beyond = "the node breaker is open: too much of the fleet would be cordoned: 4 of 12 GPUs on gpu-node-1, besides"
+    assert (await settled(outside, granted(CORDON))).detail == f"{beyond} gpu-node-2 (4)"
+    outside.world = worlds.world()
+    assert (await settled(outside, granted(CORDON))).detail == f"{beyond} those of a moment ago"
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "result", "detail"),
+    [
+        (Sent("done", "200 OK"), "done", "200 OK"),
+        (Sent("failed", "409: conflict"), "failed", "409: conflict"),
+        (Sent("failed", "password=hunter2"), "failed", "password=(masked)"),
+    ],
+)
+async def test_an_answer_is_the_outcome_without_secrets(sent: Sent, result: str, detail: str) -> None:
+    assert said(await settled(Outside(sent=sent), granted())) == (result, detail)
+
+
+async def test_a_server_that_says_later_is_asked_when_it_says() -> None:
+    outside = Outside(sent=Sent("failed", "429: budget", retry_after_seconds=17.0))
+    assert await put_off(outside, granted()) == (17.0, "waiting: 429: budget")
+
+
+async def test_no_answer_is_looked_at_three_times_and_then_a_person_is_asked() -> None:
+    outside = Outside(sent=Sent("unclear", "no answer"))
+    for attempts in (0, 1):
+        assert await taken(outside, granted(), attempts=attempts) == Later(LOOK_EVERY_SECONDS, failed=True)
+    event = await settled(outside, granted(), attempts=2)
+    assert (said(event), event.call_id) == (("unclear", "no answer"), CALL_ID)
+
+
+@pytest.mark.parametrize(
+    ("seen", "attempts", "result", "detail"),
+    [
+        ("done", 0, "done", "seen in the cluster after an interrupted attempt"),
+        ("unclear", 2, "unclear", "the cluster shows neither the state before nor the one after"),
+    ],
+)
+async def test_after_an_earlier_attempt_the_cluster_tells_and_nothing_is_sent(
+    seen: str, attempts: int, result: str, detail: str
+) -> None:
+    outside = Outside(verdict="already_claimed", claimed_before=True, seen=seen)
+    event = await settled(outside, granted(), attempts=attempts)
+    assert (said(event), event.call_id) == ((result, detail), CALL_ID)
+    assert outside.calls == []
+
+
+async def test_an_earlier_attempt_that_did_nothing_is_sent_again_while_its_grant_is_fresh() -> None:
+    outside = Outside(verdict="already_claimed", claimed_before=True)
+    run, longest = granted(), VALID + PATIENCE_SECONDS
+    assert (await settled(outside, run, now=NOW - 60 + longest)).result == "done"
+    assert (await settled(outside, run, now=NOW - 59 + longest)).result == "lapsed"
+    assert (outside.looks, len(outside.calls)) == (2, 1)
+
+
+async def test_after_an_earlier_attempt_the_world_is_not_compared_with_the_plan() -> None:
+    outside = Outside(
+        verdict="already_claimed", claimed_before=True, replanned=PlanResult(outcome="impossible", reason="no room"),
+        world=worlds.world(workload=worlds.deployment(replicas=7)),
+    )  # fmt: skip
+    assert (await settled(outside, granted(ledger=(OURS,)))).result == "done"
+
+
+async def test_a_generation_that_was_interrupted_is_not_begun_again() -> None:
+    call = builders.call(method="generate")
+    outside = Outside(verdict="already_claimed", claimed_before=True, seen="done")
+    event = await settled(outside, granted(builders.plan(steps=(call,))))
+    assert said(event) == (
+        "unclear",
+        "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended",
+    )
+    assert (outside.looks, outside.calls) == (0, [])
+
+
+# --- those who stay ---------------------------------------------------------------------------------------------------
+
+ROLLED = SCALED.model_copy(update={"condition": "rolled_out"})
+BEFORE, MUCH_MORE = Burden(waiting=1.0), Burden(waiting=9.0)
+ROLLOUT = builders.plan(steps=(builders.call(), builders.call(title="second call"), ROLLED))
+
+
+def bearing(plan: Plan = ROLLOUT, *, step: int = 1, burden: Burden | None = BEFORE) -> Run:
+    run = granted(plan, step=step)
+    assert run.change is not None
+    return run.with_(change=run.change.model_copy(update={"burden": burden}))
+
+
+async def test_a_step_is_not_taken_once_users_pay_too_dearly() -> None:
+    outside = Outside(burden_now=MUCH_MORE)
+    event = await settled(outside, bearing(), step=1)
+    assert said(event) == ("burdened", "requests waiting a replica 1.0 → 9.0")
+    assert (event.burden, outside.burdens_at, outside.claims) == (MUCH_MORE, [NOW], [])
+
+
+@pytest.mark.parametrize(
+    ("outside", "run", "step"),
+    [
+        pytest.param(Outside(), bearing(), 1, id="no-more-than-before"),
+        pytest.param(Outside(burden_now=MUCH_MORE), bearing(step=0), 0, id="the-first-step"),
+        pytest.param(Outside(burden_now=MUCH_MORE), bearing(burden=None), 1, id="nothing-known-before"),
+        pytest.param(
+            Outside(burden_now=MUCH_MORE), bearing(builders.plan(steps=ROLLOUT.steps[:2])), 1, id="takes-none"
+        ),
+        pytest.param(
+            Outside(burden_now=MUCH_MORE, claimed_before=True, verdict="already_claimed"), bearing(), 1, id="on-its-way"
+        ),
+    ],
+)
+async def test_otherwise_the_step_is_taken(outside: Outside, run: Run, step: int) -> None:
+    assert (await settled(outside, run, step=step)).result == "done"
+
+
+@pytest.mark.parametrize(
+    ("plan", "sent", "burden"),
+    [
+        pytest.param(ROLLOUT, Sent("done"), MUCH_MORE, id="of-a-rollout"),
+        pytest.param(builders.plan(), Sent("done"), None, id="not-of-what-takes-no-capacity"),
+        pytest.param(ROLLOUT, Sent("failed", "409"), None, id="not-of-what-failed"),
+    ],
+)
+async def test_the_first_step_tells_what_users_bore_at_the_grant(plan: Plan, sent: Sent, burden: Burden | None) -> None:
+    outside = Outside(burden_now=MUCH_MORE, sent=sent)
+    assert (await settled(outside, granted(plan))).burden == burden
+    assert set(outside.burdens_at) <= {NOW - 60}
+
+
+async def test_later_steps_do_not_tell_it_again() -> None:
+    outside = Outside(burden_now=BEFORE)
+    assert (await settled(outside, bearing(), step=1)).burden is None
+
+
+# --- waits ------------------------------------------------------------------------------------------------------------
+
+
+def waiting(wait: Wait = SCALED, **change: Any) -> Run:
+    run = granted(builders.plan(steps=(builders.call(), wait)), step=1)
+    assert run.change is not None
+    return run.with_(change=run.change.model_copy(update=change))
+
+
+async def test_what_is_waited_for_is_told_once_it_is_seen() -> None:
+    outside, run = Outside(), waiting()
+    event = await settled(outside, run, step=1)
+    assert (said(event), event.readings, event.call_id) == (("done", "4 of 4 replicas Ready"), {}, "")
+    assert outside.held == [("INC-1", f"workload/{run.target.key}")]
+    assert (outside.claims, outside.calls) == ([], [])
+
+
+async def test_what_a_job_came_back_with_is_read_once_it_has_ended() -> None:
+    wait = SCALED.model_copy(update={"gives": "run_job"})
+    event = await settled(Outside(), waiting(wait), step=1)
+    assert event.readings["run_job"].value == 0.9
+
+
+async def test_a_wait_that_cannot_succeed_fails() -> None:
+    outside = Outside(world=worlds.world(workload=None))
+    assert said(await settled(outside, waiting(), step=1)) == ("failed", "Deployment serving/llm was deleted")
+
+
+FIVE = SCALED.model_copy(update={"parameters": {"replicas": 5}, "within_seconds": 40.0})
+NOT_YET = worlds.world(workload=worlds.deployment(replicas=5))
+
+
+async def test_a_wait_goes_back_after_its_turn_and_says_each_progress_once() -> None:
+    outside = Outside(world=NOT_YET)
+    long = FIVE.model_copy(update={"within_seconds": 600.0})
+    assert await taken(outside, waiting(long), step=1) == Later(0.0)
+    assert outside.at == NOW + ONE_TURN_SECONDS
+    [event] = outside.heard
+    assert isinstance(event, Progressed)
+    assert (event.text, event.effect_id) == ("4 of 5 replicas Ready", "v2/apply/R1/1/0")
+    quiet = Outside(world=NOT_YET)
+    assert await taken(quiet, waiting(long, progress="4 of 5 replicas Ready"), step=1) == Later(0.0)
+    assert quiet.heard == []
+
+
+async def test_a_wait_fails_once_its_time_is_over() -> None:
+    outside = Outside(world=NOT_YET)
+    event = await settled(outside, waiting(FIVE), step=1)
+    assert said(event) == ("failed", "not seen within 40 s: 4 of 5 replicas Ready")
+    assert outside.at - (NOW - 30) == 41
+
+
+async def test_a_cluster_that_cannot_be_read_has_not_shown_it_yet() -> None:
+    outside = Outside(world=ClusterError("timed out"))
+    event = await settled(outside, waiting(FIVE), step=1)
+    assert said(event) == ("failed", "not seen within 40 s: the cluster cannot be read: timed out")
+    assert [cast(Progressed, one).text for one in outside.heard] == ["the cluster cannot be read: timed out"]
+
+
+async def test_clients_over_kept_connections_are_waited_for_from_the_start_of_the_wait() -> None:
+    emptied = worlds.planned("isolate_replica", {"replica": "llm-2"}, worlds.world()).steps
+    wait = next(step for step in emptied if isinstance(step, Wait) and step.condition == "emptied")
+    kept = worlds.world(
+        endpoint_slices=(worlds.endpoint_slice(worlds.pod(1)),), load={"llm-2": worlds.load(running=2, arrivals=4)}
+    )
+    outside = Outside(world=kept)
+    early = await taken(outside, waiting(wait), step=1)
+    assert isinstance(early, Later)
+    event = await settled(replace(outside, at=NOW), waiting(wait, step_started_at=NOW - 121), step=1)
+    assert event.result == "failed"
+    assert REMEMBERED_SECONDS > PATIENCE_SECONDS, "what was put off to the end is still known when it is asked again"
