@@ -228,9 +228,16 @@ class History:
 
         # This plan has neither waits nor generations, and holds nothing: nobody else is asked.
         return ApplyCall(
-            self.writer, self.claims, cast(RunStore, None), Planner(self.world), cast(SeeWorld, None), playbook_of,
+            self.writer, self.claims, cast(RunStore, self), Planner(self.world), cast(SeeWorld, None), playbook_of,
             job_result=cast(JobResult, None), generate=cast(GenerateOnReplica, None), grant_valid_seconds=600.0,
+            pause=self.pause,
         )  # fmt: skip
+
+    async def pause(self, seconds: float) -> None:
+        self.at += seconds
+
+    async def now(self) -> float:
+        return self.at
 
     # --- the storage --------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from bot.domain.run import ActiveChange, Run
 from bot.domain.signal import Reading
 from bot.flow.apply_call import (
     LOOK_EVERY_SECONDS,
+    LOOKS_APART_SECONDS,
     ONE_TURN_SECONDS,
     PATIENCE_SECONDS,
     ROOM_TAKEN,
@@ -96,7 +97,7 @@ class Outside:
         return self.at
 
     async def pause(self, seconds: float) -> None:
-        assert seconds == LOOK_EVERY_SECONDS
+        assert seconds in (LOOK_EVERY_SECONDS, *LOOKS_APART_SECONDS)
         self.at += seconds
 
     async def playbook_of(self, run: Run) -> Any:

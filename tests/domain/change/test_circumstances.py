@@ -137,7 +137,7 @@ CUTS = DrainMode("none", "it has no preStop")
             DRAINS,
             (pod(1), pod(2)),
             "fine",
-            "native drain: it waits 20 s; 7 streams run on 2 pods, those that need longer are cut",
+            "native drain: it waits 20 s; 14 streams are open (7 of them queued) on 2 pods, those that need longer are cut",
             id="drains",
         ),
         pytest.param(
@@ -145,11 +145,16 @@ CUTS = DrainMode("none", "it has no preStop")
             DRAINS,
             (pod(1), pod(2)),
             "fine",
-            "native drain: it waits 20 s; an unknown number of streams run on 2 pods, those that need longer are cut",
+            "native drain: it waits 20 s; there is an unknown number of streams on 2 pods, those that need longer are cut",
             id="one-does-not-say",
         ),
         pytest.param(
-            with_load(llm_1=3), CUTS, (pod(1),), "warning", "cuts ~3 streams on 1 pod: it has no preStop", id="cuts"
+            with_load(llm_1=3),
+            CUTS,
+            (pod(1),),
+            "warning",
+            "cuts ~6 streams (3 of them queued) on 1 pod: it has no preStop",
+            id="cuts",
         ),
         pytest.param(
             world(),

@@ -9,7 +9,8 @@ end
 local current = redis.call('HGET', KEYS[2], ARGV[2])
 if ARGV[4] == 'extends' then
   if current ~= ARGV[3] then return 'changed' end
-elseif current and not (ARGV[4] == 'reopens' and current == ARGV[3]) then
+-- An alert may follow a reopen that is still in the inbox; a person's second reopen adds nothing.
+elseif current and not (ARGV[4] == 'reopens' and current == ARGV[3] and ARGV[1] ~= '') then
   return 'changed'
 end
 if (ARGV[4] == 'reopens' or ARGV[4] == 'tells') and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then return 'changed' end
