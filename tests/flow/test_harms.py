@@ -37,6 +37,7 @@ from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.rehearsed import Rehearsed
 from bot.domain.run import Run
 from bot.domain.scrape import Scrape
+from bot.domain.signal import Value
 from bot.flow.rehearse_case import play_case
 from bot.flow.route_alerts import opened
 from bot.flow.see_world import context_of
@@ -1026,3 +1027,19 @@ async def test_an_alerts_text_is_text_and_neither_a_ping_nor_an_approval(scene: 
     assert "ignore the playbook" in shown
     assert "<!channel>" not in shown
     assert (run.requests["R2"].presses, scene.cluster.sent) == ((), [])
+
+
+@pytest.mark.parametrize(
+    "name", ["inference-slo-breach", "kv-cache-oom", "kv-compression-no-savings", "vllm-oom-triage"]
+)
+def test_an_engine_that_dies_without_an_oom_breaks_the_verification(name: str) -> None:
+    """Its API server ends in good order, and it may have served again before anybody looked."""
+    died: dict[str, Value] = {
+        "restarts.oom": False,
+        "restarts.crashed": True,
+        "restarts.count": 1.0,
+        "spare_restarts.oom": False,
+        "spare_restarts.crashed": False,
+    }
+    assert shipped(name).broke("verify_calm", died) is not None
+    assert shipped(name).broke("verify_calm", died | {"restarts.crashed": False}) is None

@@ -25,11 +25,13 @@ OomClass = Literal[
     "bad_config",
     "engine_died",
     "start_failed",
+    "killed",
 ]
 """Why an engine ended, each with its own cure. Out of memory are the first ones after `none`, and they differ:
 
 weights, warm_up, start_up, serving: CUDA or HIP is out of memory, at that moment. other_tenant: somebody else holds the
 memory. no_kv_room, model_len: too little is left for the KV cache, so memory for it must go up, not down.
+killed: a signal ended it from outside, mostly the kubelet's after its liveness probe failed; no log line says it alone.
 """
 CUDA_OOM: frozenset[OomClass] = frozenset({"weights", "warm_up", "start_up", "serving"})
 
@@ -108,6 +110,8 @@ class LastWords:
     """The line that decided."""
     telling: tuple[str, ...] = field(default=())
     """At most 50 lines about memory, devices and death, redacted."""
+    told_to_stop: bool = False
+    """It got a signal to stop; whether its pod was to end, only the pod says."""
     collective: bool = False
     """One of those is about ranks that talk to each other."""
     fits_tokens: float | None = None
@@ -156,6 +160,7 @@ def last_words(log: str) -> LastWords:
         why,
         redacted(_line_of(log, found)) if found else "",
         telling,
+        told_to_stop=_TOLD_TO_STOP.search(log) is not None,
         collective=any(_COLLECTIVE.search(line) for line in telling),
         fits_tokens=float(fits[1] or fits[2]) if fits else None,
     )

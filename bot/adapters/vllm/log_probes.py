@@ -23,6 +23,7 @@ from bot.adapters.vllm.probes import (
     ends_of,
     is_crash,
     one_of_each_template,
+    was_killed,
 )
 from bot.adapters.vllm.served_config import served_config
 from bot.domain.change.flags_in_spec import engine_container, flags_of_template
@@ -63,10 +64,11 @@ class LastWordsOfEngines(PodsProbe):
         asked = [*((end.pod, True) for end in previous[:MOST_LOGS]), *((pod, False) for pod in shown)]
         said = await asyncio.gather(*(self._read(pod, is_previous=is_previous) for pod, is_previous in asked))
         words = [found for found in said if found is not None]
+        killed = any(word and was_killed(end, word) for end, word in zip(previous, said, strict=False))
         if not words:
             return unknown(question.name, "no log of any of its pods can be read", at=question.at, source=SOURCE)
         unread = len(said) - len(words) + max(0, len(previous) - MOST_LOGS)
-        return _told(question, words, ended, unread)
+        return _told(question, words, ended, unread, killed=killed)
 
     async def _read(self, pod: Obj, *, is_previous: bool) -> LastWords | None:
         try:
@@ -80,12 +82,14 @@ class LastWordsOfEngines(PodsProbe):
         return last_words(log)
 
 
-def _told(question: Question, words: Sequence[LastWords], ended: Sequence[Ended], unread: int) -> Reading:
+def _told(
+    question: Question, words: Sequence[LastWords], ended: Sequence[Ended], unread: int, *, killed: bool
+) -> Reading:
     decided = next((word for word in words if word.why != "none"), None)
     lines = [line for word in words for line in word.telling][-MOST_LINES:]
     is_host = any(end.reason == "OOMKilled" for end in ended)
     parts: dict[str, Part | None] = {
-        "why": decided.why if decided else None if unread else "none",
+        "why": decided.why if decided else None if unread else "killed" if killed else "none",
         "line": decided.line if decided else "",
         "oom": _claim((word.why in CUDA_OOM for word in words), unread),
         "host_oom": is_host,

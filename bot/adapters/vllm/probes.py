@@ -27,6 +27,7 @@ from bot.flow.probes import Part, answer, pods_asked_for, staying, unreadable
 
 BEFORE_SECONDS = 600.0
 """An alert waits minutes before it fires: a crash so shortly before the opening belongs to the incident."""
+SIGKILL_EXIT, SIGTERM_EXIT = 137, 143
 MOST_LOGS = 8
 TAIL_LINES = 2000
 SOURCE = "pods and their logs"
@@ -95,7 +96,7 @@ class Restarts(PodsProbe):
             "count": sum(end.count for end in ended),
             "crashed": bool(crashed),
             "oom": _was_oom(crashed, words),
-            "last_reason": _last_reason(ended, words),
+            "last_reason": _last_reason(ended, list(zip(crashed, words, strict=False))),
         }
         missing = {"oom": "the log of the container that ended cannot be read"}
         telling = [line for word in words if word is not None for line in word.telling[-5:]]
@@ -116,6 +117,12 @@ class Restarts(PodsProbe):
 def is_crash(end: Ended) -> bool:
     """Whether it ended without having been told to, whatever its exit code."""
     return not end.was_told or end.reason == "OOMKilled"
+
+
+def was_killed(end: Ended, words: LastWords) -> bool:
+    """Whether a signal ended it and nobody ended its pod: as a rule the kubelet, after its liveness probe failed."""
+    by_signal = end.exit_code in (SIGKILL_EXIT, SIGTERM_EXIT) or words.told_to_stop
+    return is_crash(end) and by_signal and words.why == "none" and end.reason != "OOMKilled"
 
 
 def ends_of(pod: Obj, since: float) -> Iterable[Ended]:
@@ -152,13 +159,17 @@ def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | None]) -> boo
     return None if any(word is None for word in words) or len(words) < len(crashed) else False
 
 
-def _last_reason(ended: Sequence[Ended], words: Sequence[LastWords | None]) -> str:
+def _last_reason(ended: Sequence[Ended], said: Sequence[tuple[Ended, LastWords | None]]) -> str:
     if not ended:
         return ""
-    said = next((word for word in words if word is not None and word.why != "none"), None)
     end = ended[0]
     plain = f"{end.reason} (exit {end.exit_code}) of {name_of(end.pod)}"
-    return f"{plain}: {said.why}: {said.line}"[:600] if said else plain
+    known = [(crash, word) for crash, word in said if word is not None]
+    if why := next((f"{word.why}: {word.line}" for _, word in known if word.why != "none"), ""):
+        return f"{plain}: {why}"[:600]
+    if any(was_killed(crash, word) for crash, word in known):
+        return f"{plain}: killed from outside, mostly after a failed liveness probe"
+    return plain
 
 
 # --- start log --------------------------------------------------------------------------------------------------------

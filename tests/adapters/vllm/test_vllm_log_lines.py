@@ -59,6 +59,37 @@ def test_an_engine_that_was_told_to_stop_did_not_die(captures: Path, case: str) 
     assert last_words(log_of(captures, f"H_sigterm/{case}")).why == "none"
 
 
+KILLED_CORE = """\
+INFO:     Application startup complete.
+(APIServer pid=13822) ERROR 11-22 15:58:51 [async_llm.py:906] AsyncLLM output_handler failed.
+(APIServer pid=13822) ERROR 11-22 15:58:51 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+INFO:     Shutting down
+INFO:     Application shutdown complete.
+"""
+OOM_IN_A_STEP = """\
+INFO:     Application startup complete.
+(EngineCore pid=16084) ERROR 11-22 16:00:45 [core.py:1512] EngineCore encountered a fatal error.
+(EngineCore pid=16084) ERROR 11-22 16:00:45 [core.py:1512] torch.OutOfMemoryError: CUDA out of memory. Tried to \
+allocate 2.19 GiB. GPU 0 has a total capacity of 79.11 GiB
+(APIServer pid=15441) ERROR 11-22 16:00:45 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+INFO:     Shutting down
+INFO:     Application shutdown complete.
+"""
+
+
+@pytest.mark.parametrize(("log", "why"), [(KILLED_CORE, "engine_died"), (OOM_IN_A_STEP, "serving")])
+def test_an_api_server_that_ends_in_good_order_does_not_hide_why_its_engine_died(log: str, why: str) -> None:
+    """Lines of vLLM 0.32, whose process ended with exit code 0 both times."""
+    found = last_words(log)
+    assert (found.why, found.told_to_stop) == (why, False)
+
+
+def test_an_engine_that_got_a_signal_says_so(captures: Path) -> None:
+    assert last_words(log_of(captures, "H_sigterm/default_timeout_0")).told_to_stop is True
+
+
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB"
 
 

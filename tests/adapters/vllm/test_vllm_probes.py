@@ -428,6 +428,23 @@ async def test_a_container_that_was_told_to_stop_has_not_died() -> None:
     assert (reading.fields["died"], reading.fields["why"]) == (False, "none")
 
 
+SIGTERM = "INFO [launcher.py:254] [shutdown] API server: shutdown triggered"
+
+
+@pytest.mark.parametrize(
+    ("code", "log"), [pytest.param(0, SIGTERM, id="SIGTERM"), pytest.param(137, "INFO: GET /health", id="SIGKILL")]
+)
+async def test_an_engine_that_was_stopped_in_a_pod_that_stays_was_killed_from_outside(code: int, log: str) -> None:
+    """As the kubelet does after its liveness probe failed: nobody deletes the pod."""
+    killed = restarted("llm-0", seconds=-30, reason="Completed" if code == 0 else "Error", code=code)
+    logs = Logs({"llm-0/previous": log, "llm-0": "INFO fine"})
+    reading = await ask("last_words", killed, logs=logs)
+    assert (reading.fields["why"], reading.fields["died"]) == ("killed", True)
+    assert "killed from outside" in str((await ask("restarts", killed, logs=logs)).fields["last_reason"])
+    died = await ask("last_words", killed, logs=Logs({"llm-0/previous": DIED, "llm-0": ""}))
+    assert died.fields["why"] == "engine_died", "its own words come first"
+
+
 async def test_at_most_fifty_lines_are_kept_and_no_secret() -> None:
     said = "\n".join(f"ERROR CUDA out of memory {n} token=hf_abcdefghijk" for n in range(80))
     reading = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": said}))
