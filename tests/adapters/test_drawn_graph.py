@@ -67,7 +67,7 @@ def pictures_of(playbook: CompiledPlaybook) -> Iterator[Picture]:
 def test_no_text_of_a_packaged_playbook_leaves_its_box_or_meets_another(name: str) -> None:
     for made in pictures_of(load_playbook(packaged_playbooks() / f"{name}.yaml")):
         figure = figure_of(made)
-        renderer = FigureCanvasAgg(figure).get_renderer()
+        renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call] # matplotlib has no types here
         ends: dict[float, float] = {}
         # Those of one line stand from left to right.
         for text in sorted(figure.axes[0].texts[1:], key=lambda each: each.get_window_extent(renderer).x0):
