@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from bisect import bisect
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 
 from matplotlib import rc_context
@@ -11,7 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
+from matplotlib.textpath import text_to_path
 
 from bot.domain.playbook.picture import Lane, Picture, Row, WayOut, target_title
 
@@ -42,15 +46,33 @@ LANES = ("#2471a3", "#c0392b", "#1e8449", "#9a7400", "#6c3483", "#117a65", "#a04
 """The colours of ways to sections, which have no kind."""
 TITLE_BESIDE_TAG = 24
 """Characters of a section's title that leave room for words at its right."""
+BETWEEN = 8
+"""Pixels between two texts of one line, and from a text to the edge of its box."""
+ROUNDED_UP = 1.05
+POINTS_PER_INCH = 72
 TAKEN = "#111111"
 FADED = 0.35
 
 
 def drawn(picture: Picture, file_format: Literal["png", "svg"]) -> bytes:
     """The same picture is the same bytes: no date and no random names in it."""
+    figure = figure_of(picture)
+    canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
+    out = io.BytesIO()
+    # In an SVG text stays text, so that it can be searched.
+    with rc_context({"svg.hashsalt": "playbook", "svg.fonttype": "none"}):
+        if file_format == "png":
+            sharp = DOTS_PER_INCH * WIDTH_PIXELS / picture.sizes.width
+            canvas.print_figure(out, format="png", dpi=sharp, metadata={"Software": None})
+        else:
+            canvas.print_figure(out, format="svg", dpi=DOTS_PER_INCH, metadata={"Date": None})
+    return out.getvalue()
+
+
+def figure_of(picture: Picture) -> Figure:
+    """Not yet in a format; a unit of the axes is a pixel of the layout."""
     sizes = picture.sizes
     figure = Figure(figsize=(sizes.width / DOTS_PER_INCH, picture.height / DOTS_PER_INCH), dpi=DOTS_PER_INCH)
-    canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_xlim(0, sizes.width)
     axes.set_ylim(picture.height, 0)
@@ -64,15 +86,7 @@ def drawn(picture: Picture, file_format: Literal["png", "svg"]) -> bytes:
         _lane(axes, picture, lane, colours[lane.to])
     for row in picture.rows:
         _row(axes, picture, row, colours)
-    out = io.BytesIO()
-    # In an SVG text stays text, so that it can be searched.
-    with rc_context({"svg.hashsalt": "playbook", "svg.fonttype": "none"}):
-        if file_format == "png":
-            sharp = DOTS_PER_INCH * WIDTH_PIXELS / sizes.width
-            canvas.print_figure(out, format="png", dpi=sharp, metadata={"Software": None})
-        else:
-            canvas.print_figure(out, format="svg", dpi=DOTS_PER_INCH, metadata={"Date": None})
-    return out.getvalue()
+    return figure
 
 
 def _colour(row: Row, number: int) -> str:
@@ -94,22 +108,40 @@ def _row(axes: Axes, picture: Picture, row: Row, colours: Mapping[str, str]) -> 
         edgecolor="none", zorder=3,
     )  # fmt: skip
     axes.add_patch(head)
-    axes.text(
-        sizes.left + 8, row.entry, row.title, parse_math=False, fontsize=sizes.normal, fontweight="bold", va="center",
-        alpha=strength, zorder=4,
-    )  # fmt: skip
     tag = _tag(row)
+    room = width - 16 - (width_of(tag, sizes.small, is_bold=row.is_current) + BETWEEN if tag else 0)
+    axes.text(
+        sizes.left + 8, row.entry, fitted(row.title, sizes.normal, room, is_bold=True), parse_math=False,
+        fontsize=sizes.normal, fontweight="bold", va="center", alpha=strength, zorder=4,
+    )  # fmt: skip
     axes.text(
         sizes.lanes_at - 8, row.entry, tag, fontsize=sizes.small, color=TAKEN if row.is_current else stroke, ha="right",
         va="center", zorder=4, fontweight="bold" if row.is_current else "normal",
     )  # fmt: skip
     for line in row.lines:
         axes.text(
-            sizes.left + 10, line.y, line.text, parse_math=False, fontsize=sizes.small, color=STROKES[line.tone],
-            va="center", zorder=4, fontweight="bold" if line.is_strong else "normal",
+            sizes.left + 10, line.y, fitted(line.text, sizes.small, width - 18, is_bold=line.is_strong),
+            parse_math=False, fontsize=sizes.small, color=STROKES[line.tone], va="center", zorder=4,
+            fontweight="bold" if line.is_strong else "normal",
         )  # fmt: skip
     for way in row.ways:
         _way(axes, picture, row, way, colours.get(way.to, STROKES["section"]))
+
+
+def fitted(text: str, size: float, room: float, *, is_bold: bool) -> str:
+    """The text, or its beginning and an ellipsis where it is wider than the room."""
+    if width_of(text, size, is_bold=is_bold) <= room:
+        return text
+    fits = bisect(range(len(text)), room, key=lambda most: width_of(f"{text[:most]}…", size, is_bold=is_bold))
+    return f"{text[: max(fits - 1, 0)].rstrip()}…"
+
+
+@lru_cache(maxsize=4096)
+def width_of(text: str, size: float, *, is_bold: bool) -> float:
+    """In pixels of the layout. A renderer may round each letter up, which the wider font makes up for."""
+    properties = FontProperties(family="DejaVu Sans", weight="bold" if is_bold else "normal", size=size * ROUNDED_UP)
+    width, _, _ = text_to_path.get_text_width_height_descent(text, properties, ismath=False)
+    return float(width) * DOTS_PER_INCH / POINTS_PER_INCH
 
 
 def _tag(row: Row) -> str:
@@ -131,13 +163,14 @@ def _way(axes: Axes, picture: Picture, row: Row, way: WayOut, colour: str) -> No
 
 
 def _named(axes: Axes, picture: Picture, way: WayOut, colour: str) -> None:
-    strength = 1.0 if way.is_taken or not picture.has_way else FADED
-    for x, text, shade in (
-        (picture.sizes.left + 8, way.label, "#333333"),
-        (picture.sizes.targets_at, f"→ {target_title(picture, way.to)}", colour),
+    sizes, strength = picture.sizes, 1.0 if way.is_taken or not picture.has_way else FADED
+    for x, ends_at, text, shade in (
+        (sizes.left + 8, sizes.targets_at, way.label, "#333333"),
+        (sizes.targets_at, sizes.lanes_at, f"→ {target_title(picture, way.to)}", colour),
     ):
+        shown = fitted(text, sizes.small, ends_at - x - BETWEEN, is_bold=way.is_taken)
         axes.text(
-            x, way.y, text, parse_math=False, fontsize=picture.sizes.small, color=shade, va="center", alpha=strength,
+            x, way.y, shown, parse_math=False, fontsize=sizes.small, color=shade, va="center", alpha=strength,
             zorder=4, fontweight="bold" if way.is_taken else "normal",
         )  # fmt: skip
 

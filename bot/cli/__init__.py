@@ -12,6 +12,7 @@ import typer
 
 from bot.cli.failures import CommandError, Commands
 from bot.cli.playbook import playbooks
+from bot.cli.timeline import timelines
 from bot.sandbox.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(playbooks, name="playbook")
+app.add_typer(timelines, name="timeline")
 
 SettingsFile = Annotated[
     Path | None,

@@ -11,6 +11,8 @@ from typing import NoReturn
 
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.table import Table
+from rich.text import Text
 
 from bot import wiring
 from bot.cli.short_report import short_report
@@ -68,11 +70,20 @@ def _wait(world: demo.World, seconds: float) -> None:
         time.sleep(min(LOOK_EVERY_SECONDS, max(ends - time.monotonic(), 0)))
 
 
+def timed(seconds: float, text: str) -> Table:
+    """One line with its second; a long one goes on below its beginning."""
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_column(style="dim", no_wrap=True)
+    line.add_column()
+    line.add_row(f"{seconds:5.1f} s", Text(text))
+    return line
+
+
 def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) -> int:
     began = time.monotonic()
 
     def say(text: str) -> None:
-        console.print(f"[dim]{time.monotonic() - began:5.1f} s[/dim]  {text}")
+        console.print(timed(time.monotonic() - began, text))
 
     approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say, scenario.filled)
     if scenario.opened_by:

@@ -83,4 +83,4 @@ def _time(at: float) -> str:
 def _short(cell: str) -> str:
     if not cell:
         return "–"
-    return cell if len(cell) <= LONGEST_CELL else cell[: LONGEST_CELL - 1] + "…"
+    return cell if len(cell) <= LONGEST_CELL else cell[: LONGEST_CELL - 1].rsplit(maxsplit=1)[0] + " …"

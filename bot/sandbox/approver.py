@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,8 @@ COMMAND = "/incident "
 APPROVE = ("approve", "approve_again")
 """The second opens a form that asks for a reason."""
 REASON = {"": "as rehearsed"}
+LONGEST_SAID = 160
+"""Characters of a message, in what it says of it."""
 
 
 @dataclass
@@ -158,4 +161,4 @@ def _asked(message: Mapping[str, Any]) -> str:
 
 
 def _first_line(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()[:110]
+    return textwrap.shorten(text, LONGEST_SAID, placeholder=" …")

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from bot.adapters.drawn_graph import WIDTH_PIXELS, drawn
+from bot.adapters.drawn_graph import WIDTH_PIXELS, drawn, figure_of
 from bot.adapters.yaml_playbooks import load_playbook
+from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.overview import overview
 from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.playbook.picture import picture
+from bot.domain.playbook.picture import Picture, picture
 
 pytestmark = pytest.mark.fast
 
 SMALL = load_playbook(Path(__file__).parents[1] / "domain" / "playbook" / "small.yaml").playbook
+PACKAGED = sorted(path.stem for path in packaged_playbooks().glob("*.yaml") if not path.name.endswith(".test.yaml"))
 PICTURE = picture(SMALL, way=("look", "cap"), current="cap")
 
 
@@ -47,6 +52,29 @@ def test_an_svg_holds_every_title_and_way_as_text() -> None:
     for row in PICTURE.rows:
         assert row.title in texts
         assert {way.label for way in row.ways} <= texts
+
+
+def pictures_of(playbook: CompiledPlaybook) -> Iterator[Picture]:
+    """All that is drawn of it; once as if a run had taken every way, which is drawn bold."""
+    states = list(playbook.playbook.states)
+    yield from (overview(playbook), overview(playbook, way=states, current=states[-1]))
+    whole = picture(playbook.playbook)
+    bold = [replace(row, ways=tuple(replace(way, is_taken=True) for way in row.ways)) for row in whole.rows]
+    yield replace(whole, rows=tuple(bold))
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_no_text_of_a_packaged_playbook_leaves_its_box_or_meets_another(name: str) -> None:
+    for made in pictures_of(load_playbook(packaged_playbooks() / f"{name}.yaml")):
+        figure = figure_of(made)
+        renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call] # matplotlib has no types here
+        ends: dict[float, float] = {}
+        # Those of one line stand from left to right.
+        for text in sorted(figure.axes[0].texts[1:], key=lambda each: each.get_window_extent(renderer).x0):
+            shown, y = text.get_window_extent(renderer), round(text.get_position()[1], 3)
+            assert ends.get(y, made.sizes.left) < shown.x0, text.get_text()
+            assert shown.x1 < made.sizes.lanes_at, text.get_text()
+            ends[y] = shown.x1
 
 
 def test_the_same_playbook_is_the_same_bytes() -> None:

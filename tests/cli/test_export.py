@@ -17,7 +17,8 @@ from bot.domain.scrape import Scrape
 from bot.domain.timeline import GENESIS, Entry, chain
 from bot.sandbox import valkey
 from tests import builders
-from tests.cli.test_commands import ENOUGH, incident_bot
+from tests.cli.test_commands import incident_bot
+from tests.test_settings import ENOUGH
 
 BUNDLE = Bundle.of(
     load_text(

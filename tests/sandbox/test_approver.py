@@ -22,6 +22,8 @@ class Channel:
     """Slack's stand-in with one question, which comes again after each press."""
 
     asked: int = 1
+    words: str = ""
+    """Of the question, behind its number."""
     done: list[str] = field(default_factory=list)
 
     def answer(self, request: httpx.Request) -> httpx.Response:
@@ -49,7 +51,7 @@ class Channel:
             for label in LEVERS
         ]
         blocks = [{"type": "actions", "block_id": "b", "elements": buttons}]
-        return {"ts": f"{self.asked}.0", "text": f"Question Q{self.asked}: Which lever?", "blocks": blocks}
+        return {"ts": f"{self.asked}.0", "text": f"Question Q{self.asked}: Which lever?{self.words}", "blocks": blocks}
 
 
 @pytest.mark.parametrize(
@@ -71,3 +73,12 @@ def test_a_question_that_comes_again_gets_the_next_answer(answer: Labels, wanted
     while len(channel.done) < len(wanted):
         approver.look()
     assert channel.done == wanted
+
+
+def test_what_it_says_of_a_long_message_ends_with_a_whole_word() -> None:
+    said: list[str] = []
+    channel = Channel(words=" preemptions" * 40)
+    http = httpx.Client(transport=httpx.MockTransport(channel.answer))
+    Approver("http://slack.example", "C1", {}, said.append, _http=http).look()
+    assert said[0].startswith("presses 'Cap' on: Question Q1: Which lever? preemptions")
+    assert said[0].endswith("preemptions …")

@@ -362,15 +362,22 @@ def _closed(run: Run, post: Post) -> Message:
             f"*Changes applied*\n{len(run.ledger)}",
         ]
     )
-    final = of_last_look(run.latest)
-    moved = numbers({name: before for name, before in run.baseline.items() if name in final}, final)
-    read = when(run.baseline, final)
+    baseline, latest = _kept(post, "baseline", run.baseline), _kept(post, "latest", run.latest)
+    final = of_last_look(latest)
+    moved = numbers({name: before for name, before in baseline.items() if name in final}, final)
+    read = when(baseline, final)
     body += [*section([f"*Last numbers*, {read}" if read else "*Last numbers*"]), *fields(moved)] if moved else []
     body += section(_held(run) or ["Nothing that the bot changed is left in place."])
     head = str(post.data.get("head", ""))
     foot = context([f"timeline {code(head[:16], 20)}"]) if head else []
     went = f": {', '.join(filter(None, [*moved, read]))}" if moved else ""
     return Message(f"{line(run.incident_id, 40)} closed as {_words(ending)}{went}", limits.fitted(body, foot))
+
+
+def _kept(post: Post, name: str, otherwise: Mapping[str, Reading]) -> Mapping[str, Reading]:
+    """As they were at the close; a close of an earlier version did not keep them."""
+    kept = post.data.get(name)
+    return {key: Reading.model_validate(dump) for key, dump in kept.items()} if kept is not None else otherwise
 
 
 def _missing(post: Post) -> Message:

@@ -10,6 +10,7 @@ from bot.domain.machine import asking, diverting, severity
 from bot.domain.machine.draft import Draft
 from bot.domain.playbook.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
 from bot.domain.run import NEXT_STATUS, ActiveChange, ActiveWatch, Run
+from bot.domain.signal import Reading
 
 LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node", "drain_node"})
 """What the bot must not leave behind at an end without a person saying so."""
@@ -166,10 +167,24 @@ def close(draft: Draft, ending: str, text: str) -> None:
         "closed",
         f"closed:{draft.run.visit}",
         ending,
-        {"ending": ending, "text": text, "held": held, "head": draft.run.timeline_head},
+        {
+            "ending": ending,
+            "text": text,
+            "held": held,
+            "head": draft.run.timeline_head,
+            "baseline": _numbers(draft.run.baseline),
+            "latest": _numbers(draft.run.latest),
+        },
     )
     end_silences(draft, f"close/{draft.run.visit}")
     draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
+
+
+def _numbers(readings: Mapping[str, Reading]) -> dict[str, object]:
+    """What the message of the close says of them, also when the incident goes on later."""
+    kept = {"name", "value", "unit", "at", "unknown"}
+    shown = {name: each for name, each in readings.items() if each.is_number or not each.is_known}
+    return {name: each.model_dump(include=kept) for name, each in shown.items()}
 
 
 def end_silences(draft: Draft, because: str) -> None:

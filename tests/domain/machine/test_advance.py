@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bot.adapters.slack.messages import thread
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.change.plan import PlanResult, Wait
 from bot.domain.effect import (
@@ -633,3 +634,13 @@ def test_evidence_that_is_older_than_a_minute_says_its_moment() -> None:
     late.at += 120
     late.chooses("grow").planned()
     assert late.run.requests[late.request].evidence == ("usage: 0.95 (at 08:00:10 UTC)",)
+
+
+def test_the_message_of_a_close_keeps_the_numbers_of_that_moment() -> None:
+    story = Story().opened().reads(0.95)
+    story.says("resolve", text="it is over")
+    (closed,) = (post for post in story.run.posts if post.kind == "closed")
+    assert closed.data["latest"]["usage"]["value"] == 0.95
+    reopened = story.run.with_(closed_at=None, latest={}, posts=(closed,))
+    [(_, message)] = thread(reopened)
+    assert "`usage` 0.95 → *0.95*, read at " in message.text

@@ -1,0 +1,70 @@
+"""The heads of a timeline that this bot's messages carry in Slack, where the storage cannot alter them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack.client import Refusal, ask
+from bot.adapters.slack.lookup import CLOCK_SLACK_SECONDS, METADATA_TYPE
+from bot.domain.timeline_check import PostedHead
+
+HEAD = re.compile(r"timeline `([0-9a-f]{16})`")
+PAGE = 200
+Messages = list[Mapping[str, Any]]
+
+
+async def posted_heads(
+    client: AsyncWebClient, *, deployment: str, incident_id: str, channels: Iterable[str], since: float
+) -> tuple[PostedHead, ...]:
+    """In these channels and in the threads of the incident's card. Raise `MessengerError` when Slack does not say."""
+    found: list[PostedHead] = []
+    for channel in dict.fromkeys(channels):
+        history = await _all(client.conversations_history, channel=channel, oldest=f"{since - CLOCK_SLACK_SECONDS:.6f}")
+        own = [(slot, message) for message in history if (slot := _slot(message, deployment, incident_id))]
+        found += _heads(own)
+        for card in (message for slot, message in own if slot == "card"):
+            replies = await _all(client.conversations_replies, channel=channel, ts=card["ts"])
+            found += _heads((_slot(message, deployment, incident_id), message) for message in replies)
+    return tuple(dict.fromkeys(found))
+
+
+async def _all(method: Any, **arguments: Any) -> Messages:
+    found: Messages = []
+    cursor: dict[str, str] = {}
+    while True:
+        result = await ask(method(include_all_metadata=True, limit=PAGE, **arguments, **cursor))
+        if isinstance(result, Refusal):
+            raise result.as_error("reading the heads")
+        found += result.get("messages", ())
+        following = str((result.get("response_metadata") or {}).get("next_cursor", ""))
+        if not following:
+            return found
+        cursor = {"cursor": following}
+
+
+def _slot(message: Mapping[str, Any], deployment: str, incident_id: str) -> str:
+    """Of a message of this incident; empty for any other."""
+    metadata = message.get("metadata") or {}
+    payload = metadata.get("event_payload") or {}
+    incident, _, slot = str(payload.get("slot", "")).partition("/")
+    is_ours = metadata.get("event_type") == METADATA_TYPE and payload.get("deployment") == deployment
+    return slot if is_ours and incident == incident_id else ""
+
+
+def _heads(messages: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[PostedHead]:
+    for slot, message in messages:
+        foot = [
+            each for block in message.get("blocks") or () if block.get("type") == "context" for each in _texts(block)
+        ]
+        heads = [head for text in foot for head in HEAD.findall(text)]
+        if slot and heads:
+            # What people wrote comes before the foot.
+            yield PostedHead(slot=slot, head=heads[-1], at=float(message["ts"]))
+
+
+def _texts(block: Mapping[str, Any]) -> Iterator[str]:
+    return (str(element.get("text", "")) for element in block.get("elements") or ())

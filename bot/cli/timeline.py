@@ -1,0 +1,51 @@
+"""`incident-bot timeline …`: check that the timeline of an incident is untouched."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.cli.failures import Commands
+
+timelines = typer.Typer(
+    cls=Commands,
+    help="Check that the timeline of an incident is untouched.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+NOT_CHECKED = 2
+
+
+@timelines.callback()
+def timeline() -> None:
+    pass
+
+
+@timelines.command()
+def verify(
+    of: Annotated[str, typer.Argument(metavar="FILE|INC-1", help="An exported JSON file, or an incident in Redis.")],
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", metavar="FILE", help="A YAML file of settings; the environment wins over it."),
+    ] = None,
+) -> None:
+    """Compare a timeline with its own chain, with the head that its run keeps, and with the heads posted to Slack.
+
+    Exits with 0 when all of them agree, 1 when one differs, and 2 when one could not be compared.
+    """
+    from bot.cli.timeline_verify import exit_code, told, verified, verified_file
+    from bot.domain.errors import BotError
+
+    is_file = of.endswith(".json") or Path(of).is_file()
+    try:
+        given, compared = asyncio.run(verified_file(Path(of), settings) if is_file else verified(of, settings))
+    except BotError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(NOT_CHECKED) from error
+    typer.echo(f"{given.incident}: {len(given.entries)} entries")
+    for line in told(compared):
+        typer.echo(line)
+    raise typer.Exit(exit_code(compared))

@@ -1,0 +1,111 @@
+"""`incident-bot timeline verify`: is this timeline the one that was written? Compared with its store and with Slack."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bot import wiring
+from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.posted_heads import posted_heads
+from bot.cli.failures import CommandError
+from bot.domain.errors import MessengerError, SettingsError, StorageUnavailableError
+from bot.domain.report import Report
+from bot.domain.report.page import Exported
+from bot.domain.timeline import Chained, StoredHead
+from bot.domain.timeline_check import Compared, Verdict, of_chain, of_slack, of_store
+from bot.settings import Settings, load_settings
+
+MARKS: dict[Verdict, str] = {"agrees": "✔", "differs": "✖", "not_compared": "?"}
+MATCHES, DIFFERS, NOT_CHECKED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is to be checked."""
+
+    incident: str
+    entries: Sequence[Chained]
+    is_whole: bool
+    """Nothing was written after its last entry; more may have followed an exported file."""
+
+
+async def verified(incident: str, file: Path | None) -> tuple[Given, list[Compared]]:
+    settings = load_settings(os.environ, file)
+    kept, stored = await _stored(incident, settings)
+    if not kept and stored is None:
+        raise CommandError(f"{incident}: not in this Redis (tag '{settings.redis_tag}')")
+    given = Given(incident, kept, is_whole=True)
+    return given, [of_chain(kept), of_store(kept, kept, stored), await _slack(given, settings)]
+
+
+async def verified_file(path: Path, file: Path | None) -> tuple[Given, list[Compared]]:
+    """Without settings the chain alone is checked."""
+    given = _read(path)
+    try:
+        settings = load_settings(os.environ, file)
+    except SettingsError as error:
+        why = f"the settings are not complete ({error.problems[0]})"
+        unset = [Compared("store", "not_compared", why), Compared("Slack", "not_compared", why)]
+        return given, [of_chain(given.entries), *unset]
+    return given, [of_chain(given.entries), await _store(given, settings), await _slack(given, settings)]
+
+
+def _read(path: Path) -> Given:
+    try:
+        exported = Exported.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        hint = "Make one with: incident-bot export INC-1 --format json --out INC-1.json"
+        raise CommandError(f"{path} is not an exported timeline ({error.error_count()} faults). {hint}") from error
+    return Given(exported.report.incident, exported.timeline, is_whole=False)
+
+
+async def _stored(incident: str, settings: Settings) -> tuple[Sequence[Chained], StoredHead | None]:
+    redis_url = settings.redis_url.get_secret_value()
+    return await wiring.load_whole_timeline(redis_url, incident, tag=settings.redis_tag)
+
+
+async def _store(given: Given, settings: Settings) -> Compared:
+    try:
+        kept, stored = await _stored(given.incident, settings)
+    except StorageUnavailableError as error:
+        return Compared("store", "not_compared", str(error))
+    return of_store(given.entries, kept, stored)
+
+
+async def _slack(given: Given, settings: Settings) -> Compared:
+    if not given.entries:
+        return Compared("Slack", "not_compared", "there is no entry")
+    report = Report.of(given.entries)
+    try:
+        async with web_session() as session:
+            token = settings.slack.bot_token.get_secret_value()
+            posted = await posted_heads(
+                web_client(token, session, base_url=settings.slack.base_url),
+                deployment=settings.redis_tag,
+                incident_id=given.incident,
+                channels=(settings.slack.channel, *(head.channel for head in report.heads)),
+                since=report.opened_at,
+            )
+    except MessengerError as error:
+        return Compared("Slack", "not_compared", str(error))
+    return of_slack(given.entries, posted, is_whole=given.is_whole)
+
+
+def told(compared: Sequence[Compared]) -> Iterator[str]:
+    for each in compared:
+        yield f"{MARKS[each.verdict]} {each.about:<5}  {'not compared: ' * (each.verdict == 'not_compared')}{each.text}"
+    yield ("verified", "it does not match", "not everything could be compared")[exit_code(compared)]
+
+
+def exit_code(compared: Sequence[Compared]) -> int:
+    verdicts = {each.verdict for each in compared}
+    if "differs" in verdicts:
+        return DIFFERS
+    return NOT_CHECKED if "not_compared" in verdicts else MATCHES
