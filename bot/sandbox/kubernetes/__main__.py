@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable
 from bot.sandbox.kubernetes import worlds
 from bot.sandbox.kubernetes.access import Access, Denial
 from bot.sandbox.kubernetes.controllers.autoscaler import Autoscaler, Keda
-from bot.sandbox.kubernetes.controllers.cleaning import EventCleaner, GarbageCollector, NamespaceCleaner, PodCleaner
+from bot.sandbox.kubernetes.controllers.cleaning import (
+    EventCleaner,
+    GarbageCollector,
+    NamespaceCleaner,
+    PodCleaner,
+    RootCertificates,
+)
 from bot.sandbox.kubernetes.controllers.deployment import DeploymentController
 from bot.sandbox.kubernetes.controllers.disruption import DisruptionController
 from bot.sandbox.kubernetes.controllers.endpoint_slice import EndpointSliceController
@@ -79,6 +85,7 @@ def _controllers(registry: Registry) -> list[Controller]:
         GarbageCollector(registry),
         NamespaceCleaner(registry),
         EventCleaner(registry),
+        RootCertificates(registry),
     ]
 
 
