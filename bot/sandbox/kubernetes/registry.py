@@ -172,6 +172,7 @@ class Registry:
         stored = self.store.get(resource, namespace_of(current), name_of(current))
         if part == "status":
             new = _with_status_of(stored, new)
+            _refuse(resource, new, _of_status(resource, new, stored))
         elif part == "binding":
             # The scheduler's own way in: a pod's node cannot be changed by an ordinary write.
             new = {**stored, "spec": new["spec"]}
@@ -292,6 +293,17 @@ def _with_status_of(stored: Obj, new: Obj) -> Obj:
     if "annotations" in new["metadata"]:
         metadata["annotations"] = new["metadata"]["annotations"]
     return {**stored, "metadata": metadata, "status": new.get("status", {})}
+
+
+def _of_status(resource: Resource, new: Obj, stored: Obj) -> list[Cause]:
+    """A pod's class is settled when it is made."""
+    if resource is not PODS:
+        return []
+    settled = stored["status"]["qosClass"]
+    wanted = new["status"].setdefault("qosClass", settled)
+    if wanted == settled:
+        return []
+    return [Cause.invalid("status.qosClass", wanted, "field is immutable")]
 
 
 def _with_server_owned(resource: Resource, stored: Obj, new: Obj) -> Obj:

@@ -413,3 +413,15 @@ async def test_cordoning_sets_unschedulable_and_nothing_else(cluster: Cluster) -
     read = await cluster.core.read_node(name)
     assert read.spec is not None
     assert not read.spec.unschedulable
+
+
+async def test_the_class_of_a_pod_cannot_change(cluster: Cluster) -> None:
+    pod = await cluster.create_pod()
+    assert pod["status"]["qosClass"] == "BestEffort"
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/lone/status"
+    with pytest.raises(ApiException) as raised:
+        await cluster.raw("PATCH", path, {"status": {"qosClass": "Guaranteed"}}, kind=MERGE_PATCH)
+    assert raised.value.status == 422
+    assert "status.qosClass" in (raised.value.body or "")
+    _, status, _ = await cluster.raw("PATCH", path, {"status": {"reason": "Seen"}}, kind=MERGE_PATCH)
+    assert status == 200
