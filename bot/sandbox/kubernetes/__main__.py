@@ -21,6 +21,7 @@ from bot.sandbox.kubernetes.controllers.endpoint_slice import EndpointSliceContr
 from bot.sandbox.kubernetes.controllers.job import JobController
 from bot.sandbox.kubernetes.controllers.leader_worker_set import LeaderWorkerSetController
 from bot.sandbox.kubernetes.controllers.loop import Controller, ControllerLoop
+from bot.sandbox.kubernetes.controllers.quota import QuotaController
 from bot.sandbox.kubernetes.controllers.replica_set import ReplicaSetController
 from bot.sandbox.kubernetes.controllers.scheduler import Scheduler
 from bot.sandbox.kubernetes.controllers.stateful_set import StatefulSetController
@@ -78,6 +79,7 @@ def _controllers(registry: Registry) -> list[Controller]:
         JobController(registry),
         Autoscaler(registry),
         Keda(registry),
+        QuotaController(registry),
         Scheduler(registry),
         EndpointSliceController(registry),
         DisruptionController(registry),

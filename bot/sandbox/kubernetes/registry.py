@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
-from bot.sandbox.kubernetes import clock, defaults, errors, schema, validation
+from bot.sandbox.kubernetes import clock, defaults, errors, quota, schema, validation
 from bot.sandbox.kubernetes.errors import Cause
 from bot.sandbox.kubernetes.field_owners import FieldOwners, Operation, without
 from bot.sandbox.kubernetes.patches import PatchError, strategic_merge_patch
@@ -90,6 +90,8 @@ class Registry:
         self._settle_address(resource, new)
         if self.store.find(resource, namespace_of(new), name_of(new)) is not None:
             raise errors.already_exists(resource, name_of(new))
+        if resource is PODS and (refusal := quota.refusal_of(self.store, new)):
+            raise errors.forbidden(resource, name_of(new), refusal)
         if options.is_dry_run:
             return new
         self._note(resource, options, None, new)
