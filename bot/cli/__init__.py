@@ -114,7 +114,7 @@ def export(
 @app.command()
 def doctor(
     namespace: Annotated[
-        str, typer.Option(help="Ask for permissions in this namespace only; default: in all of them.")
+        str, typer.Option(help="Ask for permissions in these namespaces, separated by commas; default: in all.")
     ] = "",
     settings: SettingsFile = None,
     overrides: Overrides = None,
