@@ -36,7 +36,7 @@ def fleet() -> Traffic:
     started = Started("llm", "llm", "0.32.0", EngineLimits(), 0.0, {}, (), ())
     traffic = Traffic(seed=1)
     traffic.add(ADDRESS, VllmServer("llm-1", started, ContainerLog(), process_started_at=0.0, now=0.0))
-    traffic.rotation = frozenset({ADDRESS})
+    traffic.rotation = frozenset({"llm-1"})
     traffic.change(FULL, now=0.0)
     return traffic
 
