@@ -141,7 +141,7 @@ def resume(which: Which, reason: Reason = "", by: By = "", settings: SettingsFil
 @app.command()
 def doctor(
     namespace: Annotated[
-        str, typer.Option(help="Ask for permissions in this namespace only; default: in all of them.")
+        str, typer.Option(help="Ask for permissions in these namespaces, separated by commas; default: in all.")
     ] = "",
     settings: SettingsFile = None,
     overrides: Overrides = None,

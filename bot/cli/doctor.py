@@ -79,7 +79,9 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
 
 async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
     async with KubernetesClient(wiring.cluster_connection(settings)) as client:
-        return await access(client, verbs=verbs, options=options_of(settings), namespace=namespace)
+        namespaces = [one.strip() for one in namespace.split(",") if one.strip()]
+        sampled = sorted({workload.split("/")[0] for workload in settings.sampling.workloads})
+        return await access(client, verbs=verbs, options=options_of(settings), namespaces=namespaces, known=sampled)
 
 
 def options_of(settings: Settings) -> list[str]:

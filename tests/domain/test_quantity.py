@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -56,8 +58,9 @@ def test_what_cannot_be_divided_is_rounded_up() -> None:
     suffix=st.sampled_from(SUFFIXES),
 )
 def test_it_agrees_with_the_official_client(number: str, suffix: str) -> None:
-    from kubernetes.utils.quantity import parse_quantity as official
+    from kubernetes.utils import quantity as client
 
+    official: Callable[[str], Decimal] = client.parse_quantity
     ours, theirs = parse_quantity(number + suffix), Fraction(official(number + suffix))
     # The client counts in decimals of 28 digits.
     assert abs(ours - theirs) <= abs(ours) / 10**20

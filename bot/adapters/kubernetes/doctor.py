@@ -1,39 +1,80 @@
-"""Whether the cluster answers and lets the bot do what its playbooks may propose."""
+"""Whether the cluster answers and lets the bot do what its playbooks may propose.
+
+What the bot changes it needs in the namespaces that it works in; what it reads of the whole cluster it can do without,
+and nodes may be somebody else's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
-from bot.adapters.kubernetes.permissions import Checked, check, needed
+from bot.adapters.kubernetes.permissions import Checked, Permission, check, needed
 from bot.domain.errors import ClusterError
-from bot.domain.finding import Finding, broken, fine
+from bot.domain.finding import Finding, broken, fine, weak
 
 ABOUT = "kubernetes"
 
 
 async def access(
-    client: KubernetesClient, *, verbs: Iterable[str], options: Iterable[str] = (), namespace: str
+    client: KubernetesClient,
+    *,
+    verbs: Iterable[str],
+    options: Iterable[str] = (),
+    namespaces: Sequence[str] = (),
+    known: Sequence[str] = (),
 ) -> tuple[Finding, ...]:
-    """`verbs` are the changes that the playbooks use, `options` what the settings add; no namespace asks about all."""
+    """`verbs` are the changes that the playbooks use, `options` what the settings add.
+
+    `namespaces` are asked about, without any all of them at once; `known` are asked about where that is refused.
+    """
+    wanted = needed(verbs, options=options)
+    inside = [each for each in wanted if not each.is_cluster_wide]
     try:
         version = await client.request("GET", "/version")
         if not version.is_ok:
             raise ClusterError(version.message)
         said = version.body if isinstance(version.body, dict) else {}
         reached = fine(ABOUT, f"answers, version {said.get('gitVersion', 'unknown')}")
-        checked = await check(client, needed(verbs, options=options), namespace=namespace)
+        outside = await check(client, [each for each in wanted if each.is_cluster_wide], namespace="")
+        asked = namespaces or await _where(client, inside, known)
+        judged = [judge(await check(client, inside, namespace=one), namespace=one) for one in asked]
     except (NotSentError, NoAnswerError, ClusterError) as error:
         return (broken(ABOUT, str(error), "Correct the kubernetes settings, or reach the API server from here."),)
-    return (reached, judge(checked, namespace=namespace))
+    nowhere = () if asked else (weak(ABOUT, NOT_EVERYWHERE, "Ask about each with --namespace, separated by commas."),)
+    return (reached, *judged, *nowhere, *of_cluster(outside))
+
+
+NOT_EVERYWHERE = "may not work in all namespaces, and which ones it serves is not known"
+
+
+async def _where(client: KubernetesClient, inside: Sequence[Permission], known: Sequence[str]) -> Sequence[str]:
+    """All namespaces at once where the bot may work in all, else those that are known."""
+    everywhere = await check(client, inside, namespace="")
+    return [""] if all(each.is_allowed for each in everywhere) else known
 
 
 def judge(checked: Iterable[Checked], *, namespace: str) -> Finding:
     every = list(checked)
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
-    refused = [str(each.permission) for each in every if not each.is_allowed]
-    if refused:
-        remedy = "Grant it in the bot's Role or ClusterRole; with roles in some namespaces only, ask with --namespace."
-        return broken(ABOUT, f"may not, {where}: {', '.join(refused)}", remedy)
+    if refused := _refused(every):
+        return broken(ABOUT, f"may not, {where}: {refused}", "Grant it in the bot's Role or ClusterRole.")
     return fine(ABOUT, f"has all {len(every)} permissions that the playbooks need, {where}")
+
+
+def of_cluster(checked: Iterable[Checked]) -> tuple[Finding, ...]:
+    """What is lacking outside of single namespaces: less is known then, and nodes are handed over to others."""
+    every = list(checked)
+    found = []
+    if refused := _refused(each for each in every if each.permission.verb in ("get", "list")):
+        what = f"may not, in the whole cluster: {refused}; free accelerators and faults of nodes stay unknown"
+        found.append(weak(ABOUT, what, "Bind the ClusterRole incident-bot-cluster."))
+    if refused := _refused(each for each in every if each.permission.verb not in ("get", "list")):
+        what = f"may not, in the whole cluster: {refused}; a node is then handed over to people"
+        found.append(weak(ABOUT, what, "Apply deploy/kustomize/nodes where the bot may cordon nodes."))
+    return tuple(found)
+
+
+def _refused(checked: Iterable[Checked]) -> str:
+    return ", ".join(str(each.permission) for each in checked if not each.is_allowed)

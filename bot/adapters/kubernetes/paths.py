@@ -36,6 +36,7 @@ KINDS: dict[str, Resource] = {
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "ConfigMap": Resource("", "v1", "configmaps"),
     "Event": Resource("", "v1", "events"),
+    "ResourceQuota": Resource("", "v1", "resourcequotas"),
     "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),
     "CronJob": Resource("batch", "v1", "cronjobs"),
     "Job": Resource("batch", "v1", "jobs"),

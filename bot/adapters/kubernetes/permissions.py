@@ -53,7 +53,9 @@ READING = (
     *_reading("", "pods", is_cluster_wide=True),
     *_reading("", "nodes", is_cluster_wide=True),
     Permission("list", "", "events", is_cluster_wide=True),
-    *_reading("", "services"),
+    # Its own pods and what is said about them also where the cluster's are not to be read.
+    *_reading("", "pods", "services", "resourcequotas"),
+    Permission("list", "", "events"),
     *_reading("discovery.k8s.io", "endpointslices"),
     *_reading("policy", "poddisruptionbudgets"),
     *_reading("autoscaling", "horizontalpodautoscalers"),

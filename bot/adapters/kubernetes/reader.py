@@ -31,6 +31,7 @@ IN_NAMESPACE: Mapping[str, str] = {
     "services": "Service",
     "endpoint_slices": "EndpointSlice",
     "pdbs": "PodDisruptionBudget",
+    "quotas": "ResourceQuota",
     "autoscalers": "HorizontalPodAutoscaler",
     "scaled_objects": "ScaledObject",
     "cron_jobs": "CronJob",
@@ -85,6 +86,7 @@ class KubernetesReader:
             "pods": self._listed("Pod", namespace, of_workload),
             "canary": self._listed("Deployment", namespace, of_canary),
             "canary_pods": self._listed("Pod", namespace, of_canary),
+            "failed_creates": self._listed("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
             "jobs": self._listed("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
         if kept := KEPT_AS.get(target.kind):

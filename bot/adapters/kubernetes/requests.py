@@ -95,7 +95,7 @@ def _of_scale(operations: list[Obj]) -> list[Obj]:
     tested = next((op for op in operations if op["op"] == "test" and op["path"] == REPLICAS), None)
     if tested is None or tested["value"] != 0:
         return operations
-    written = {"test": {"value": None}, "replace": {"op": "add"}}
+    written: dict[str, Obj] = {"test": {"value": None}, "replace": {"op": "add"}}
     return [op | written.get(op["op"], {}) if op["path"] == REPLICAS else op for op in operations]
 
 

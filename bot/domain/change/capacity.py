@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.change.apart import nodes_shunned, not_worked_out, shuns_its_like
@@ -22,6 +22,7 @@ from bot.domain.change.objects import (
     name_of,
     namespace_of,
 )
+from bot.domain.change.quota import QuotaRoom, quota_room
 from bot.domain.change.workload import pod_templates
 from bot.domain.change.world import Obj, World
 from bot.domain.quantity import whole
@@ -39,6 +40,9 @@ class Capacity:
     """Node with such accelerators that would not take the pod, to the reason."""
     waiting: int = 0
     """Pods that wait for a node and will take some of what is free before a new one does."""
+    quota: str = ""
+    """The ResourceQuota that admits fewer than the nodes have room for, or why that is not known."""
+    is_quota_unknown: bool = False
     unread: tuple[str, ...] = ()
     """Pods and nodes whose accelerators cannot be counted, each with what is wrong: the real room may be less."""
 
@@ -52,6 +56,8 @@ class Capacity:
         parts = [f"{node}: {why}" for node, why in sorted(self.kept_out.items())]
         if self.waiting:
             parts.append(f"{self.waiting} waiting pod{'s' if self.waiting > 1 else ''} will take some of it first")
+        if self.quota:
+            parts.append(self.quota)
         if self.unread:
             others = f" and {len(self.unread) - 1} more" if len(self.unread) > 1 else ""
             parts.append(f"not counted, so there may be less: {self.unread[0]}{others}")
@@ -92,7 +98,16 @@ def _capacity(world: World, replica: Sequence[tuple[Obj, int]]) -> Capacity | st
     }
     having = {name_of(node) for node in world.nodes if any(allocatable(node, kind) for kind in kinds)}
     kept_out = {node: why for node, why in shut.items() if node in having}
-    return Capacity(room.count(replica), free, kept_out, waiting, _unread(world, kinds))
+    found = Capacity(room.count(replica), free, kept_out, waiting, unread=_unread(world, kinds))
+    return _within_quota(found, quota_room(world, replica))
+
+
+def _within_quota(found: Capacity, quota: QuotaRoom | str | None) -> Capacity:
+    if isinstance(quota, str):
+        return replace(found, quota=f"what a quota admits is not known: {quota}", is_quota_unknown=True)
+    if quota is None or quota.replicas >= found.replicas_that_fit:
+        return found
+    return replace(found, replicas_that_fit=quota.replicas, quota=quota.text)
 
 
 def _unread(world: World, kinds: Collection[str]) -> tuple[str, ...]:

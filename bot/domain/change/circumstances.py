@@ -5,7 +5,7 @@ The names of circumstances are stable, so that a later plan can be compared grad
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bot.domain.change.capacity import Capacity, accelerators_of, capacity_for, capacity_of
@@ -16,6 +16,7 @@ from bot.domain.change.flags_in_spec import FlagEdit
 from bot.domain.change.objects import condition, dig, is_ready, name_of, seconds_of
 from bot.domain.change.owner import owner_of, patch_text, unknown_manager
 from bot.domain.change.plan import Circumstance
+from bot.domain.change.quota import QuotaRoom, quota_room
 from bot.domain.change.rollout import Strategy
 from bot.domain.change.rotation import replicas_present, whole_replica
 from bot.domain.change.workload import pod_templates
@@ -50,6 +51,8 @@ def no_autoscaler(world: World) -> Circumstance:
 
 def room_for_replicas(world: World, more: int, what: str) -> Circumstance:
     """Room for whole replicas of the workload, each with all of its pods."""
+    replica = [(each.template, each.pods) for each in pod_templates(world.workload)]
+    _refuse_beyond_quota(world, replica, more, what)
     return _room(capacity_of(world), more, what, is_needed=True)
 
 
@@ -71,7 +74,16 @@ def last_room(world: World, more: int) -> Circumstance | None:
 
 def room_for(world: World, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:
     """Room for `pods` more of this template; raise when it is needed and known not to be there."""
+    if is_needed:
+        _refuse_beyond_quota(world, [(template, 1)], pods, what)
     return _room(capacity_for(world, template), pods, what, is_needed=is_needed)
+
+
+def _refuse_beyond_quota(world: World, replica: Sequence[tuple[Obj, int]], more: int, what: str) -> None:
+    """Also where the room on nodes is not known."""
+    quota = quota_room(world, replica)
+    if isinstance(quota, QuotaRoom) and quota.replicas < more:
+        raise impossible(f"the {what} cannot be created: {quota.text}, {more} needed", "ask for a larger quota")
 
 
 def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Circumstance:
@@ -87,7 +99,7 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
     best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
     besides = f"; {said}" if (said := room.said) else ""
     text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"
-    return Circumstance(name="room", grade="warning" if room.unread else "fine", text=text)
+    return Circumstance(name="room", grade="warning" if room.unread or room.is_quota_unknown else "fine", text=text)
 
 
 def streams_of(world: World, pods: Iterable[Obj]) -> float | None:

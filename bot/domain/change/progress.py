@@ -15,6 +15,7 @@ from bot.domain.change.job import pods_of_job
 from bot.domain.change.objects import condition, dig, is_going_away, is_ready, name_of, uid_of
 from bot.domain.change.plan import Wait
 from bot.domain.change.pod_state import first_broken, pod_state
+from bot.domain.change.refused_pods import not_created, refused_by_events
 from bot.domain.change.rollout import (
     current_replica_set,
     digest_of,
@@ -133,6 +134,8 @@ def _canary_ready(wait: Wait, world: World) -> Progress:
     pods = [pod for pod in pods_of_canary(world) if not is_going_away(pod)]
     if broken := first_broken(pods, world.at):
         return Progress("failed", broken)
+    if refused := not_created(canary, world):
+        return Progress("failed", refused)
     if _deadline_exceeded(canary):
         return Progress("failed", f"no progress: {condition(canary, 'Progressing').get('message', '')}")
     if rollout_state(canary).is_complete and any(map(is_ready, pods)):
@@ -275,7 +278,7 @@ def _job_ended(wait: Wait, world: World) -> Progress:
         text = ": ".join(filter(None, (str(said.get("reason") or ""), str(said.get("message") or ""))))
         return Progress("failed", f"{wait.about.name} failed{': ' + text if text else ''}")
     waiting = [pod for pod in pods_of_job(world, job) if dig(pod, "status", "phase") == "Pending"]
-    if broken := first_broken(waiting, world.at):
+    if broken := first_broken(waiting, world.at) or ("" if pods_of_job(world, job) else refused_by_events(job, world)):
         return Progress("failed", broken)
     failed = int(dig(job, "status", "failed") or 0)
     attempts = f", {failed} failed attempt{'s' if failed > 1 else ''}" if failed else ""
@@ -286,6 +289,8 @@ def _job_ended(wait: Wait, world: World) -> Progress:
 def _hopeless(pods: Sequence[Obj], world: World) -> str:
     """The first pod that waiting will not help. A pod without room waits for those that are ending."""
     is_room_coming = any(map(is_going_away, pods_of_workload(world)))
+    if world.workload is not None and not is_room_coming and (refused := not_created(world.workload, world)):
+        return refused
     is_room_there = any(_has_room_by_now(pod, world) for pod in pods)
     return first_broken(pods, world.at, is_room_coming=is_room_coming or is_room_there)
 

@@ -33,6 +33,10 @@ class World:
     services: tuple[Obj, ...] = ()
     endpoint_slices: tuple[Obj, ...] = ()
     pdbs: tuple[Obj, ...] = ()
+    quotas: tuple[Obj, ...] = ()
+    """ResourceQuotas of the workload's namespace."""
+    failed_creates: tuple[Obj, ...] = ()
+    """Events of the namespace that say that a pod could not be made."""
     nodes: tuple[Obj, ...] = ()
     all_pods: tuple[Obj, ...] = ()
     """Every pod of the cluster: who holds accelerators, and who else is on a node."""

@@ -67,7 +67,6 @@ class PodStatus:
             "hostIP": self.host_ip,
             "hostIPs": [{"ip": self.host_ip}],
             "startTime": stamp(self.started_at),
-            "qosClass": "BestEffort",
             "conditions": [self._condition(kind, value, now) for kind, value in conditions.items()],
             "containerStatuses": [
                 self._main() if name == self.spec.container else self._other(name, image)

@@ -63,7 +63,7 @@ class Traffic:
         }
 
     async def follow_service(self, api: KubernetesApi, namespace: str, service: str) -> None:
-        """Keep the rotation equal to the ready addresses of all EndpointSlices of the Service."""
+        """Keep the rotation equal to the ready pods of all EndpointSlices of the Service."""
         path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         query = {"labelSelector": f"kubernetes.io/service-name={service}"}
         slices: dict[str, frozenset[str]] = {}
@@ -72,7 +72,7 @@ class Traffic:
             if change.kind == "gone":
                 slices.pop(name, None)
             else:
-                slices[name] = frozenset(_ready_addresses(change.object))
+                slices[name] = frozenset(_ready_pods(change.object))
             self.rotation = frozenset().union(*slices.values())
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class Traffic:
 
     def tick(self, now: float) -> None:
         """Send what is due, then let each engine run through the tick that begins now."""
-        in_rotation = [server for address, server in self.servers.items() if address in self.rotation]
+        in_rotation = [server for server in self.servers.values() if server.name in self.rotation]
         self._workload.tick(now, in_rotation)
         for server in self.servers.values():
             server.advance(now + TICK_SECONDS)
@@ -112,7 +112,7 @@ class Traffic:
         return {
             "pod": server.name,
             "address": address,
-            "in_rotation": address in self.rotation,
+            "in_rotation": server.name in self.rotation,
             "running": len(engine.running),
             "waiting": len(engine.waiting),
             "kv_usage": round(engine.usage, 4),
@@ -123,7 +123,8 @@ class Traffic:
         }
 
 
-def _ready_addresses(endpoint_slice: Object) -> Iterable[str]:
+def _ready_pods(endpoint_slice: Object) -> Iterable[str]:
+    """By name: an EndpointSlice may not hold the loopback addresses at which the pods of the fleet listen."""
     for endpoint in endpoint_slice.get("endpoints") or []:
         if endpoint.get("conditions", {}).get("ready"):
-            yield from endpoint["addresses"]
+            yield endpoint["targetRef"]["name"]

@@ -8,13 +8,20 @@ from collections.abc import Awaitable, Callable
 from bot.sandbox.kubernetes import worlds
 from bot.sandbox.kubernetes.access import Access, Denial
 from bot.sandbox.kubernetes.controllers.autoscaler import Autoscaler, Keda
-from bot.sandbox.kubernetes.controllers.cleaning import EventCleaner, GarbageCollector, NamespaceCleaner, PodCleaner
+from bot.sandbox.kubernetes.controllers.cleaning import (
+    EventCleaner,
+    GarbageCollector,
+    NamespaceCleaner,
+    PodCleaner,
+    RootCertificates,
+)
 from bot.sandbox.kubernetes.controllers.deployment import DeploymentController
 from bot.sandbox.kubernetes.controllers.disruption import DisruptionController
 from bot.sandbox.kubernetes.controllers.endpoint_slice import EndpointSliceController
 from bot.sandbox.kubernetes.controllers.job import JobController
 from bot.sandbox.kubernetes.controllers.leader_worker_set import LeaderWorkerSetController
 from bot.sandbox.kubernetes.controllers.loop import Controller, ControllerLoop
+from bot.sandbox.kubernetes.controllers.quota import QuotaController
 from bot.sandbox.kubernetes.controllers.replica_set import ReplicaSetController
 from bot.sandbox.kubernetes.controllers.scheduler import Scheduler
 from bot.sandbox.kubernetes.controllers.stateful_set import StatefulSetController
@@ -34,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--with-kubelet", action="store_true", help="run pods without the simulated fleet")
     parser.add_argument("--token", default="", help="expect this bearer token of all but the fleet")
     parser.add_argument("--deny", type=Denial.parse, action="append", default=[], metavar="VERB:RESOURCE")
+    parser.add_argument("--only-in", action="append", default=[], metavar="NAMESPACE", help="where roles are bound")
     parser.add_argument("--history", type=int, default=5000, help="changes kept for watches")
     parser.add_argument("--die-with-parent", action="store_true")
     return parser
@@ -50,7 +58,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     listening = bind("127.0.0.1", arguments.port)
     port = listening.getsockname()[1]
     registry = Registry(Store(arguments.history))
-    server = ApiServer(registry, Access(arguments.token, tuple(arguments.deny)))
+    server = ApiServer(registry, Access(arguments.token, tuple(arguments.deny), frozenset(arguments.only_in)))
     controllers = ControllerLoop(registry.store, _controllers(registry))
     if arguments.with_kubelet:
         controllers.add(Kubelet(registry, port))
@@ -72,6 +80,7 @@ def _controllers(registry: Registry) -> list[Controller]:
         JobController(registry),
         Autoscaler(registry),
         Keda(registry),
+        QuotaController(registry),
         Scheduler(registry),
         EndpointSliceController(registry),
         DisruptionController(registry),
@@ -79,6 +88,7 @@ def _controllers(registry: Registry) -> list[Controller]:
         GarbageCollector(registry),
         NamespaceCleaner(registry),
         EventCleaner(registry),
+        RootCertificates(registry),
     ]
 
 

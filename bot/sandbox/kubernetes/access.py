@@ -9,6 +9,7 @@ from typing import Self
 from bot.sandbox.kubernetes import errors
 from bot.sandbox.kubernetes.resources import Resource
 
+REVIEWS = "authorization.k8s.io"
 KUBELET_AGENT = "sandbox-kubelet"
 USER = "system:serviceaccount:sandbox:incident-bot"
 
@@ -51,6 +52,8 @@ class Denial:
 class Access:
     token: str = ""
     denials: tuple[Denial, ...] = field(default=())
+    only_in: frozenset[str] = frozenset()
+    """Where roles are bound; without any, everywhere."""
 
     def expect_known(self, authorization: str, agent: str) -> None:
         """Raise 401 without the right token."""
@@ -58,7 +61,9 @@ class Access:
             raise errors.unauthorized()
 
     def is_allowed(self, attributes: Attributes) -> bool:
-        return not any(denial.covers(attributes) for denial in self.denials)
+        # What everybody may ask needs no role.
+        is_bound = not self.only_in or attributes.namespace in self.only_in or attributes.group == REVIEWS
+        return is_bound and not any(denial.covers(attributes) for denial in self.denials)
 
     def expect_allowed(self, attributes: Attributes, resource: Resource, agent: str) -> None:
         """Raise 403 with the words of RBAC."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
-from bot.sandbox.kubernetes import clock, defaults, errors, schema, validation
+from bot.sandbox.kubernetes import clock, defaults, errors, quota, schema, validation
 from bot.sandbox.kubernetes.errors import Cause
 from bot.sandbox.kubernetes.field_owners import FieldOwners, Operation, without
 from bot.sandbox.kubernetes.patches import PatchError, strategic_merge_patch
@@ -90,6 +90,8 @@ class Registry:
         self._settle_address(resource, new)
         if self.store.find(resource, namespace_of(new), name_of(new)) is not None:
             raise errors.already_exists(resource, name_of(new))
+        if resource is PODS and (refusal := quota.refusal_of(self.store, new)):
+            raise errors.forbidden(resource, name_of(new), refusal)
         if options.is_dry_run:
             return new
         self._note(resource, options, None, new)
@@ -172,6 +174,7 @@ class Registry:
         stored = self.store.get(resource, namespace_of(current), name_of(current))
         if part == "status":
             new = _with_status_of(stored, new)
+            _refuse(resource, new, _of_status(resource, new, stored))
         elif part == "binding":
             # The scheduler's own way in: a pod's node cannot be changed by an ordinary write.
             new = {**stored, "spec": new["spec"]}
@@ -292,6 +295,17 @@ def _with_status_of(stored: Obj, new: Obj) -> Obj:
     if "annotations" in new["metadata"]:
         metadata["annotations"] = new["metadata"]["annotations"]
     return {**stored, "metadata": metadata, "status": new.get("status", {})}
+
+
+def _of_status(resource: Resource, new: Obj, stored: Obj) -> list[Cause]:
+    """A pod's class is settled when it is made."""
+    if resource is not PODS:
+        return []
+    settled = stored["status"]["qosClass"]
+    wanted = new["status"].setdefault("qosClass", settled)
+    if wanted == settled:
+        return []
+    return [Cause.invalid("status.qosClass", wanted, "field is immutable")]
 
 
 def _with_server_owned(resource: Resource, stored: Obj, new: Obj) -> Obj:

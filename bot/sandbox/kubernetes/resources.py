@@ -51,6 +51,9 @@ PODS = Resource(
 SERVICES = Resource("", "v1", "services", "Service", has_status=True, short_names=("svc",))
 EVENTS = Resource("", "v1", "events", "Event", short_names=("ev",))
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
+RESOURCE_QUOTAS = Resource(
+    "", "v1", "resourcequotas", "ResourceQuota", has_status=True, subresources=("status",), short_names=("quota",)
+)
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", counts_generation=True)
 DEPLOYMENTS = Resource(
     "apps",
@@ -152,6 +155,7 @@ RESOURCES: tuple[Resource, ...] = (
     SERVICES,
     EVENTS,
     CONFIG_MAPS,
+    RESOURCE_QUOTAS,
     ENDPOINT_SLICES,
     DEPLOYMENTS,
     REPLICA_SETS,

@@ -14,6 +14,7 @@ from bot.sandbox.kubernetes.resources import (
     CRON_JOBS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    ENDPOINT_SLICES,
     JOBS,
     LEADER_WORKER_SETS,
     PODS,
@@ -344,6 +345,14 @@ def _fixed_part(spec: Obj) -> Obj:
     return fixed
 
 
+def _endpoint_slice(obj: Obj) -> Causes:
+    for index, endpoint in enumerate(obj.get("endpoints") or []):
+        for number, address in enumerate(endpoint.get("addresses") or []):
+            if address.startswith("127.") or address == "::1":
+                path = f"endpoints[{index}].addresses[{number}]"
+                yield Cause.invalid(path, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
+
+
 _RULES: dict[Resource, Callable[[Obj], Causes]] = {
     PODS: _pod,
     DEPLOYMENTS: _deployment,
@@ -351,6 +360,7 @@ _RULES: dict[Resource, Callable[[Obj], Causes]] = {
     STATEFUL_SETS: _stateful_set,
     LEADER_WORKER_SETS: _leader_worker_set,
     SERVICES: _service,
+    ENDPOINT_SLICES: _endpoint_slice,
     DISRUPTION_BUDGETS: _disruption_budget,
     JOBS: _job,
     CRON_JOBS: _cron_job,

@@ -15,7 +15,7 @@ from bot.sandbox.kubernetes.resources import RESOURCES
 from bot.sandbox.kubernetes.schema import root_of
 
 EXTRA_ROOTS = ("V1Eviction", "V1Scale", "V1DeleteOptions")
-QUANTITIES = frozenset({"limits", "requests", "capacity", "allocatable"})
+QUANTITIES = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "used"})
 _PLAIN = {str: "str", int: "int", bool: "bool", float: "float", datetime.datetime: "str", bytes: "str"}
 
 

@@ -205,6 +205,6 @@ async def test_the_doctor_says_that_the_credentials_are_not_accepted(cluster: Cl
     cluster.hand_out("first", minutes=None)
     await cluster.expect("of somebody else")
     async with cluster.client() as client:
-        (finding,) = await access(client, verbs=["scale"], namespace="")
+        (finding,) = await access(client, verbs=["scale"])
     assert finding.grade == "broken"
     assert "401 Unauthorized: the API server does not accept the bot's credentials" in finding.what

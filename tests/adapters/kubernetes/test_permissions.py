@@ -10,11 +10,13 @@ import pytest
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection
+from bot.adapters.kubernetes.doctor import access
 from bot.adapters.kubernetes.permissions import CHANGING, Permissions, needed, permission_of
 from bot.domain.change.plan import Plan
 from bot.domain.change.workload import KINDS
 from bot.domain.change.world import World
 from bot.domain.errors import ClusterError
+from tests.adapters.kubernetes.lab import TARGET
 from tests.domain.change import test_canary, test_kinds, worlds
 from tests.domain.change.test_held_rollout import spare
 from tests.domain.change.test_probe_request import ASK
@@ -128,3 +130,19 @@ async def test_an_answer_holds_for_a_minute_and_no_longer() -> None:
             seconds = 61.0
             with pytest.raises(ClusterError):
                 await permissions.lacking(plan.calls)
+
+
+async def test_roles_in_single_namespaces_are_enough_for_the_doctor() -> None:
+    with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--only-in", "serving") as running:
+        async with KubernetesClient(Connection(url=running.url)) as client:
+            sampled = await access(client, verbs=CHANGING, known=["serving"])
+            asked = await access(client, verbs=CHANGING, namespaces=["serving", "batch"])
+            unknown = await access(client, verbs=CHANGING)
+            world = await KubernetesCluster(client, name="sandbox").world(TARGET, incident_id="INC-42")
+    assert [finding.grade for finding in sampled] == ["fine", "fine", "weak", "weak"]
+    assert "in namespace serving" in sampled[1].what
+    assert "list nodes" in sampled[2].what
+    assert "patch nodes" in sampled[3].what
+    assert [finding.grade for finding in asked] == ["fine", "fine", "broken", "weak", "weak"]
+    assert "may not work in all namespaces" in unknown[1].what
+    assert (world.workload is not None, set(world.unreadable)) == (True, {"nodes", "all_pods"})

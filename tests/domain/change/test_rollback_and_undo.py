@@ -250,7 +250,7 @@ def test_a_spare_of_another_incident_is_not_deleted_by_an_undo() -> None:
 
 def test_the_undo_of_a_scale_out_ends_a_chosen_replica() -> None:
     done = planned("scale", {"by": 1}, world())
-    now = world(workload=deployment(replicas=5))
+    now = world(workload=deployment(replicas=5), pods=tuple(pod(number) for number in (1, 2, 3, 4, 5)))
     plan = planned("undo", {}, now, with_ledger(entry(done.calls[0], verb="scale")))
     assert [call.title for call in plan.calls] == ["Choose llm-1 as the replica that ends", "Scale llm back to 4"]
 

@@ -13,7 +13,7 @@ from bot.domain.change.job import job_reading
 from bot.domain.change.plan import LedgerEntry, Plan, Wait
 from bot.domain.change.progress import progress
 from bot.domain.change.world import Obj, World
-from tests.domain.change.worlds import CONTEXT, NOW, declined, grade, owner, planned, pod, weighed, world
+from tests.domain.change.worlds import CONTEXT, NOW, STAMP, declined, grade, owner, planned, pod, weighed, world
 
 pytestmark = pytest.mark.fast
 EVAL = {"template": "eval-gsm8k"}
@@ -299,3 +299,20 @@ def test_without_a_log_there_is_no_result(log: str | None) -> None:
 
 def test_a_jobs_last_line_hides_its_secrets() -> None:
     assert "hunter2" not in str(job_reading("--password=hunter2", at=NOW).fields)
+
+
+def test_a_job_whose_pod_is_refused_fails_with_that_reason() -> None:
+    wait = planned("run_job", EVAL, seen()).steps[1]
+    assert isinstance(wait, Wait)
+    present = job(active=0)
+    said = "Error creating: pods is forbidden: exceeded quota: team"
+    event = {
+        "metadata": {"namespace": "serving"},
+        "involvedObject": {"kind": "Job", "uid": present["metadata"]["uid"]},
+        "message": said,
+        "firstTimestamp": STAMP,
+        "lastTimestamp": STAMP,
+    }
+    later = replace(seen(jobs=(present,), failed_creates=(event,)), at=NOW + 60)
+    found = progress(wait, later)
+    assert (found.state, found.text) == ("failed", f"a pod cannot be created: {said}")

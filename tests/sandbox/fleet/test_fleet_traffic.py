@@ -67,7 +67,7 @@ def fleet() -> Traffic:
     """One replica in rotation, and clients whose time begins at 0."""
     traffic = Traffic(seed=1)
     traffic.add(ADDRESS, VllmServer("llm-1", STARTED, ContainerLog(), process_started_at=0.0, now=0.0))
-    traffic.rotation = frozenset({ADDRESS})
+    traffic.rotation = frozenset({"llm-1"})
     traffic.change(FULL, now=0.0)
     traffic.catch_up(0.0)
     return traffic

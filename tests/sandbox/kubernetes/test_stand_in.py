@@ -126,7 +126,7 @@ async def test_a_compaction_makes_older_versions_too_old(quiet: Cluster) -> None
 
 
 async def test_an_open_watch_can_be_ended_from_outside(quiet: Cluster) -> None:
-    path = f"/api/v1/namespaces/{quiet.namespace}/configmaps"
+    path = f"/api/v1/namespaces/{quiet.namespace}/services"
     async with (
         httpx.AsyncClient(trust_env=False) as http,
         http.stream("GET", f"{quiet.url}{path}", params={"watch": "1"}) as stream,

@@ -8,13 +8,17 @@ names an image that runs for ever whatever its arguments; `--gpu-resource` is to
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bot.domain.change.objects import name_of
+from bot.domain.change.objects import condition, name_of
+from bot.domain.change.plan import Wait
+from bot.domain.change.planning import plan_change
+from bot.domain.change.progress import progress
 from bot.domain.change.world import World
-from tests.adapters.kubernetes.lab import CAP, names, spec, with_ledger
+from tests.adapters.kubernetes.lab import CAP, CONTEXT, names, spec, with_ledger
 from tests.sandbox.kubernetes.bench import ARGS, NAME, REPLICAS, Bench
 from tests.sandbox.kubernetes.cluster import STRATEGIC
 
@@ -159,6 +163,36 @@ async def test_a_pod_that_asks_for_thousands_of_something_does_not_prevent_a_pla
     assert stored["spec"]["containers"][0]["resources"]["limits"] == {"incident-bot.test/memory": "3k"}
     plan = await bench.plan("scale", by=1)
     assert [d.text for d in plan.calls[0].differences] == ["replicas 3 → 4"]
+
+
+async def test_a_quota_is_weighed_in_planning_and_ends_the_wait_with_its_reason(bench: Bench) -> None:
+    plan = await bench.plan("scale", by=1)
+    body: Any = {"metadata": {"name": "team"}, "spec": {"hard": {"pods": str(REPLICAS)}}}
+    await bench.somebody.core.create_namespaced_resource_quota(bench.target.namespace, body)
+    await bench.until_seen(
+        "the quota is counted", lambda world: any(one.get("status", {}).get("used") for one in world.quotas)
+    )
+    late = plan_change("scale", {"by": 1}, await bench.world(), CONTEXT)
+    used = f"ResourceQuota team admits 0 more (pods: {REPLICAS} of {REPLICAS} used)"
+    assert (late.outcome, used in late.reason) == ("impossible", True), late.reason
+    assert (await bench.send(plan)).result == "done"
+
+    def is_refused(world: World) -> bool:
+        return condition(world.workload or {}, "ReplicaFailure").get("status") == "True"
+
+    world = await bench.until_seen("the quota refuses the pod", is_refused)
+    wait = plan.steps[1]
+    assert isinstance(wait, Wait)
+    said = progress(wait, replace(world, at=world.at + 60))
+    assert (said.state, "a pod cannot be created: " in said.text, "exceeded quota: team" in said.text) == (
+        "failed",
+        True,
+        True,
+    )
+    back = await bench.plan("undo", with_ledger(plan), of="last")
+    assert [call.target.kind for call in back.calls] == ["Deployment"]
+    await bench.carry_out(back)
+    assert len(names(await whole(bench))) == REPLICAS
 
 
 async def test_scaling_in_ends_the_replica_that_was_chosen(bench: Bench) -> None:

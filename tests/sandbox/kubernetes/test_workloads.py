@@ -458,3 +458,49 @@ async def test_a_deleted_namespace_goes_with_everything_in_it(cluster: Cluster) 
 
     await eventually("the namespace is gone", is_gone)
     assert await other.pods() == []
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+
+async def create_quota(cluster: Cluster, **hard: str) -> None:
+    body: Any = {"metadata": {"name": "team"}, "spec": {"hard": hard}}
+    await cluster.core.create_namespaced_resource_quota(cluster.namespace, body)
+
+    async def is_counted() -> bool:
+        read = cluster.plain(await cluster.core.read_namespaced_resource_quota("team", cluster.namespace))
+        return set(read.get("status", {}).get("used", {})) == set(hard)
+
+    await eventually("the quota is counted", is_counted)
+
+
+async def test_a_pod_beyond_a_quota_answers_403(cluster: Cluster) -> None:
+    await create_quota(cluster, pods="1")
+    await cluster.create_pod("first")
+    async with refused(403) as refusal:
+        await cluster.create_pod("second")
+    assert "exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1" in refusal.body["message"]
+
+
+async def test_a_deployment_beyond_a_quota_says_so_and_its_dry_run_does_not(cluster: Cluster) -> None:
+    await create_quota(cluster, pods="2")
+    await cluster.create_deployment()
+    await cluster.patch_deployment({"spec": {"replicas": 3}}, dry_run="All")
+    await cluster.patch_deployment({"spec": {"replicas": 3}})
+
+    async def failure() -> Obj | None:
+        return condition(await cluster.deployment(), "ReplicaFailure") or None
+
+    said = await eventually("the Deployment says that a pod was refused", failure)
+    assert (said["status"], said["reason"], "exceeded quota: team" in said["message"]) == ("True", "FailedCreate", True)
+    (replica_set,) = await cluster.replica_sets()
+    assert condition(replica_set, "ReplicaFailure")["reason"] == "FailedCreate"
+    selector = f"reason=FailedCreate,involvedObject.name={replica_set['metadata']['name']}"
+    told = await cluster.core.list_namespaced_event(cluster.namespace, field_selector=selector)
+    assert "exceeded quota: team" in cluster.plain(told.items[0])["message"]
+    await cluster.patch_deployment({"spec": {"replicas": 2}})
+
+    async def is_over() -> bool:
+        return not condition(await cluster.deployment(), "ReplicaFailure")
+
+    await eventually("the failure is over", is_over)

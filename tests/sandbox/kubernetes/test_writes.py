@@ -413,3 +413,30 @@ async def test_cordoning_sets_unschedulable_and_nothing_else(cluster: Cluster) -
     read = await cluster.core.read_node(name)
     assert read.spec is not None
     assert not read.spec.unschedulable
+
+
+async def test_the_class_of_a_pod_cannot_change(cluster: Cluster) -> None:
+    pod = await cluster.create_pod()
+    assert pod["status"]["qosClass"] == "BestEffort"
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/lone/status"
+    with pytest.raises(ApiException) as raised:
+        await cluster.raw("PATCH", path, {"status": {"qosClass": "Guaranteed"}}, kind=MERGE_PATCH)
+    assert raised.value.status == 422
+    assert "status.qosClass" in (raised.value.body or "")
+    _, status, _ = await cluster.raw("PATCH", path, {"status": {"reason": "Seen"}}, kind=MERGE_PATCH)
+    assert status == 200
+
+
+async def test_an_endpoint_on_loopback_is_refused(cluster: Cluster) -> None:
+    body = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "local"},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["127.0.0.1"]}],
+        "ports": [],
+    }
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{cluster.namespace}/endpointslices"
+    with pytest.raises(ApiException) as raised:
+        await cluster.raw("POST", path, body)
+    assert (raised.value.status, "loopback range" in (raised.value.body or "")) == (422, True)

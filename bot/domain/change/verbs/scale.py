@@ -17,7 +17,7 @@ from bot.domain.change.context import MARGIN_SECONDS, PlanContext, Situation, im
 from bot.domain.change.differences import changed
 from bot.domain.change.drain import drain_mode
 from bot.domain.change.json_patch import ABSENT, FieldEdit, edit_of, pointer
-from bot.domain.change.objects import controller_of, name_of, ref_of, uid_of
+from bot.domain.change.objects import controller_of, is_going_away, name_of, ref_of, uid_of
 from bot.domain.change.owner import Autoscaler, autoscaler_of
 from bot.domain.change.plan import Call, Circumstance, Plan, Step, Wait
 from bot.domain.change.risks import TEAMS, scale_floor
@@ -54,7 +54,7 @@ def plan_scale(situation: Situation) -> Plan:
         victims: list[Obj] = []
     else:
         require_readable(world, "pods", "replica_sets", "endpoint_slices", "services")
-        victims = victims_of(world, now - wanted)
+        victims = victims_of(world, wanted)
         drain = drain_mode(world)
         ends = tuple(uid_of(pod) for pod in victims)
         call = call.model_copy(update={"ends": ends})
@@ -176,11 +176,16 @@ def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ..
     )
 
 
-def victims_of(world: World, count: int) -> list[Obj]:
-    """Which replicas end. Replicas with numbers leave no choice: the highest go."""
+def victims_of(world: World, wanted: int) -> list[Obj]:
+    """Which replicas end: those beyond `wanted` that are there. Replicas with numbers leave no choice: the highest go.
+
+    A replica that was asked for and never came (a quota, no room) needs nobody to end for it.
+    """
+    there = [pod for pod in pods_of_workload(world) if not is_going_away(pod)]
     if kind_of(world.workload) in NUMBERED:
-        return sorted(replicas_present(world), key=number_of, reverse=True)[:count]
-    return in_order_of_leaving(pods_of_workload(world), world.endpoint_slices)[:count]
+        staying = [pod for pod in replicas_present(world) if not is_going_away(pod)]
+        return sorted(staying, key=number_of, reverse=True)[: max(0, len(staying) - wanted)]
+    return in_order_of_leaving(there, world.endpoint_slices)[: max(0, len(there) - wanted)]
 
 
 def drained_first(world: World, victims: list[Obj], context: PlanContext) -> list[Step]:

@@ -228,7 +228,7 @@ def _around_scale(world: World, context: PlanContext, inverse: _Inverse) -> Arou
     if wanted >= now:
         return [], after, ()
     require_readable(world, "endpoint_slices", "services")
-    drain, victims = drain_mode(world), victims_of(world, now - wanted)
+    drain, victims = drain_mode(world), victims_of(world, wanted)
     before = drained_first(world, victims, context)
     after = [scaled(inverse.after, wanted, context, tuple(uid_of(pod) for pod in victims))]
     return before, after, (drain_circumstance(world, drain, victims, is_empty=drain.mode == "label"),)

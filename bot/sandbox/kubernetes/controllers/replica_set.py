@@ -3,6 +3,7 @@
 A pod whose labels stop to match is released and replaced at once; it lives on alone.
 """
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ from bot.sandbox.kubernetes.controllers.ownership import (
 )
 from bot.sandbox.kubernetes.controllers.pods import is_active, is_ready, seconds_until_available
 from bot.sandbox.kubernetes.controllers.recorder import Recorder
+from bot.sandbox.kubernetes.errors import ApiError
 from bot.sandbox.kubernetes.registry import Registry
 from bot.sandbox.kubernetes.resources import PODS, REPLICA_SETS
 from bot.sandbox.kubernetes.selectors import labels_of, matches
@@ -22,6 +24,7 @@ from bot.sandbox.kubernetes.store import Change, is_terminating, name_of, namesp
 
 Obj = dict[str, Any]
 
+RETRY_SECONDS = 0.5
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -56,14 +59,15 @@ class ReplicaSetController:
         replica_set = self._store.find(REPLICA_SETS, *key)
         if replica_set is None:
             return None
-        pods = self._claim(replica_set)
+        pods, failure = self._claim(replica_set), ""
         if not is_terminating(replica_set):
             missing = replica_set["spec"]["replicas"] - sum(map(is_active, pods))
             if missing > 0:
-                self._grow(replica_set, missing)
+                failure = self._grow(replica_set, missing)
             elif missing < 0:
                 self._shrink(replica_set, [pod for pod in pods if is_active(pod)], -missing)
-        return self._report(replica_set)
+        waits = self._report(replica_set, failure)
+        return min(waits or RETRY_SECONDS, RETRY_SECONDS) if failure else waits
 
     def _claim(self, replica_set: Obj) -> list[Obj]:
         """Adopt orphans that match, release own pods that do not; returns the own ones."""
@@ -80,30 +84,34 @@ class ReplicaSetController:
                 mine.append(self._registry.edit(PODS, pod, lambda new: _adopt(new, reference)))
         return mine
 
-    def _grow(self, replica_set: Obj, count: int) -> None:
+    def _grow(self, replica_set: Obj, count: int) -> str:
+        """Why the first pod that is missing could not be made; empty when all were."""
         template = replica_set["spec"]["template"]
+        body = {
+            "metadata": {
+                "generateName": f"{name_of(replica_set)}-",
+                "labels": dict(template["metadata"].get("labels") or {}),
+                "annotations": dict(template["metadata"].get("annotations") or {}),
+                "ownerReferences": [reference_to(REPLICA_SETS, replica_set)],
+            },
+            "spec": template["spec"],
+        }
         for _ in range(count):
-            pod = self._registry.create(
-                PODS,
-                namespace_of(replica_set),
-                {
-                    "metadata": {
-                        "generateName": f"{name_of(replica_set)}-",
-                        "labels": dict(template["metadata"].get("labels") or {}),
-                        "annotations": dict(template["metadata"].get("annotations") or {}),
-                        "ownerReferences": [reference_to(REPLICA_SETS, replica_set)],
-                    },
-                    "spec": template["spec"],
-                },
-            )
+            try:
+                pod = self._registry.create(PODS, namespace_of(replica_set), copy.deepcopy(body))
+            except ApiError as refused:
+                text = str(refused.body["message"])
+                self._events.say(REPLICA_SETS, replica_set, "Warning", "FailedCreate", f"Error creating: {text}")
+                return text
             self._events.say(REPLICA_SETS, replica_set, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
+        return ""
 
     def _shrink(self, replica_set: Obj, active: list[Obj], count: int) -> None:
         for pod in victims(active, count):
             self._registry.delete(PODS, pod)
             self._events.say(REPLICA_SETS, replica_set, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
-    def _report(self, replica_set: Obj) -> float | None:
+    def _report(self, replica_set: Obj, failure: str) -> float | None:
         spec = replica_set["spec"]
         pods = [pod for pod in self._store.list(PODS, namespace_of(replica_set)) if is_controlled_by(pod, replica_set)]
         active = [pod for pod in pods if is_active(pod)]
@@ -118,8 +126,25 @@ class ReplicaSetController:
             "observedGeneration": replica_set["metadata"]["generation"],
         }
         kept = {key: value for key, value in status.items() if value or key in ("replicas", "observedGeneration")}
+        before = replica_set["status"].get("conditions") or []
+        if conditions := with_failure(before, "FailedCreate", failure):
+            kept["conditions"] = conditions
         self._registry.edit(REPLICA_SETS, replica_set, lambda new: new.update(status=kept), "status")
         return min((wait for wait in waits if wait), default=None)
+
+
+def with_failure(conditions: list[Obj], reason: str, failure: str) -> list[Obj]:
+    """The conditions with `ReplicaFailure` for a failure, and without it when there is none."""
+    had = next((one for one in conditions if one["type"] == "ReplicaFailure"), None)
+    rest = [one for one in conditions if one["type"] != "ReplicaFailure"]
+    if not failure:
+        return rest
+    # Pods get a new name at each attempt: a message that always changes would never come to rest.
+    if had is not None:
+        return conditions
+    stamp = clock.stamp()
+    times = {"lastUpdateTime": stamp, "lastTransitionTime": stamp}
+    return [*rest, {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure, **times}]
 
 
 def victims(active: list[Obj], count: int) -> list[Obj]:

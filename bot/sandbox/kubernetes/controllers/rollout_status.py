@@ -34,6 +34,12 @@ def report(registry: Registry, deployment: Obj, sets: list[Obj], new: Obj | None
     progress = _progress(deployment, status, new)
     if progress is not None:
         status["conditions"] = with_condition(conditions, progress)
+    # There is at most one failure: that of the new ReplicaSet, else of any other.
+    failures = [condition(one, "ReplicaFailure") for one in ([new] if new is not None else []) + sets]
+    failure = next(filter(None, failures), None)
+    status["conditions"] = [one for one in status["conditions"] if one["type"] != "ReplicaFailure"]
+    if failure is not None:
+        status["conditions"].append(failure)
     registry.edit(DEPLOYMENTS, deployment, lambda one: one.update(status=status), "status")
     return _seconds_to_deadline(deployment, status)
 

@@ -6,11 +6,12 @@ A pod keeps its number and its name for ever; an update ends it before its succe
 from collections.abc import Iterable
 from typing import Any
 
-from bot.sandbox.kubernetes.controllers.loop import Key
+from bot.sandbox.kubernetes.controllers.loop import RETRY_SECONDS, Key
 from bot.sandbox.kubernetes.controllers.ownership import controlled, controller_of, is_controlled_by, reference_to
 from bot.sandbox.kubernetes.controllers.pod_template import template_hash
 from bot.sandbox.kubernetes.controllers.pods import is_active, is_ready, is_terminal
 from bot.sandbox.kubernetes.controllers.recorder import Recorder
+from bot.sandbox.kubernetes.errors import ApiError
 from bot.sandbox.kubernetes.quantities import resolve_int_or_percent
 from bot.sandbox.kubernetes.registry import Registry
 from bot.sandbox.kubernetes.resources import CONTROLLER_REVISIONS, PODS, STATEFUL_SETS
@@ -31,6 +32,7 @@ class StatefulSetController:
         self._registry = registry
         self._store = registry.store
         self._events = Recorder(registry, "statefulset-controller")
+        self._is_refused = False
 
     def keys(self, change: Change) -> Iterable[Key]:
         if change.resource is STATEFUL_SETS:
@@ -48,10 +50,11 @@ class StatefulSetController:
         newest = self._newest_revision(workload)
         self._release(workload)
         pods = {number_of(pod): pod for pod in controlled(self._store, PODS, workload)}
+        self._is_refused = False
         self._move(workload, pods, newest)
         self._report(workload, newest)
         self._forget_old(workload)
-        return None
+        return RETRY_SECONDS if self._is_refused else None
 
     # --- revisions
 
@@ -158,23 +161,26 @@ class StatefulSetController:
         template = self._template_of(workload, revision)
         metadata = template.get("metadata") or {}
         identity = {REVISION_HASH: revision, POD_INDEX: str(number), POD_NAME: name}
-        self._registry.create(
-            PODS,
-            namespace_of(workload),
-            {
-                "metadata": {
-                    "name": name,
-                    "labels": {**(metadata.get("labels") or {}), **identity},
-                    "annotations": dict(metadata.get("annotations") or {}),
-                    "ownerReferences": [reference_to(STATEFUL_SETS, workload)],
-                },
-                "spec": {
-                    **template["spec"],
-                    "hostname": name,
-                    "subdomain": workload["spec"].get("serviceName", ""),
-                },
+        body = {
+            "metadata": {
+                "name": name,
+                "labels": {**(metadata.get("labels") or {}), **identity},
+                "annotations": dict(metadata.get("annotations") or {}),
+                "ownerReferences": [reference_to(STATEFUL_SETS, workload)],
             },
-        )
+            "spec": {
+                **template["spec"],
+                "hostname": name,
+                "subdomain": workload["spec"].get("serviceName", ""),
+            },
+        }
+        try:
+            self._registry.create(PODS, namespace_of(workload), body)
+        except ApiError as refused:
+            text = f"create Pod {name} in StatefulSet {name_of(workload)} failed error: {refused}"
+            self._events.say(STATEFUL_SETS, workload, "Warning", "FailedCreate", text)
+            self._is_refused = True
+            return
         text = f"create Pod {name} in StatefulSet {name_of(workload)} successful"
         self._events.say(STATEFUL_SETS, workload, "Normal", "SuccessfulCreate", text)
 
