@@ -14,8 +14,8 @@ from bot.domain.run import Run
 from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
 
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
-AT_A_TIME = 200
-"""So many incidents a round: a round is a second, in which presses and alerts must not wait."""
+AT_A_TIME = 50
+"""So many incidents a round, which is a second: presses must not wait for it, and cards take Slack longer anyway."""
 STOPPED = "the kill switch"
 """Its call was stopped before the run had heard of any halt."""
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"

@@ -64,8 +64,10 @@ class SlackAccounts:
 
     async def against(self, user: str) -> str | Refusal:
         home = await self._home_of_the_bot()
-        answer = home if isinstance(home, Refusal) else await ask(self._client.users_info(user=user))
-        if isinstance(home, Refusal) or isinstance(answer, Refusal):
+        if isinstance(home, Refusal):
+            return home
+        answer = await ask(self._client.users_info(user=user))
+        if isinstance(answer, Refusal):
             return answer
         reason = reason_against(answer.get("user"), home)
         await self._memory.keep(f"account:{user}", reason, at=self._clock.now())
