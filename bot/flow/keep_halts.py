@@ -14,7 +14,7 @@ from bot.domain.run import Run
 from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
 
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
-AT_A_TIME = 50
+AT_A_TIME = 10
 """So many incidents a round, which is a second: presses must not wait for it, and cards take Slack longer anyway."""
 LOOKS = 2
 """A call that was stopped in the very moment of a resume is known to its run only after a first look."""
@@ -34,10 +34,15 @@ NOT_HALTED = _Halt("", False)
 
 class KeepHalts:
     def __init__(
-        self, runs: RunStore, claims: CallClaims, wake: Callable[[str], None], changed: Callable[[], None]
+        self,
+        runs: RunStore,
+        claims: CallClaims,
+        wake: Callable[[str], None],
+        changed: Callable[[], None],
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`changed` is told that who halted what is not as it was."""
-        self._runs, self._claims, self._wake, self._changed = runs, claims, wake, changed
+        """`changed` is told that who halted what is not as it was; while `is_busy` nobody is told anything more."""
+        self._runs, self._claims, self._wake, self._changed, self._is_busy = runs, claims, wake, changed, is_busy
         self._kept: Mapping[str, str] | None = None
         self._looks: dict[str, int] = {}
         """How often each incident was looked at since the switch changed for it."""
@@ -47,7 +52,7 @@ class KeepHalts:
         """Bring some incidents in line. Nothing to do while the switch is as it was and no incident is new under it."""
         halts = await self._claims.halts()
         self._notice(halts)
-        if self._is_done and EVERYTHING not in halts:
+        if (self._is_done and EVERYTHING not in halts) or self._is_busy():
             return
         still_open = await self._runs.open_incidents()
         # An incident that was closed and opened again is looked at again.

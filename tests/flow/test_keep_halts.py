@@ -153,6 +153,19 @@ async def test_a_call_that_was_stopped_in_the_moment_of_the_resume_goes_on_too(
     assert await said(store, "INC-1") == [("resume", "ben")]
 
 
+async def test_while_much_is_under_way_no_incident_is_told_of_a_halt_and_all_are_after_it(
+    store: RedisStore, claims: RedisClaims, hear: HearPeople, woken: list[str]
+) -> None:
+    busy = [True, False]
+    halts = KeepHalts(store, claims, woken.append, lambda: None, lambda: busy.pop(0))
+    await opened(store, "INC-1")
+    await hear.halt_all("ana")
+    await halts.once()
+    assert await said(store, "INC-1") == []
+    await halts.once()
+    assert await said(store, "INC-1") == [("halt", "ana")]
+
+
 async def test_a_halt_of_one_incident_looks_at_no_other(
     store: RedisStore, hear: HearPeople, halts: KeepHalts, woken: list[str]
 ) -> None:
