@@ -435,7 +435,8 @@ def reconciling(settings: Settings, storage: Storage, cluster: Cluster, core: Co
         reopen_within_seconds=settings.reopen_within.total_seconds(),
         wake=core.wake.incident,
     )
-    halts = KeepHalts(storage.store, storage.claims, core.wake.incident, core.changed.set)
+    wake = core.wake
+    halts = KeepHalts(storage.store, storage.claims, wake.incident, core.changed.set, lambda: wake.is_busy)
     besides = {
         "playbooks.not_refreshed": core.library.refresh,
         "halts.not_kept": halts.once,

@@ -62,10 +62,17 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_node_breaker.py::test_after_two_other_nodes_within_the_hour_it_is_refused",
         "flow/test_interference.py::test_a_scale_by_somebody_else_stops_the_run_before_its_next_call",
         "flow/test_apply_call.py::test_a_halt_stops_the_call_and_a_resume_sends_it",
+        "flow/test_keep_halts.py::test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number_a_round",
     ),
     "A change that the other replicas pay for": (
         "domain/machine/test_stopped.py::test_it_sends_nothing_and_asks_with_what_rose",
         "domain/machine/test_stopped.py::test_that_kubernetes_goes_on_by_itself_is_said_unless_the_rollout_is_held",
+    ),
+    "A Slack that refuses the bot": (
+        "flow/test_slack_refuses.py::test_an_incident_goes_on_once_slack_lets_the_bot_in_again",
+        "flow/test_slack_refuses.py::test_a_request_that_cannot_be_posted_expires_all_the_same",
+        "adapters/slack/test_people.py::test_who_could_halt_can_halt_while_slack_does_not_answer",
+        "cli/test_kill_switch.py::test_everything_is_halted_and_resumed_with_a_name_and_a_reason",
     ),
     "A stuck incident": (
         "flow/test_advance_run.py::test_an_event_that_fails_three_times_is_set_aside_and_asks_a_person",

@@ -14,8 +14,10 @@ from bot.domain.run import Run
 from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
 
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
-AT_A_TIME = 200
-"""So many incidents a round: a round is a second, in which presses and alerts must not wait."""
+AT_A_TIME = 10
+"""So many incidents a round, which is a second: presses must not wait for it, and cards take Slack longer anyway."""
+LOOKS = 2
+"""A call that was stopped in the very moment of a resume is known to its run only after a first look."""
 STOPPED = "the kill switch"
 """Its call was stopped before the run had heard of any halt."""
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
@@ -32,40 +34,46 @@ NOT_HALTED = _Halt("", False)
 
 class KeepHalts:
     def __init__(
-        self, runs: RunStore, claims: CallClaims, wake: Callable[[str], None], changed: Callable[[], None]
+        self,
+        runs: RunStore,
+        claims: CallClaims,
+        wake: Callable[[str], None],
+        changed: Callable[[], None],
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`changed` is told that who halted what is not as it was."""
-        self._runs, self._claims, self._wake, self._changed = runs, claims, wake, changed
+        """`changed` is told that who halted what is not as it was; while `is_busy` nobody is told anything more."""
+        self._runs, self._claims, self._wake, self._changed, self._is_busy = runs, claims, wake, changed, is_busy
         self._kept: Mapping[str, str] | None = None
-        self._in_line: set[str] = set()
-        """The incidents that say what the switch says."""
+        self._looks: dict[str, int] = {}
+        """How often each incident was looked at since the switch changed for it."""
         self._is_done = False
 
     async def once(self) -> None:
         """Bring some incidents in line. Nothing to do while the switch is as it was and no incident is new under it."""
         halts = await self._claims.halts()
         self._notice(halts)
-        if self._is_done and EVERYTHING not in halts:
+        if (self._is_done and EVERYTHING not in halts) or self._is_busy():
             return
         still_open = await self._runs.open_incidents()
         # An incident that was closed and opened again is looked at again.
-        self._in_line &= set(still_open)
-        left = [incident_id for incident_id in still_open if incident_id not in self._in_line]
+        self._looks = {one: self._looks.get(one, 0) for one in still_open}
+        left = sorted((one for one in still_open if self._looks[one] < LOOKS), key=self._looks.__getitem__)
         word = await self._claims.halt_word() if left else HaltWord()
         for incident_id in left[:AT_A_TIME]:
             await self._bring_in_line(incident_id, halts, word)
-            self._in_line.add(incident_id)
-        self._is_done = len(left) <= AT_A_TIME
+            self._looks[incident_id] += 1
+        self._is_done = all(looks >= LOOKS for looks in self._looks.values())
 
     def _notice(self, halts: Mapping[str, str]) -> None:
-        """Forget who is in line, as far as the switch has changed for them."""
+        """Forget the looks at those for whom the switch has changed."""
         if halts == self._kept:
             return
         before = self._kept
         if before is None or before.get(EVERYTHING) != halts.get(EVERYTHING):
-            self._in_line.clear()
+            self._looks = {}
         else:
-            self._in_line -= {one for one in {*before, *halts} if before.get(one) != halts.get(one)}
+            same = {one for one in self._looks if before.get(one) == halts.get(one)}
+            self._looks = {one: looks for one, looks in self._looks.items() if one in same}
         self._kept, self._is_done = halts, False
         self._changed()
 

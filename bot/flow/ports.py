@@ -587,13 +587,8 @@ class People(Protocol):
         ...
 
 
-class Messenger(Protocol):
-    async def show(self, run: Run) -> Sequence[Event]:
-        """Bring the incident's card and thread up to date; return `Posted` for what newly appeared.
-
-        Raise `MessengerError` when Slack refused; what was shown before it stays recorded.
-        """
-        ...
+class Impatient(Protocol):
+    """What a messenger does when somebody looks for what it has not shown yet."""
 
     async def want_card(self, incident_id: str) -> None:
         """Somebody looks for this incident: its card waits no longer for its turn."""
@@ -601,6 +596,15 @@ class Messenger(Protocol):
 
     def ask_again(self) -> None:
         """After a refusal, do not wait until it is time to try again."""
+        ...
+
+
+class Messenger(Protocol):
+    async def show(self, run: Run) -> Sequence[Event]:
+        """Bring the incident's card and thread up to date; return `Posted` for what newly appeared.
+
+        Raise `MessengerError` when Slack refused; what was shown before it stays recorded.
+        """
         ...
 
     async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None: ...

@@ -12,7 +12,7 @@ from bot.domain.report.chart import Chart
 from bot.domain.timeline import Chained, StoredHead
 from bot.flow.draw_chart import ReadSeriesForRun
 from bot.flow.perform_effect import Done, Job
-from bot.flow.ports import CallClaims, EffectStore, Messenger, RunStore
+from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, RunStore
 from bot.flow.whole_timeline import whole_timeline
 
 
@@ -29,7 +29,7 @@ class ShowRun:
 class ShowAgain:
     """Somebody looks at incidents: what Slack does not show of them yet is tried now, not in a minute."""
 
-    def __init__(self, messenger: Messenger, effects: EffectStore, wake: Callable[[str, str, Lane], None]) -> None:
+    def __init__(self, messenger: Impatient, effects: EffectStore, wake: Callable[[str, str, Lane], None]) -> None:
         self._messenger, self._effects, self._wake = messenger, effects, wake
 
     async def one(self, incident_id: str) -> None:
@@ -39,8 +39,7 @@ class ShowAgain:
 
     async def all_of(self, incident_ids: Sequence[str]) -> None:
         self._messenger.ask_again()
-        for incident_id in incident_ids:
-            await self._show(incident_id, anew=False)
+        await asyncio.gather(*(self._show(incident_id, anew=False) for incident_id in incident_ids))
 
     async def _show(self, incident_id: str, *, anew: bool) -> None:
         if await self._effects.owe_now(incident_id, SHOW, anew=anew):

@@ -63,6 +63,11 @@ class Wake:
             self._perform_one(incident_id, effect_id, lane), name=f"perform {incident_id} {effect_id}"
         )
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether more is under way here than is done at once: what can wait should."""
+        return len(self._advancing) + len(self._performing) > AT_ONCE
+
     async def settled(self) -> None:
         """Return when nothing that was woken here is running; what is owed for later does not count."""
         while tasks := [*self._advancing.values(), *self._performing.values()]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from tests.bench.load import BenchError, targets
@@ -21,6 +21,7 @@ Measured = dict[tuple[str, str], list[Figures]]
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=SCENARIOS, action="append", help="this scenario; may be repeated")
     for field in fields(Size):
         name, default = f"--{field.name.replace('_', '-')}", field.default
         parser.add_argument(name, type=float if isinstance(default, float) else int, default=default)
@@ -32,10 +33,10 @@ async def warmed(run: Scenario, around: Surroundings, system: System, size: Size
     return await run(around, system, size)
 
 
-def measure(around: Surroundings, size: Size, rounds: int) -> Measured:
+def measure(around: Surroundings, size: Size, rounds: int, scenarios: Mapping[str, Scenario]) -> Measured:
     measured: Measured = {}
     for number in range(rounds):
-        for scenario, run in SCENARIOS.items():
+        for scenario, run in scenarios.items():
             # Who goes first changes with each round.
             for name in sorted(SYSTEMS, reverse=number % 2 == 0):
                 around.forget()
@@ -47,7 +48,7 @@ def measure(around: Surroundings, size: Size, rounds: int) -> Measured:
 
 def table(measured: Measured) -> str:
     lines = [f"{'':26}{'':14}{'floor':>10}{'bot':>10}{'bot/floor':>11}"]
-    for scenario in SCENARIOS:
+    for scenario in dict.fromkeys(scenario for scenario, _ in measured):
         floors, bots = measured[scenario, "floor"], measured[scenario, "bot"]
         for label, figure in zip((scenario, *[""] * len(floors[0])), floors[0], strict=False):
             low = statistics.median(each[figure] for each in floors)
@@ -63,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     size = Size(**{field.name: getattr(chosen, field.name) for field in fields(Size)})
     try:
         with surroundings() as around:
-            measured = measure(around, size, chosen.rounds)
+            wanted = chosen.only or SCENARIOS
+            measured = measure(around, size, chosen.rounds, {name: SCENARIOS[name] for name in wanted})
     except BenchError as error:
         raise SystemExit(f"bench: {error}") from error
     print(f"medians of {chosen.rounds} rounds; {size}")

@@ -93,10 +93,15 @@ def press(incident_id: str, number: int, *, channel: str, secret: str) -> Post:
 
 
 def command(incident_id: str, number: int, *, channel: str, secret: str) -> Post:
-    """A slash command like Slack's, each one another note."""
+    """Each one another note."""
+    return said(f"note {incident_id} number {number}", number, channel=channel, secret=secret)
+
+
+def said(text: str, number: int, *, channel: str, secret: str) -> Post:
+    """A slash command like Slack's."""
     form = {
         "command": "/incident",
-        "text": f"note {incident_id} number {number}",
+        "text": text,
         "user_id": USER,
         "user_name": "ana",
         "team_id": "T0BENCH",

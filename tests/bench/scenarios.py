@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.sandbox.demo import CHANNEL
-from tests.bench.load import Post, at_planned_times, back_to_back, command, press, targets, webhook
+from tests.bench.load import Post, at_planned_times, back_to_back, command, press, said, targets, webhook
 from tests.bench.systems import Card, Surroundings, System
 
 Figures = Mapping[str, float]
@@ -30,6 +30,9 @@ class Size:
     presses_per_second: float = 200.0
     incidents: int = 8
     """Those that the presses and commands are about."""
+    crowd: int = 5000
+    """Open incidents beside those."""
+    turns: int = 10
 
 
 async def accept(around: Surroundings, system: System, size: Size) -> Figures:
@@ -77,6 +80,23 @@ async def steady_presses(around: Surroundings, system: System, size: Size) -> Fi
     return {**_quantiles(waited), "longest ms": max(waited) * 1000}
 
 
+async def crowded(around: Surroundings, system: System, size: Size) -> Figures:
+    """The longest that people wait one after the other, while thousands of incidents are open."""
+    opened = await open_incidents(around, system, targets("crowd", 1))
+    [incident] = [card.incident_id for card in opened.values()]
+    # The floor keeps no incidents: to it each of these is one more thing to store.
+    name = around.crowd(incident, size.crowd)[-1] if incident else "INC-1"
+    sign = {"channel": CHANNEL, "secret": around.signing_secret}
+    words = {"list": "list", "show": f"show {name}", "halt all": "halt all", "resume all": "resume all"}
+    waited: dict[str, list[float]] = {}
+    for turn in range(size.turns):
+        posts = {word: said(text, turn, **sign) for word, text in words.items()} | {"press": press(name, turn, **sign)}
+        for word, post in posts.items():
+            [answer] = await back_to_back(system.url, [post], connections=1)
+            waited.setdefault(f"{word} ms", []).append(answer.ended - answer.began)
+    return {word: max(seconds) * 1000 for word, seconds in waited.items()}
+
+
 async def _about_incidents(
     around: Surroundings, system: System, size: Size, make: Callable[..., Post], count: int
 ) -> list[Post]:
@@ -104,6 +124,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "press to acknowledgement": presses,
     "command to answer": commands,
     "presses at a steady rate": steady_presses,
+    "in a crowd, the longest": crowded,
 }
 
 

@@ -14,12 +14,14 @@ from pathlib import Path
 import httpx
 import redis
 
+from bot.domain.run import Run
 from bot.sandbox import demo, valkey
 from tests import processes
 from tests.bench.load import BenchError
 
 CARDS_WITHIN_SECONDS = 60.0
 POLL_SECONDS = 0.25
+CROWD_FROM, CROWD_AT_A_TIME = 100_000, 500
 UNPACED = {
     # Slack's pace is the bot's by design; here Slack answers at once, and what is measured is the bot.
     "INCIDENT_BOT_SLACK_POSTS_PER_SECOND": "10000",
@@ -53,6 +55,23 @@ class Surroundings:
             client.flushall()
         httpx.post(f"{self.slack_url}/__sandbox__/reset").raise_for_status()
 
+    def crowd(self, incident_id: str, count: int) -> Sequence[str]:
+        """As many open incidents beside this one, each like it and on a workload of its own."""
+        with redis.Redis.from_url(self.redis_url, decode_responses=True) as client:
+            stored = client.get("{bot}:run:" + incident_id)
+            if stored is None:
+                raise BenchError(f"{incident_id} is not stored")
+            pattern = Run.model_validate_json(stored)
+            crowd = [_like(pattern, number) for number in range(count)]
+            for start in range(0, count, CROWD_AT_A_TIME):
+                with client.pipeline(transaction=False) as several:
+                    for run in crowd[start : start + CROWD_AT_A_TIME]:
+                        several.set("{bot}:run:" + run.incident_id, run.model_dump_json())
+                        several.hset("{bot}:open", run.target.key, run.incident_id)
+                        several.zadd("{bot}:incidents", {run.incident_id: run.opened_at})
+                    several.execute()
+        return [run.incident_id for run in crowd]
+
     def wait_for_cards(self, names: Sequence[str]) -> Mapping[str, Card]:
         """The card of each workload. Raise `BenchError` when one is missing or doubled: what is lost is not fast."""
         deadline = time.monotonic() + CARDS_WITHIN_SECONDS
@@ -78,6 +97,12 @@ class Surroundings:
             for args, at in posted
             if not args.get("thread_ts")
         ]
+
+
+def _like(pattern: Run, number: int) -> Run:
+    """Nothing waits or is due in it: it only is open."""
+    target = pattern.target.model_copy(update={"name": f"crowd-{number}"})
+    return pattern.with_(incident_id=f"INC-{CROWD_FROM + number}", target=target, deadlines={})
 
 
 def _slot(metadata: object) -> object:

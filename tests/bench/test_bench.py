@@ -19,6 +19,8 @@ TINY = (
     "--incidents=2",
     "--commands=4",
     "--steady-presses=4",
+    "--crowd=3",
+    "--turns=2",
 )
 
 

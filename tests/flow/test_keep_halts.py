@@ -11,7 +11,7 @@ from bot.domain.change.plan import PlanResult
 from bot.domain.event import ALL, Commanded
 from bot.domain.run import ActiveChange
 from bot.flow.hear_people import HearPeople
-from bot.flow.keep_halts import AT_A_TIME, KeepHalts
+from bot.flow.keep_halts import AT_A_TIME, LOOKS, KeepHalts
 from tests import builders
 from tests.domain.machine.steps import Story
 from tests.flow.test_hear_people import command, opened
@@ -137,11 +137,41 @@ async def test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number
     assert [(event.text, event.to) for event in events] == [("everything is halted: the rack burns", ALL)]
 
 
+async def test_a_call_that_was_stopped_in_the_moment_of_the_resume_goes_on_too(
+    store: RedisStore, hear: HearPeople, halts: KeepHalts
+) -> None:
+    await opened(store, "INC-1")
+    await hear.halt_all("ana")
+    await hear.resume_all("ben")
+    await halts.once()
+    assert await said(store, "INC-1") == []
+    run = await store.load("INC-1")
+    assert run is not None
+    stopped = ActiveChange(state="grow", verb="scale", halted=True)
+    await store.commit(run.with_(version=run.version + 1, change=stopped), consumed=1, entries=(), effects=())
+    await halts.once()
+    assert await said(store, "INC-1") == [("resume", "ben")]
+
+
+async def test_while_much_is_under_way_no_incident_is_told_of_a_halt_and_all_are_after_it(
+    store: RedisStore, claims: RedisClaims, hear: HearPeople, woken: list[str]
+) -> None:
+    busy = [True, False]
+    halts = KeepHalts(store, claims, woken.append, lambda: None, lambda: busy.pop(0))
+    await opened(store, "INC-1")
+    await hear.halt_all("ana")
+    await halts.once()
+    assert await said(store, "INC-1") == []
+    await halts.once()
+    assert await said(store, "INC-1") == [("halt", "ana")]
+
+
 async def test_a_halt_of_one_incident_looks_at_no_other(
     store: RedisStore, hear: HearPeople, halts: KeepHalts, woken: list[str]
 ) -> None:
     await opened(store, "INC-1", "INC-2")
-    await halts.once()
+    for _ in range(LOOKS):
+        await halts.once()
     run = await store.load("INC-2")
     assert run is not None
     told_otherwise = run.with_(version=1, halted_by="nobody")

@@ -55,19 +55,26 @@ class Accounts(Protocol):
 
 
 class SlackAccounts:
-    """Slack as it is now. Members are read again once they are older than `valid_seconds`."""
+    """Slack as it is now. What was read is read again once it is older than `valid_seconds`."""
 
     def __init__(self, client: AsyncWebClient, clock: Clock, memory: Memory, *, valid_seconds: float) -> None:
         self._client, self._clock, self._memory, self._valid_seconds = client, clock, memory, valid_seconds
         self._members: dict[str, tuple[float, frozenset[str]]] = {}
+        self._reasons: dict[str, tuple[float, str]] = {}
         self._home: Home | None = None
 
     async def against(self, user: str) -> str | Refusal:
+        read_at, reason = self._reasons.get(user, (float("-inf"), ""))
+        if self._clock.now() - read_at < self._valid_seconds:
+            return reason
         home = await self._home_of_the_bot()
-        answer = home if isinstance(home, Refusal) else await ask(self._client.users_info(user=user))
-        if isinstance(home, Refusal) or isinstance(answer, Refusal):
+        if isinstance(home, Refusal):
+            return home
+        answer = await ask(self._client.users_info(user=user))
+        if isinstance(answer, Refusal):
             return answer
         reason = reason_against(answer.get("user"), home)
+        self._reasons[user] = (self._clock.now(), reason)
         await self._memory.keep(f"account:{user}", reason, at=self._clock.now())
         return reason
 

@@ -27,7 +27,7 @@ ACCOUNT_VALID_SECONDS = 60.0
 SLACK_WAITS_SECONDS = 0.7
 """So long Slack may take where what it last said will do."""
 READ_EVERY_SECONDS, READ_AGAIN_SECONDS = 600.0, 60.0
-ON_THE_COMMAND_LINE = "`incident-bot halt` and `incident-bot resume` on the command line need no Slack"
+ON_THE_COMMAND_LINE = "incident-bot halt all, on the command line, needs no Slack"
 
 
 class SlackPeople:

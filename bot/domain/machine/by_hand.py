@@ -36,7 +36,9 @@ def due(draft: Draft, event: Due) -> None:
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """What a person asked for and did not get is said where it was asked for."""
     if event.effect_kind in SAID_WHERE_ASKED:
-        steering.say(draft, "", f"{event.effect_kind.replace('_', ' ').capitalize()} failed: {event.reason}")
+        said = f"{steering.NOT_DONE[event.effect_kind]}: {event.reason}"
+        by_hand = f"; `incident-bot export {draft.run.incident_id}` writes it without Slack"
+        steering.say(draft, "", f"{said[0].upper()}{said[1:]}{by_hand * (event.effect_kind == 'export_timeline')}.")
     else:
         steering.effect_failed(draft, event)
 

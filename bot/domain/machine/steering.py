@@ -14,6 +14,24 @@ from bot.domain.machine.draft import Draft
 from bot.domain.run import Note, Offer
 from bot.domain.window import short
 
+NOT_DONE = {
+    "read_signals": "the signals could not be read",
+    "plan_change": "the change could not be planned",
+    "judge_press": "who pressed could not be looked up, so the press decided nothing",
+    "apply_step": "the step could not be carried through",
+    "watch_signals": "the signals could not be watched",
+    "tell": "an answer did not reach the person it was for",
+    "show_in_slack": "Slack could not be brought up to date",
+    "release_leases": "the leases could not be given back; they end by themselves",
+    "export_timeline": "the timeline could not be put here as a file",
+    "draw_way": "the picture of the playbook could not be put here",
+    "read_series": "the history of the signals could not be read",
+    "draw_chart": "the chart could not be put here",
+    "silence_alerts": "the alerts could not be silenced",
+    "end_silences": "the silences could not be ended",
+}
+"""Each kind of effect in words, where it was given up."""
+
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
     alert = event.alert
@@ -343,11 +361,10 @@ def _divert(draft: Draft, event: Commanded) -> None:
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """Something outside could not be done. What the run waits for becomes a question; showing is only noted."""
-    draft.record("failed", f"{event.effect_kind} was given up: {event.reason}")
+    said = f"{NOT_DONE[event.effect_kind]}: {event.reason}"
+    draft.record("slack" if event.effect_kind == "show_in_slack" else "failed", said)
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
-    if event.effect_kind == "show_in_slack":
-        draft.record("slack", f"Slack could not be brought up to date: {event.reason}")
-    elif waits_for_it and event.effect_kind == "apply_step" and is_applying(draft):
+    if waits_for_it and event.effect_kind == "apply_step" and is_applying(draft):
         changing.given_up(draft, event.reason)
     elif waits_for_it:
-        asking.ask_what_next(draft, f"{event.effect_kind.replace('_', ' ')} failed: {event.reason}")
+        asking.ask_what_next(draft, said)

@@ -104,6 +104,7 @@ async def test_what_is_only_shown_may_rest_on_an_older_membership(bench: Bench) 
     await bench.slack.do("usergroup", users=["U0BEN"])
     bench.clock.move(59)
     assert await reason(people, "U0ANA") == ""
+    assert len(await bench.slack.calls("users.info")) == 1
     bench.clock.move(1)
     assert "not in @serving-oncall" in await reason(people, "U0ANA")
 

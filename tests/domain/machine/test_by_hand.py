@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from bot.domain.approval import Authority
-from bot.domain.effect import DrawWay, EndSilences, SilenceAlerts
+from bot.domain.effect import DrawWay, Effect, EndSilences, SilenceAlerts
 from bot.domain.event import Due, EffectFailed, Silenced, SilencesEnded
 from bot.domain.machine.by_hand import ways_to_skip
+from bot.domain.machine.steering import NOT_DONE
 from bot.domain.run import NEXT_STATUS, SILENCE_ENDS
 from tests import builders
 from tests.domain.machine.steps import PLAYBOOK, Story
@@ -196,7 +199,7 @@ def test_without_a_firing_alert_there_is_nothing_to_silence() -> None:
 def test_a_silence_that_alertmanager_refused_is_said_in_the_thread() -> None:
     story = Story().opened()
     story.happens(EffectFailed(event_id="f", effect_id="silence/1", effect_kind="silence_alerts", reason="HTTP 400"))
-    assert story.run.posts[-1].data["text"] == "Silence alerts failed: HTTP 400"
+    assert story.run.posts[-1].data["text"] == "The alerts could not be silenced: HTTP 400."
 
 
 # --- reopening, pinning, drawing -------------------------------------------------------------------------------------
@@ -234,3 +237,18 @@ def test_an_old_reminder_is_ignored() -> None:
     story = paging().says("status", text="fine")
     story.happens(Due(event_id="d", deadline=NEXT_STATUS, due_at=builders.START))
     assert story.texts("ignored") == ["an old deadline: status:next:due"]
+
+
+def test_every_effect_that_is_given_up_is_told_in_words() -> None:
+    kinds = {kind.model_fields["kind"].default for kind in get_args(get_args(Effect)[0])}
+    assert set(NOT_DONE) == kinds
+
+
+def test_a_file_that_could_not_be_uploaded_is_told_with_the_way_that_needs_no_slack() -> None:
+    reason = "uploading INC-1-timeline.md: Slack answered missing_scope"
+    failed = EffectFailed(event_id="f", effect_id="export/1", effect_kind="export_timeline", reason=reason)
+    story = Story().opened()
+    story.happens(failed)
+    told = story.run.posts[-1].data["text"]
+    assert told.startswith(f"The timeline could not be put here as a file: {reason}; ")
+    assert "`incident-bot export INC-1`" in told

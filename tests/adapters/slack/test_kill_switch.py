@@ -1,0 +1,70 @@
+"""The kill switch by command while Slack's API refuses the bot or is slow: the command itself still comes in."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bot.adapters.slack.command import Command
+from bot.adapters.slack.commands import Commands
+from bot.adapters.slack.messages import Message
+from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
+from bot.domain.approval import Demand
+from tests.adapters.slack.conftest import Bench, desk_of
+from tests.fakes.inbound import MemoryInbound
+from tests.fakes.shown import MemoryPeople
+
+STEERERS = Demand(team="steerers", user_group="S0SERVING")
+TROUBLES = {
+    "refuses": {"method": "*", "kind": "error:invalid_auth", "seconds": 1000},
+    "is away": {"method": "*", "kind": "500", "seconds": 1000},
+    "is slow": {"method": "*", "kind": "delay", "seconds": 30, "count": 20},
+}
+
+
+class Caller:
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=STEERERS)
+        desk = dataclasses.replace(desk_of(bench), people=people)
+        assert isinstance(desk.inbound, MemoryInbound)
+        self.people, self.inbound, self._commands = people, desk.inbound, Commands(desk)
+
+    async def says(self, text: str, user: str = "U0ANA") -> str:
+        answer = await self._commands.answer(Command.read(text, user=user, user_name="", trigger_id=text))
+        assert isinstance(answer, Message)
+        return answer.text
+
+
+@pytest.fixture
+def caller(bench: Bench) -> Caller:
+    return Caller(bench)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+async def test_everything_can_be_halted_while_slack_does_not_answer(
+    caller: Caller, bench: Bench, trouble: dict[str, Any]
+) -> None:
+    assert await caller.people.read_steerers()
+    await bench.slack.faults(trouble)
+    assert "Everything is halted" in await caller.says("halt all")
+    assert caller.inbound.halter == "U0ANA"
+    assert "INC-7 is halted" in await caller.says("halt INC-7 it drains the wrong node")
+    assert "1 open" in await caller.says("list")
+
+
+@pytest.mark.parametrize("trouble", ["refuses", "is away"])
+async def test_nothing_is_resumed_while_slack_does_not_say_by_whom(caller: Caller, bench: Bench, trouble: str) -> None:
+    assert await caller.people.read_steerers()
+    caller.inbound.halter = "U0ANA"
+    await bench.slack.faults(TROUBLES[trouble])
+    assert "could not read" in await caller.says("resume all")
+    assert caller.inbound.halter == "U0ANA"
+
+
+async def test_who_was_never_read_is_told_how_to_halt_without_slack(caller: Caller, bench: Bench) -> None:
+    await bench.slack.faults(TROUBLES["refuses"])
+    assert ON_THE_COMMAND_LINE in await caller.says("halt all")
+    assert caller.inbound.halter == ""
