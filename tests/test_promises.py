@@ -12,6 +12,7 @@ import pytest
 
 from bot.domain.approval_repeats import REMEMBERED_SECONDS
 from bot.domain.burden import TTFT_FACTOR, WAITING_FACTOR
+from bot.flow.circuit import OPENS_AFTER
 from bot.settings import Breaker
 
 ROOT = Path(__file__).parent.parent
@@ -22,6 +23,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "adapters/test_web.py::test_an_accepted_webhook_is_stored_before_the_200",
         "adapters/test_web.py::test_no_storage_is_a_503_that_asks_to_send_again",
         "adapters/redis/test_store.py::test_no_answer_is_said_and_nothing_is_taken_for_stored",
+        "adapters/redis/test_frozen.py::test_probes_and_senders_are_told_while_redis_is_frozen",
         "adapters/test_durability.py::test_a_weaker_setting_is_graded",
         "flow/test_hear_people.py::test_a_press_is_stored_once_and_wakes_its_incident",
     ),
@@ -44,6 +46,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_two_bots.py::test_two_bots_do_each_call_and_each_message_once",
         "flow/test_apply_call.py::test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_again",
         "flow/test_apply_call.py::test_what_nobody_can_tell_after_three_looks_is_a_question_for_people",
+        "flow/test_apply_call.py::test_a_call_that_was_carried_out_while_it_was_sent_again_is_done_and_its_undo_is_kept",
         "adapters/redis/test_store.py::test_a_claim_that_no_replica_confirms_is_no_claim",
     ),
     "What cannot be read is unknown": (
@@ -79,6 +82,13 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_advance_run.py::test_a_stuck_incident_does_not_block_another",
         "flow/test_advance_run.py::test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed",
         "flow/test_route_alerts.py::test_an_alert_that_cannot_be_routed_is_set_aside_and_holds_up_no_other",
+    ),
+    "A dependency that does not answer": (
+        "flow/test_lanes.py::test_a_press_is_judged_while_sixty_incidents_wait_for_a_frozen_api_server",
+        "flow/test_lanes.py::test_what_is_stuck_leaves_room_for_other_work",
+        "flow/test_circuit.py::test_after_some_unanswered_questions_the_next_fails_at_once_and_says_since_when",
+        "adapters/kubernetes/test_silent_server.py::test_reads_of_a_silent_server_fail_at_once_and_say_since_when",
+        "adapters/test_http_client.py::test_readings_and_silences_say_who_does_not_answer",
     ),
     "A run keeps the playbook": (
         "flow/test_advance_run.py::test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now",
@@ -118,6 +128,8 @@ def test_the_numbers_that_the_readme_promises_are_those_of_the_code() -> None:
     said = " ".join(README.split())
     assert (breaker.disruptive_changes, breaker.node_disruptions, breaker.per) == (3, 2, timedelta(hours=1))
     assert "three disruptive changes of a workload and two nodes an hour" in said
+    assert OPENS_AFTER == 3
+    assert "After three questions it is asked only now and then" in said
     assert breaker.cordoned_share == 0.1
     assert "a tenth of the GPUs cordoned" in said
     assert f"TTFT p99 × {TTFT_FACTOR:g} or requests waiting × {WAITING_FACTOR:g} since the grant" in said

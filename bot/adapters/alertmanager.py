@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from bot.domain.alert import Alert, AlertStatus
 from bot.domain.errors import BadWebhookError
+from bot.domain.redaction import redacted, shown_value
 from bot.domain.target import HINT_LABELS, WORKLOAD_LABELS
 
 VERSION = "4"
@@ -123,9 +124,10 @@ def _alert(raw: _Alert, number: int) -> Alert:
         status=raw.status,
         starts_at=starts_at,
         ends_at=ends_at,
+        # Labels stay as they are, since matching and silences compare them; they are masked where they are shown.
         labels=labels,
-        annotations=annotations,
-        generator_url=raw.generator_url[:MOST_URL_CHARACTERS],
+        annotations={name: str(shown_value(name, text)) for name, text in annotations.items()},
+        generator_url=redacted(raw.generator_url[:MOST_URL_CHARACTERS]),
     )
 
 

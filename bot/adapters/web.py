@@ -5,6 +5,7 @@ Nobody is read further than the limit allows, and no log line holds a secret or 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,6 +25,7 @@ from bot.domain.alert import Alert
 from bot.domain.errors import BadWebhookError, StorageUnavailableError
 
 RETRY_AFTER_SECONDS = 5
+LARGE_BYTES = 64 * 1024
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Read = Callable[[bytes], tuple[list[Alert], int]]
@@ -115,7 +117,10 @@ def create_app(
 
 async def _accept(request: Request, inside: Inside) -> Response:
     try:
-        alerts, truncated = inside.read(await request.body())
+        body = await request.body()
+        # A large one takes a moment to read, and its texts to be masked: not on the loop that serves everybody.
+        is_large = len(body) > LARGE_BYTES
+        alerts, truncated = await asyncio.to_thread(inside.read, body) if is_large else inside.read(body)
         new = await inside.accept(alerts, truncated) if alerts or truncated else 0
     except BadWebhookError as bad:
         # 4xx: Alertmanager does not send it again, because it would be as wrong the next time.

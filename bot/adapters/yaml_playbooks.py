@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path as FilePath
@@ -288,7 +290,10 @@ def check_file(
 
 def _text_of(path: FilePath) -> str | Fault:
     try:
-        with path.open("rb") as file:
+        # Without waiting: nobody may ever write into a pipe that lies in the folder.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return Fault(str(path), "is not a file with text", "Move it out of the folder.")
             content = file.read(BIGGEST_BYTES + 1)
         if len(content) > BIGGEST_BYTES:
             return Fault(str(path), f"the file is bigger than {BIGGEST_BYTES // 1024} KiB")

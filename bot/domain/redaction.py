@@ -6,58 +6,151 @@ or recorded is a copy: the plan that is applied keeps every character.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 MASK = "(masked)"
 
-_ENDS_SECRET = ("token", "key", "apikey", "accesskey", "secretkey", "pat")
-_IS_SECRET = ("secret", "secrets", "password", "passwd", "passphrase", "credential", "credentials", "authorization")
+# --- names ------------------------------------------------------------------------------------------------------------
+
+_ENDS_SECRET = ("token", "key", "apikey", "accesskey", "secretkey", "pat", "pass", "pwd", "jwt", "cookie")
+_IS_SECRET = ("secret", "secrets", "credential", "credentials", "authorization", "dockerconfigjson", "dockercfg")
+_WITHIN = ("password", "passwd", "passphrase", "authtoken", "accesstoken", "apikey", "secretkey")
+"""Also as the end of a longer word: `PGPASSWORD`."""
 _ONLY_REFERS = ("name", "file", "path", "dir", "ref", "names", "keyfile", "url", "id", "count")
 """`HF_TOKEN_PATH` and `secretName` say where a secret is, not what it is."""
+_COUNTED = ("per", "first", "next", "input", "output", "prompt", "inter")
+_IN_A_VOCABULARY = ("bos", "eos", "pad", "unk", "sep", "cls", "mask", "stop", "special", "image", "audio", "video")
+_PLAIN_KEYS = ("cache", "sort", "partition", "primary", "foreign", "public", "label", "annotation", "taint")
+_OF_A_SENTENCE = ("key", "pat", "pass", "pwd")
 _PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
 
-_VALUES = re.compile(
-    r"xox[abeprs]-[\w-]{4,}|xapp-[\w-]{4,}|\bhf_\w{6,}|\bsk-[\w-]{6,}|\bgh[opsu]_\w{10,}|\bgithub_pat_\w{10,}"
-    r"|\bglpat-[\w-]{8,}|\bnvapi-[\w-]{8,}|\bA(?:KIA|SIA)[0-9A-Z]{16}\b|\beyJ[\w-]{10,}\.[\w-]+\.[\w-]+"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    re.DOTALL,
-)
-_BEARER = re.compile(r"\b(Bearer|Basic)(\s+)[\w.~+/=-]{6,}", re.IGNORECASE)
-_IN_URL = re.compile(r"(://[^/\s:@'\"]*):[^@\s/'\"]+@")
-_VALUE = r"(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s'\",;)}\]]+)"
-_OPTION = re.compile(r"(?<![\w-])(['\"]?)(--[\w.-]+)(['\"]?\s{0,3}[=, ]\s{0,3})(?!-)" + _VALUE)
-_NAMED = re.compile(r"(['\"]?)(?<![\w-])([A-Za-z][\w-]*)(['\"]?\s{0,3}[=:]\s{0,3})(?!//)" + _VALUE)
 
-
+@functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a variable, flag or field of this name holds a secret: HF_TOKEN does, --max-num-batched-tokens not."""
     parts = [part.lower() for part in _PARTS.findall(name)]
     if not parts or parts[-1] in _ONLY_REFERS:
         return False
-    return parts[-1] in _ENDS_SECRET or any(part in _IS_SECRET for part in parts)
+    before = parts[-2] if len(parts) > 1 else ""
+    if parts[-1] == "token" and before in (*_COUNTED, *_IN_A_VOCABULARY):
+        return False
+    if parts[-1] == "key" and before in _PLAIN_KEYS:
+        return False
+    return parts[-1] in _ENDS_SECRET or any(part in _IS_SECRET or part.endswith(_WITHIN) for part in parts)
+
+
+def is_written_secret(name: str) -> bool:
+    """Of names in running text only the telling ones: `key: 5` in a sentence is no secret, `API_KEY=5` is."""
+    return is_secret_name(name) and name.lower() not in _OF_A_SENTENCE
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+# Every pattern takes time in proportion to the text, whatever that is: after a start that comes to nothing, the next
+# one lies behind what was looked at.
+
+_VALUES = re.compile(
+    r"xox[abeprs]-[\w-]{4,}|xapp-[\w-]{4,}|\bhf_\w{6,}|\bsk-[\w-]{6,}|\bgh[opsu]_\w{10,}|\bgithub_pat_\w{10,}"
+    r"|\bglpat-[\w-]{8,}|\bnvapi-[\w-]{8,}|\bA(?:KIA|SIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bnpm_\w{20,}"
+    r"|\bpypi-[\w-]{16,}|(?<![\w-])eyJ[\w-]{10,}\.[\w-]+\.[\w-]+"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+_WEBHOOK = re.compile(
+    r"(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
+    r"|\.webhook\.office\.com/webhookb2/)[^\s'\"<>|()]+"
+)
+_HEADER = re.compile(
+    r"\b((?:Proxy-)?Authorization|(?:Set-)?Cookie)((?:\\{0,3}['\"])?[ \t]{0,3}:[ \t]{0,3}(?:\\{0,3}['\"])?)"
+    r"[^\s'\"\\][^\r\n'\"\\]*",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"\b(Bearer|Basic)(\s{1,3})([\w.~+/=-]{6,})", re.IGNORECASE)
+_WORDS = ("authentication", "authorization", "header", "headers", "information", "tokens")
+_IN_URL = re.compile(r"(://[^/\s:@'\"]*):[^@\s/'\"]+@|(://)[\w.~%-]{16,}@")
+_USER = re.compile(r"(?<![\w-])(-u|-U|--user|--proxy-user)(\\?['\"]?[\s=,]{0,3}\\?['\"]?)([^\s:'\"=,]+):([^\s'\"\\]+)")
+_OPTION = re.compile(r"(?<![\w-])--[\w.-]+")
+_AFTER_OPTION = re.compile(r"['\"]?\s{0,3}[=, ]\s{0,3}(?!-)")
+_NAME = re.compile(r"(?<![\w-])[A-Za-z_][\w-]*")
+_AFTER_NAME = re.compile(r"(?:\\{0,3}['\"])?\s{0,3}[=:]\s{0,3}(?!//)")
+_VALUE = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|'[^']*'?|\\{1,3}\"[^\"]*\"?|[^\s'\",;)}\]]+", re.DOTALL)
+_SMALL_NUMBER = re.compile(r"-?\d{0,7}(?:\.\d{1,6})?[a-zA-Z%/]{0,12}")
 
 
 def redacted(text: str) -> str:
     """The same text, with every secret in it masked."""
     text = _VALUES.sub(MASK, text)
-    text = _BEARER.sub(rf"\1\2{MASK}", text)
-    text = _IN_URL.sub(rf"\1:{MASK}@", text)
-    text = _OPTION.sub(_without_value, text)
-    return _NAMED.sub(_without_value, text)
+    text = _WEBHOOK.sub(rf"\1{MASK}", text)
+    text = _HEADER.sub(rf"\1\2{MASK}", text)
+    text = _BEARER.sub(_without_bearer, text)
+    text = _IN_URL.sub(lambda found: f"{found[1]}:{MASK}@" if found[1] else f"{found[2]}{MASK}@", text)
+    text = _USER.sub(_without_password, text)
+    text = _without_values(text, _OPTION, _AFTER_OPTION)
+    return _without_values(text, _NAME, _AFTER_NAME)
 
 
-def _without_value(found: re.Match[str]) -> str:
-    before, name, between, value = found.groups()
+def _without_values(text: str, names: re.Pattern[str], after: re.Pattern[str]) -> str:
+    """Mask what follows each name that says secret. What follows another name is looked at like any other text."""
+    pieces: list[str] = []
+    end = 0
+    while (name := names.search(text, end)) is not None:
+        between = after.match(text, name.end())
+        value = _VALUE.match(text, between.end()) if between and _says_secret(name[0], between[0]) else None
+        masks = value is not None and not _is_open(name[0], value[0])
+        upto = name.end() if value is None else value.start() if masks else value.end()
+        pieces.append(text[end:upto] + (MASK if masks else ""))
+        end = value.end() if value is not None else name.end()
+    return "".join([*pieces, text[end:]])
+
+
+def _says_secret(name: str, between: str) -> bool:
+    # `PASS=…` is an assignment, `pass: 5` a sentence.
+    is_assigned = name.isupper() and between == "="
+    return is_written_secret(name) or (is_assigned and name != "PWD" and is_secret_name(name)) or _is_auth(name)
+
+
+def _is_open(name: str, value: str) -> bool:
+    plain = value.strip("'\"\\")
     # A reference (`$HF_TOKEN`, `$(HF_TOKEN)`) is the name of a place, and what is masked already stays readable.
-    is_open = value.startswith("$") or MASK.startswith(value.strip("'\"")) or not is_written_secret(name)
-    return found[0] if is_open else f"{before}{name}{between}{MASK}"
+    if plain.startswith("$") or MASK.startswith(plain):
+        return True
+    if _is_auth(name):
+        return not _is_docker_auth(plain)
+    # `first token: 5.2 s` is a time, `bytes per token: 131072` a size.
+    return name.lower() == "token" and _SMALL_NUMBER.fullmatch(plain) is not None
 
 
-def is_written_secret(name: str) -> bool:
-    """Of names in running text only the telling ones: `key: 5` in a sentence is no secret, `API_KEY=5` is."""
-    return is_secret_name(name) and name.lower() not in ("key", "pat")
+def _is_auth(name: str) -> bool:
+    return name.lower() in ("auth", "_auth")
+
+
+def _is_docker_auth(value: str) -> bool:
+    """`auth` of a docker configuration is `user:password` in base64; elsewhere the word says too little."""
+    try:
+        return len(value) >= 8 and b":" in base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _without_bearer(found: re.Match[str]) -> str:
+    kind, between, value = found.groups()
+    # `Basic` begins sentences, and only what is encoded has digits, signs or capitals within a word.
+    is_word = value.isalpha() and (value.islower() or value.istitle())
+    is_text = value.lower() in _WORDS or (is_word and kind.lower() == "basic")
+    return found[0] if is_text else f"{kind}{between}{MASK}"
+
+
+def _without_password(found: re.Match[str]) -> str:
+    option, between, user, password = found.groups()
+    is_uid = user.isdigit() and password.isdigit()
+    return found[0] if is_uid else f"{option}{between}{user}:{MASK}"
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
 
 
 def shown_value(name: str, value: Any) -> Any:
@@ -65,6 +158,8 @@ def shown_value(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if is_secret_name(name) and not (isinstance(value, str) and value.startswith("$")):
+        return MASK
+    if isinstance(value, str) and _is_auth(name) and _is_docker_auth(value):
         return MASK
     return redacted_data(value)
 
@@ -84,10 +179,13 @@ def _redacted_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     name = data.get("name")
     if isinstance(name, str) and isinstance(data.get("value"), str) and is_secret_name(name):
         return {key: shown_value(name, item) if key == "value" else redacted_data(item) for key, item in data.items()}
-    return {
-        key: MASK if isinstance(item, str) and item and is_written_secret(key) else redacted_data(item)
-        for key, item in data.items()
-    }
+    return {key: MASK if _holds_secret(key, item) else redacted_data(item) for key, item in data.items()}
+
+
+def _holds_secret(key: str, item: Any) -> bool:
+    if not isinstance(item, str) or not item:
+        return False
+    return is_written_secret(key) or (_is_auth(key) and _is_docker_auth(item))
 
 
 def _redacted_list(items: Sequence[Any]) -> list[Any]:

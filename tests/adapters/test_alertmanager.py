@@ -55,6 +55,22 @@ def test_an_alert_is_read_as_it_was_sent() -> None:
     assert read.generator_url == "http://prometheus/graph?g0.expr=up"
 
 
+def test_secrets_in_annotations_and_the_rules_address_are_masked_and_labels_stay_comparable() -> None:
+    raw = alert(
+        labels=LABELS | {"cookie": "c=1"},
+        annotations={"summary": "DB_PASS=hunter2 failed", "password": "hunter2", "runbook": "https://wiki/kv"},
+        generatorURL="http://admin:hunter2@prometheus/graph?token=hunter2",
+    )
+    ((read,), _) = read_webhook(webhook(raw))
+    assert read.annotations == {
+        "summary": "DB_PASS=(masked) failed",
+        "password": "(masked)",
+        "runbook": "https://wiki/kv",
+    }
+    assert "hunter2" not in read.generator_url
+    assert read.labels["cookie"] == "c=1"
+
+
 def test_the_zero_time_of_a_firing_alert_is_no_end() -> None:
     assert read_webhook(webhook(alert()))[0][0].ends_at is None
 

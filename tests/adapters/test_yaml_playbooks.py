@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from bot.adapters.yaml_playbooks import (
     check_file,
     check_text,
     from_bundle,
+    hashes_of,
     load_folder,
     load_folders,
     load_playbook,
@@ -523,3 +527,39 @@ def test_keys_that_are_no_words_or_stand_twice_are_told_all_at_once() -> None:
         "p.yaml:3:11: 'e' is written twice. Delete one, or give it another name.",
         "p.yaml:4:1: 'd' is written twice. Delete one, or give it another name.",
     ]
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        pytest.param(_pipe, "is not a file with text", id="pipe"),
+        pytest.param(Path.mkdir, "Is a directory", id="directory"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), "is not a file with text", id="device"),
+        pytest.param(_socket, "cannot be read", id="socket"),
+        pytest.param(lambda path: path.write_bytes(b"#" * 10_000_000), "bigger than", id="huge file"),
+        pytest.param(lambda path: path.symlink_to("nowhere"), "cannot be read", id="broken link"),
+        pytest.param(lambda path: path.symlink_to(path.name), "cannot be read", id="link to itself"),
+    ],
+)
+@pytest.mark.parametrize("where", ["", "pieces/"])
+def test_what_is_no_text_in_a_folder_is_a_fault_and_hinders_no_playbook_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object], said: str, where: str
+) -> None:
+    (tmp_path / "good.yaml").write_text(SMALL)
+    (tmp_path / where).mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / where)  # the path of a socket must be short
+    strange = tmp_path / where / "strange.yaml"
+    make(strange)
+    library = load_folders([tmp_path])
+    assert len(library.playbooks) == 1
+    assert said in str(library.faults[str(strange)][0])
+    assert str(strange) in hashes_of([tmp_path])

@@ -9,10 +9,15 @@ from importlib import resources
 from typing import Any
 
 import redis.asyncio as aioredis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from bot.domain.errors import StorageUnavailableError
 
+SILENT_SECONDS = 3.0
+"""A frozen Redis is reported after so long. Longer than `wait_for_replicas` may take."""
+CONNECT_SECONDS = 2.0
 SERVER_TIME = "local function TIME() return redis.call('TIME') end\n"
 """Stands before every script. Tests put a clock of their own here, so that a day passes in a moment."""
 
@@ -32,10 +37,14 @@ class Connection:
         }
 
     @classmethod
-    def open(cls, url: str, *, tag: str = "bot") -> Connection:
+    def open(cls, url: str, *, tag: str = "bot", silent_seconds: float = SILENT_SECONDS) -> Connection:
+        """`silent_seconds`: how long one command is waited for."""
+        # Never sent again by itself: silence was waited for, and after a cut the command may have been carried out.
+        retry = Retry(NoBackoff(), 0)
         client = aioredis.from_url(
-            url, decode_responses=True, max_connections=500, socket_timeout=5, socket_connect_timeout=2
-        )
+            url, decode_responses=True, max_connections=500, socket_timeout=silent_seconds,
+            socket_connect_timeout=CONNECT_SECONDS, retry=retry,
+        )  # fmt: skip
         return cls(client, tag=tag)
 
     @property

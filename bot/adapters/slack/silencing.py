@@ -23,6 +23,7 @@ from bot.domain.errors import StorageUnavailableError
 from bot.domain.event import Commanded
 from bot.domain.form import Form, FormField, problems
 from bot.domain.playbook.durations import seconds
+from bot.domain.redaction import shown_value
 from bot.domain.run import Run
 from bot.domain.silence import digest_of, matchers_of
 
@@ -140,6 +141,10 @@ def _duration(how_long: str, why: str, run: Run) -> float:
 
 def _covered(alertname: str, labels: Mapping[str, str]) -> list[str]:
     """In lines that wrap on a phone: nobody should confirm what runs out of the form."""
-    pairs = [code(f"{name}={value}", LABEL) for name, value in sorted(labels.items()) if name != "alertname"]
+    pairs = [
+        code(f"{name}={shown_value(name, value)}", LABEL)
+        for name, value in sorted(labels.items())
+        if name != "alertname"
+    ]
     rows = [" ".join(pairs[at : at + LABELS_A_LINE]) for at in range(0, len(pairs), LABELS_A_LINE)]
     return [f"*{line(alertname, LABEL)}*{' with' if rows else ', wherever it comes from'}", *rows]

@@ -9,6 +9,7 @@ import pytest
 from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
 from bot.adapters.slack.messages import Message
+from bot.adapters.slack.silencing import _covered
 from bot.domain.event import Commanded
 from bot.domain.playbook.library import Library
 from bot.domain.silence import matchers_of
@@ -132,6 +133,12 @@ async def test_a_silence_shows_what_it_covers_and_is_made_only_when_that_is_conf
     assert event.silences == wanted
     assert event.authority is not None
     assert event.authority.allowed
+
+
+def test_a_silence_shows_which_labels_it_covers_without_their_secrets() -> None:
+    shown = "\n".join(_covered("Thrash", {"alertname": "Thrash", "token": "hunter2", "pod": "DB_PASS=hunter2"}))
+    assert "hunter2" not in shown
+    assert "token=(masked)" in shown
 
 
 async def test_a_silence_of_other_alerts_than_were_shown_is_not_made(counter: Counter) -> None:
