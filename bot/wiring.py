@@ -639,7 +639,8 @@ async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
         run = await storage.store.load(incident_id)
         if run is None or not run.is_open:
             return ()
-        sight = open_sight(settings, storage, open_cluster(settings, stack), stack)
+        circuits = Circuits()
+        sight = open_sight(settings, storage, open_cluster(settings, circuits, stack), circuits, stack)
         playbook_of = AdvanceRun(storage.store, from_bundle, Rules(approvals=settings.approval_rules)).playbook_of
         return await ReadSeriesForRun(sight.history, playbook_of).lines_or_why_not(run, await storage.store.now())
 

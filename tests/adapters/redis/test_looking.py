@@ -23,7 +23,7 @@ def store(connection: Connection) -> RedisStore:
 
 
 async def is_due(store: RedisStore) -> bool:
-    return ("INC-1", "show") in await store.owed_now(10)
+    return ("INC-1", "show", "cards") in await store.owed_now(10)
 
 
 async def test_a_page_has_the_newest_and_says_how_many_there_are(store: RedisStore) -> None:
