@@ -66,6 +66,8 @@ class Inside:
     not_ready: Callable[[], Awaitable[Mapping[str, str]]]
     metrics: Callable[[], Awaitable[str]]
     slack: Handler | None = None
+    notices: Callable[[], Mapping[str, str]] = dict
+    """What whoever watches should know although it is ready, by what it is about."""
 
 
 def create_app(
@@ -82,7 +84,8 @@ def create_app(
 
     async def readiness(_request: Request) -> Response:
         faults = await inside.not_ready()
-        return JSONResponse({"ready": not faults, "faults": dict(faults)}, status_code=503 if faults else 200)
+        said = {"ready": not faults, "faults": dict(faults), "notices": dict(inside.notices())}
+        return JSONResponse(said, status_code=503 if faults else 200)
 
     async def health(_request: Request) -> Response:
         return PlainTextResponse("ok\n")

@@ -25,9 +25,11 @@ class Reconcile:
         wake: Wake,
         route: Callable[[], Awaitable[int]],
         *,
+        look: Callable[[], Awaitable[None]] | None = None,
         besides: Mapping[str, Callable[[], Awaitable[None]]] = MappingProxyType({}),
     ) -> None:
-        """`besides`: what else is looked at each round, by what is logged when that fails."""
+        """`look` comes first in each round. `besides`: what else is looked at, by what is logged when that fails."""
+        self._look = look
         self._runs, self._effects, self._wake, self._route, self._besides = runs, effects, wake, route, besides
         self._routing = asyncio.Lock()
         self._wanted = asyncio.Event()
@@ -37,6 +39,8 @@ class Reconcile:
 
     async def once(self) -> None:
         """Route what was accepted, advance what waits, perform what is due."""
+        if self._look is not None:
+            await self._look()
         await self._effects.keep_time()
         await self.route()
         for incident_id in await self._runs.pending(AT_MOST):

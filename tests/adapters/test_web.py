@@ -58,8 +58,10 @@ async def slack(request: Request) -> Response:
     return PlainTextResponse(f"slack read {len(await request.body())}")
 
 
-def client(stored: Stored, credentials: Credentials | None = None) -> httpx.AsyncClient:
-    inside = Inside(read_webhook, stored.accept, stored.not_ready, metrics, slack)
+def client(
+    stored: Stored, credentials: Credentials | None = None, notices: Mapping[str, str] | None = None
+) -> httpx.AsyncClient:
+    inside = Inside(read_webhook, stored.accept, stored.not_ready, metrics, slack, lambda: notices or {})
     app = create_app(inside, credentials=credentials or Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot")
 
@@ -179,8 +181,17 @@ async def test_health_means_that_the_process_is_up_even_without_storage() -> Non
 
 async def test_readiness_names_what_is_missing() -> None:
     answer = await client(Stored(faults={"redis": "no answer"})).get("/readyz")
-    assert (answer.status_code, answer.json()) == (503, {"ready": False, "faults": {"redis": "no answer"}})
-    assert (await client(Stored()).get("/readyz")).json() == {"ready": True, "faults": {}}
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"ready": False, "faults": {"redis": "no answer"}, "notices": {}},
+    )
+    assert (await client(Stored()).get("/readyz")).json() == {"ready": True, "faults": {}, "notices": {}}
+
+
+async def test_what_should_be_known_is_said_by_a_bot_that_is_ready() -> None:
+    answer = await client(Stored(), notices={"redis": "it lost its data"}).get("/readyz")
+    said = {"ready": True, "faults": {}, "notices": {"redis": "it lost its data"}}
+    assert (answer.status_code, answer.json()) == (200, said)
 
 
 async def test_metrics_are_prometheus_text() -> None:
