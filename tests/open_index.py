@@ -42,11 +42,11 @@ Snapshot = Mapping[str, tuple[dict[str, Stored], dict[str, str]]]
 
 def faults_of(client: redis.Redis, tag: str = "*") -> list[str]:
     """What is wrong with the index of this deployment, or of each that the server holds."""
-    return list(_faults(_read(client.eval(SNAPSHOT, 0, _pattern(tag)))))  # type: ignore[no-untyped-call]  # redis-py
+    return list(_faults(_read(client.eval(SNAPSHOT, 0, _pattern(tag)))))
 
 
 async def faults_now(client: aioredis.Redis, tag: str) -> list[str]:
-    return list(_faults(_read(await client.eval(SNAPSHOT, 0, _pattern(tag)))))  # type: ignore[no-untyped-call,misc]
+    return list(_faults(_read(await client.eval(SNAPSHOT, 0, _pattern(tag)))))
 
 
 def _pattern(tag: str) -> str:
