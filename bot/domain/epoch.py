@@ -68,6 +68,6 @@ def announcement(epoch: Epoch, *, reads_alertmanager: bool) -> str:
     )
     return (
         f"{first} Older incidents are not known any more: their buttons and numbers do nothing, and halts are lifted. "
-        f"Check what they had changed by hand. {again} The next incident is INC-{epoch.after + 1}, "
+        f"Check by hand what they had changed. {again} The next incident is INC-{epoch.after + 1}, "
         "so that no old number means a new incident."
     )

@@ -58,7 +58,8 @@ class KeepEpoch:
             self._say_what_was_lost(self._epoch)
         else:
             await self._look_for_lost_writes(seen)
-        self._server, self._highest = seen.server, max(self._highest, seen.counter or 0, self._epoch.after)
+        self._server = seen.server or self._server
+        self._highest = max(self._highest, seen.counter or 0, self._epoch.after)
 
     async def recover(self) -> None:
         """Tell people, and reopen what fires. Raise `BotError` when one of both was not done; both may be repeated."""
@@ -87,8 +88,10 @@ class KeepEpoch:
             self._lost.clear()
             try:
                 await self.recover()
-            except BotError as error:
-                log.warning("recovery.failed", reason=str(error))
+            except Exception as error:
+                # The top of its work: whatever failed is tried again.
+                reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"
+                log.warning("recovery.failed", reason=reason, exc_info=not isinstance(error, BotError))
                 self._lost.set()
                 await asyncio.sleep(AGAIN_SECONDS)
 
@@ -126,7 +129,7 @@ class KeepEpoch:
     async def _look_for_lost_writes(self, seen: StorageSeen) -> None:
         """Another server, or the same one restarted, may lack the last writes: the newest incidents and alerts."""
         went_back = (seen.counter or 0) < self._highest
-        is_another = bool(self._server) and seen.server != self._server
+        is_another = bool(self._server and seen.server) and seen.server != self._server
         if went_back or (is_another and seen.was_promoted):
             await self._epochs.raise_counter(self._highest + JUMP_AFTER_FAILOVER)
         if went_back or is_another:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import redis.asyncio as aioredis
+from structlog.testing import capture_logs
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.epoch import RedisEpoch
@@ -38,12 +39,15 @@ class Outside:
     newest_card: int | None = 0
     fires: Sequence[Alert] | None = ()
     hears: bool = True
+    odd: Exception | None = None
     told: dict[str, str] = field(default_factory=dict)
 
     async def old_cards(self) -> int | None:
         return self.newest_card
 
     async def firing(self) -> Sequence[Alert]:
+        if self.odd is not None:
+            raise self.odd
         if self.fires is None:
             raise SourceError("Alertmanager: ConnectError")
         return self.fires
@@ -227,6 +231,31 @@ async def test_what_an_incident_has_heard_of_is_not_opened_again_even_when_it_is
     await bot.epoch.recover()
     await bot.route()
     assert await bot.store.open_incident(TARGET) == "INC-2"
+
+
+async def test_a_redis_that_does_not_let_us_ask_about_its_server_is_no_fault(
+    redis_server: valkey.Embedded, client: aioredis.Redis, tag: str, outside: Outside, time: VirtualTime
+) -> None:
+    await client.acl_setuser("narrow", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
+    narrow = aioredis.from_url(redis_server.url, username="narrow", password="any", decode_responses=True)
+    async with narrow:
+        bot = Process(Connection(narrow, tag=tag, clock=time.prelude), outside, time)
+        await bot.epoch.once()
+        assert await bot.hears(builders.alert()) == ["INC-1"]
+    await client.acl_deluser("narrow")
+
+
+async def test_a_recovery_that_fails_as_none_should_is_tried_again(bot: Process, outside: Outside) -> None:
+    outside.newest_card = 41
+    await bot.epoch.once()
+    outside.odd = KeyError("labels")
+    with capture_logs() as logs:
+        task = asyncio.create_task(bot.epoch.forever())
+        while not logs:  # noqa: ASYNC110 - nothing else says that it came to an end
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+    assert [entry["event"] for entry in logs] == ["recovery.failed"]
 
 
 # --- a failover -------------------------------------------------------------------------------------------------------

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
 from bot.adapters.redis.connection import Connection
 from bot.domain.epoch import Epoch
 from bot.domain.errors import StorageUnavailableError
 from bot.flow.ports import StorageSeen
 
+log = structlog.get_logger()
 NEVER_PROMOTED = "0" * 40
 
 
@@ -20,7 +26,7 @@ class RedisEpoch:
     async def look(self) -> StorageSeen:
         ask, client, key = self._redis.ask, self._redis.client, self._redis.key
         raw, counter = await ask(client.mget([key("epoch"), key("counter")]))
-        server = {**await ask(client.info("server")), **await ask(client.info("replication"))}
+        server = await self._server()
         if raw is not None:
             self._known = str(raw)
         return StorageSeen(
@@ -29,6 +35,15 @@ class RedisEpoch:
             server=str(server.get("run_id", "")),
             was_promoted=str(server.get("master_replid2", NEVER_PROMOTED)) != NEVER_PROMOTED,
         )
+
+    async def _server(self) -> Mapping[str, Any]:
+        """Nothing where a managed Redis does not say it: then only what is missing in the data tells of a failover."""
+        try:
+            info = self._redis.client.info
+            return {**await self._redis.ask(info("server")), **await self._redis.ask(info("replication"))}
+        except StorageUnavailableError as error:
+            log.debug("storage.server_unknown", reason=str(error))
+            return {}
 
     async def begin(self, epoch: Epoch) -> Epoch:
         keys = [self._redis.key("epoch"), self._redis.key("counter")]
