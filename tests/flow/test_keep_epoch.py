@@ -271,7 +271,8 @@ async def replica(
     async with aioredis.from_url(server.url, decode_responses=True) as second:
         await second.replicaof("127.0.0.1", redis_server.port)
         yield second
-    server.stop()
+    # Told to end, it would first write down what it got from the other.
+    server.kill()
 
 
 async def caught_up(client: aioredis.Redis) -> None:
