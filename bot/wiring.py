@@ -9,7 +9,7 @@ import json
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
@@ -19,7 +19,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from starlette.applications import Starlette
 
 from bot.adapters import logs
-from bot.adapters.alertmanager import read_webhook
+from bot.adapters.alertmanager import read_listed, read_webhook
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.docket import DocketAlarms
 from bot.adapters.gpu.exporters import Exporters
@@ -46,6 +46,7 @@ from bot.adapters.prometheus.router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.digest import RedisDigest
+from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.people import RedisPeople
@@ -60,6 +61,7 @@ from bot.adapters.slack.digest import Digest, Folded, Kept
 from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.old_cards import highest_number
 from bot.adapters.slack.own_channel import ChannelRules
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.slack.shown import Shown
@@ -93,6 +95,7 @@ from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.hear_people import HearPeople
 from bot.flow.job_result import JobResult
 from bot.flow.judge_press import JudgeForRun
+from bot.flow.keep_epoch import KeepEpoch
 from bot.flow.keep_halts import KeepHalts
 from bot.flow.live_playbooks import LivePlaybooks
 from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
@@ -164,6 +167,7 @@ class Storage:
     connection: Connection
     store: RedisStore
     claims: RedisClaims
+    epochs: RedisEpoch
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,7 @@ class Core:
     wake: Wake
     silencers: Policy | None
     """Who may silence; None where Alertmanager's address is not known."""
+    alertmanager: AlertmanagerApi | None
     changed: asyncio.Event
     """Set when what people see of a run, or the kill switch, is not as it was."""
 
@@ -214,8 +219,9 @@ def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storag
         seconds=int(settings.breaker.per.total_seconds()),
         replicas=settings.redis_replicas,
     )
-    store = RedisStore(connection, owner=owner, limits=limits)
-    return Storage(connection, store, RedisClaims(connection, breaker))
+    epochs = RedisEpoch(connection)
+    store = RedisStore(connection, owner=owner, limits=limits, next_number=epochs.next_number)
+    return Storage(connection, store, RedisClaims(connection, breaker), epochs)
 
 
 def cluster_connection(settings: Settings) -> ClusterConnection:
@@ -353,7 +359,9 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         desk = desk_of(settings, storage, cluster, talk, core)
         for_homes = dataclasses.replace(desk, people=glances(settings, storage, talk))
         homes = Homes(talk.client, for_homes, RedisViewers(storage.connection), talk.pace, core.changed)
-        reconcile = reconciling(settings, storage, cluster, core, homes)
+        route = routing(settings, storage, cluster, core)
+        epoch = keeping_epoch(settings, storage, talk, core, route)
+        reconcile = reconciling(storage, core, homes, route, epoch)
         secret = signing_secret(settings)
         app = bolt_app(talk.client, secret, desk, homes)
         inside = Inside(
@@ -362,7 +370,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             not_ready=lambda: not_ready(storage),
             metrics=lambda: metrics_page(storage, facts, slack_refused=bool(talk.messenger.refused)),
             slack=endpoint(app, secret),
-            degraded=lambda: degraded(cluster, talk),
+            degraded=lambda: degraded(cluster, talk, epoch),
         )
         await warm_up(cluster)
         await core.alarms.start(core.wake.incident)
@@ -373,6 +381,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             await stack.enter_async_context(listening(app, talk.client, token))
         begin(reconcile.forever(), "reconcile", stack)
         begin(talk.people.keep_reading(), "people", stack)
+        begin(epoch.forever(), "recover", stack)
         begin(sampling(settings, storage, sight).run(), "sampling", stack)
         limit = settings.http.body_limit_bytes
         yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
@@ -397,7 +406,7 @@ def open_core(
     alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
     wake = Wake(advance, PerformEffect(storage.store, storage.store, handlers), alarms)
     silencers = None if silences is None else rules.approvals.of_a_silence()
-    return Core(live_playbooks(settings, storage, talk), advance, alarms, wake, silencers, changed)
+    return Core(live_playbooks(settings, storage, talk), advance, alarms, wake, silencers, silences, changed)
 
 
 def desk_of(settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, core: Core) -> Desk:
@@ -425,8 +434,8 @@ def glances(settings: Settings, storage: Storage, talk: Talk) -> SlackPeople:
     return SlackPeople(talk.client, SystemClock(), memory, steerers=settings.steering, members_valid_seconds=valid)
 
 
-def reconciling(settings: Settings, storage: Storage, cluster: Cluster, core: Core, homes: Homes) -> Reconcile:
-    route = RouteAlerts(
+def routing(settings: Settings, storage: Storage, cluster: Cluster, core: Core) -> RouteAlerts:
+    return RouteAlerts(
         storage.store,
         storage.store,
         core.library,
@@ -435,6 +444,24 @@ def reconciling(settings: Settings, storage: Storage, cluster: Cluster, core: Co
         reopen_within_seconds=settings.reopen_within.total_seconds(),
         wake=core.wake.incident,
     )
+
+
+def keeping_epoch(settings: Settings, storage: Storage, talk: Talk, core: Core, route: RouteAlerts) -> KeepEpoch:
+    async def accept_again(alerts: Sequence[Alert]) -> None:
+        await storage.store.accept(alerts, truncated=0)
+
+    return KeepEpoch(
+        storage.epochs,
+        SystemClock(),
+        old_cards=lambda: highest_number(talk.client, channel=settings.slack.channel, deployment=settings.redis_tag),
+        firing=core.alertmanager,
+        knows=route.knows,
+        accept=accept_again,
+        tell=telling_once(storage, talk),
+    )
+
+
+def reconciling(storage: Storage, core: Core, homes: Homes, route: RouteAlerts, epoch: KeepEpoch) -> Reconcile:
     wake = core.wake
     halts = KeepHalts(storage.store, storage.claims, wake.incident, core.changed.set, lambda: wake.is_busy)
     besides = {
@@ -442,7 +469,7 @@ def reconciling(settings: Settings, storage: Storage, cluster: Cluster, core: Co
         "halts.not_kept": halts.once,
         "homes.not_refreshed": homes.once,
     }
-    return Reconcile(storage.store, storage.store, core.wake, route, besides=besides)
+    return Reconcile(storage.store, storage.store, core.wake, route, look=epoch.once, besides=besides)
 
 
 def sampling(settings: Settings, storage: Storage, sight: Sight) -> KeepSampling:
@@ -459,7 +486,7 @@ def begin(work: Coroutine[None, None, None], name: str, stack: contextlib.AsyncE
     stack.push_async_callback(_end, asyncio.create_task(work, name=name))
 
 
-def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlaybooks:
+def telling_once(storage: Storage, talk: Talk) -> Callable[[str, str], Awaitable[None]]:
     async def tell_once(about: str, text: str) -> None:
         if not await storage.store.is_first(about):
             return
@@ -469,10 +496,14 @@ def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlay
             await storage.store.is_first_no_more(about)
             raise
 
+    return tell_once
+
+
+def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlaybooks:
     return LivePlaybooks(
         lambda: load_folders(settings.playbooks, settings.overrides, settings.tuning),
         lambda: hashes_of(settings.playbooks),
-        tell_once,
+        telling_once(storage, talk),
         storage.store.is_first_no_more,
     )
 
@@ -518,7 +549,7 @@ def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.Asyn
         return None
     http = CircuitClient(circuits.alertmanager, timeout=5.0)
     stack.push_async_callback(http.aclose)
-    return AlertmanagerApi(http, settings.alertmanager.url)
+    return AlertmanagerApi(http, settings.alertmanager.url, read_listed)
 
 
 def silencing(silences: AlertmanagerApi | None) -> Mapping[str, Handler]:
@@ -569,10 +600,10 @@ async def not_ready(storage: Storage) -> Mapping[str, str]:
     return {}
 
 
-async def degraded(cluster: Cluster, talk: Talk) -> Mapping[str, str]:
-    """What is out of reach although alerts and presses are accepted, with the reason."""
-    kubernetes, slack = await cluster.client.trouble(), talk.messenger.refused
-    return ({"kubernetes": kubernetes} if kubernetes else {}) | ({"slack": slack} if slack else {})
+async def degraded(cluster: Cluster, talk: Talk, epoch: KeepEpoch) -> Mapping[str, str]:
+    """What people have to look at although alerts and presses are accepted, with the reason."""
+    refused = {"kubernetes": await cluster.client.trouble(), "slack": talk.messenger.refused}
+    return {name: reason for name, reason in refused.items() if reason} | dict(epoch.notices())
 
 
 async def metrics_page(storage: Storage, facts: logs.Facts, *, slack_refused: bool) -> str:

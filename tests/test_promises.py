@@ -59,6 +59,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "One hand on the wheel": (
         "adapters/redis/test_store.py::test_an_incident_is_opened_only_while_its_target_has_none",
+        "flow/test_alert_histories.py::test_no_history_of_alerts_hides_an_incident_or_swallows_an_alert",
         "adapters/redis/test_store.py::test_one_incident_at_a_time_changes_a_workload",
         "flow/test_apply_call.py::test_the_workload_stays_leased_for_as_long_as_its_rollout_takes",
         "flow/test_apply_call.py::test_an_open_breaker_lets_no_further_change_pass",
@@ -93,6 +94,15 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "A run keeps the playbook": (
         "flow/test_advance_run.py::test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now",
         "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once",
+    ),
+    "A Redis that lost its data": (
+        "end_to_end/test_emptied_redis.py::"
+        "test_an_emptied_redis_is_told_and_what_fires_is_reopened_under_a_number_far_above",
+        "flow/test_keep_epoch.py::test_redis_emptied_under_a_running_bot_is_noticed_before_any_number_comes_twice",
+        "flow/test_keep_epoch.py::test_a_second_loss_in_the_same_minute_numbers_above_the_first",
+        "flow/test_keep_epoch.py::test_after_a_failover_lost_incidents_come_back_with_numbers_that_nobody_has_seen",
+        "flow/test_keep_epoch.py::test_what_fires_is_reopened_though_slack_is_away_and_people_are_told_later",
+        "adapters/test_web.py::test_what_should_be_known_is_said_by_a_bot_that_is_ready",
     ),
 }
 """A promise by its first words."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bot.domain.alert import Alert, AlertStatus
 from bot.domain.errors import BadWebhookError
@@ -82,6 +82,29 @@ def read_webhook(body: bytes) -> tuple[list[Alert], int]:
             "set max_alerts in Alertmanager's webhook_config"
         )
     return [_alert(raw, number) for number, raw in enumerate(webhook.alerts)], webhook.truncated_alerts
+
+
+class _Listed(_Part):
+    """One alert as `GET /api/v2/alerts` has it: its status is about silences."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    starts_at: AwareDatetime = Field(alias="startsAt")
+    generator_url: str = Field("", alias="generatorURL")
+    fingerprint: str = ""
+
+
+_LISTED: TypeAdapter[list[_Listed]] = TypeAdapter(list[_Listed])
+
+
+def read_listed(body: bytes) -> list[Alert]:
+    """The alerts that Alertmanager lists as active; raise `BadWebhookError` when it is no such list."""
+    try:
+        listed = _LISTED.validate_json(body)
+    except ValidationError as invalid:
+        raise BadWebhookError(_explained(invalid)) from None
+    raw = (_Alert.model_validate(each.model_dump(by_alias=True) | {"status": "firing"}) for each in listed)
+    return [_alert(each, number) for number, each in enumerate(raw)]
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:

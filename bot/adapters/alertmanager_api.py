@@ -1,14 +1,15 @@
-"""Alertmanager's own API (v2), for silences alone: looked for by its key before it is made, so that it is made once."""
+"""Alertmanager's own API (v2): what fires, and silences, each looked for by its key before it is made: made once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 
-from bot.domain.errors import SourceError
+from bot.domain.alert import Alert
+from bot.domain.errors import BadWebhookError, SourceError
 from bot.domain.finding import Finding, broken, fine
 
 AUTHOR = "incident-bot"
@@ -16,10 +17,18 @@ MOST_COMMENT_CHARACTERS = 1_000
 
 
 class AlertmanagerApi:
-    """`flow.ports.Silences`. Raise `SourceError` when it does not answer or refuses."""
+    """`flow.ports.Silences` and `FiringAlerts`. Raise `SourceError` when it does not answer or refuses."""
 
-    def __init__(self, http: httpx.AsyncClient, url: str) -> None:
-        self._http, self._url = http, f"{url.rstrip('/')}/api/v2"
+    def __init__(self, http: httpx.AsyncClient, url: str, read: Callable[[bytes], Sequence[Alert]]) -> None:
+        """`read` makes alerts of what it lists; raise `BadWebhookError` when that is something else."""
+        self._http, self._url, self._read = http, f"{url.rstrip('/')}/api/v2", read
+
+    async def firing(self) -> Sequence[Alert]:
+        response = await self._answer("GET", "alerts?active=true&silenced=false&inhibited=false")
+        try:
+            return self._read(response.content)
+        except BadWebhookError as error:
+            raise SourceError(f"Alertmanager: {error}") from error
 
     async def create(self, labels: Mapping[str, str], *, starts_at: float, ends_at: float, why: str, key: str) -> str:
         for known in await self._ask("GET", "silences"):
@@ -43,12 +52,19 @@ class AlertmanagerApi:
             await self._ask("DELETE", f"silence/{silence}")
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        response = await self._answer(method, path, body)
+        try:
+            return response.json() if response.content else None
+        except ValueError as error:
+            raise SourceError(f"Alertmanager: {type(error).__name__}") from error
+
+    async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
         try:
             response = await self._http.request(method, f"{self._url}/{path}", json=body)
-            if response.is_success:
-                return response.json() if response.content else None
-        except (httpx.HTTPError, ValueError) as error:
+        except httpx.HTTPError as error:
             raise SourceError(f"Alertmanager: {type(error).__name__}") from error
+        if response.is_success:
+            return response
         raise SourceError(f"Alertmanager: HTTP {response.status_code}: {response.text[:200]}")
 
 

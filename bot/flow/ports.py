@@ -15,6 +15,7 @@ from bot.domain.change.node_disruption import NodeDisruption
 from bot.domain.change.plan import Call
 from bot.domain.change.world import Obj, World
 from bot.domain.effect import Effect, Lane
+from bot.domain.epoch import Epoch
 from bot.domain.event import Commanded, Event, OpenedByHand
 from bot.domain.gpu_query import GpuQuery
 from bot.domain.load_log import LoadPoint
@@ -171,6 +172,31 @@ class RunStore(Protocol):
 
     async def count_event_failure(self, incident_id: str, event_id: str) -> int:
         """Count one failed attempt to handle an event; return how many there were."""
+        ...
+
+
+@dataclass(frozen=True)
+class StorageSeen:
+    """The storage as a process sees it in one look."""
+
+    epoch: Epoch | None
+    counter: int | None
+    """The number of the newest incident; None when there never was one."""
+    server: str = ""
+    """Names the running server; another one after a restart or a failover."""
+    was_promoted: bool = False
+    """It was a replica before, and may lack the last writes."""
+
+
+class EpochStore(Protocol):
+    async def look(self) -> StorageSeen: ...
+
+    async def begin(self, epoch: Epoch) -> Epoch:
+        """Begin this epoch and number its incidents; return the one that counts: another process may be first."""
+        ...
+
+    async def raise_counter(self, least: int) -> None:
+        """The next incident has a higher number than this."""
         ...
 
 
@@ -632,6 +658,12 @@ class Silences(Protocol):
         ...
 
     async def expire(self, silence: str) -> None: ...
+
+
+class FiringAlerts(Protocol):
+    async def firing(self) -> Sequence[Alert]:
+        """What fires now and would be sent; raise `SourceError` when nobody answers."""
+        ...
 
 
 class Alarms(Protocol):

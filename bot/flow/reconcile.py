@@ -18,17 +18,22 @@ AT_MOST = 200
 
 
 class Reconcile:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the ports that it speaks to, and what it looks at
         self,
         runs: RunStore,
         effects: EffectStore,
         wake: Wake,
         route: Callable[[], Awaitable[int]],
         *,
+        look: Callable[[], Awaitable[None]] | None = None,
         besides: Mapping[str, Callable[[], Awaitable[None]]] = MappingProxyType({}),
         every_seconds: float = EVERY_SECONDS,
     ) -> None:
-        """`besides`: what else is looked at as often, by what is logged when that fails; none delays another."""
+        """`look` comes first in each round. `besides`: what else is looked at as often, each in a loop of its own.
+
+        The keys of `besides` are what is logged when a look fails.
+        """
+        self._look = look
         self._runs, self._effects, self._wake, self._route, self._besides = runs, effects, wake, route, besides
         self._every = every_seconds
         self._routing = asyncio.Lock()
@@ -39,6 +44,8 @@ class Reconcile:
 
     async def once(self) -> None:
         """Route what was accepted, advance what waits, perform what is due."""
+        if self._look is not None:
+            await self._look()
         await self._effects.keep_time()
         await self.route()
         for incident_id in await self._runs.pending(AT_MOST):

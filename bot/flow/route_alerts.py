@@ -73,12 +73,15 @@ class RouteAlerts:
         wanted = self._playbooks.match(entry.alert.labels)
         if not wanted:
             return await self._alerts.keep_unmatched(entry, "no playbook's opens_on matches its labels")
-        if target.cluster and self._cluster_name and target.cluster != self._cluster_name:
+        if self._is_elsewhere(target):
             why = f"it is about cluster '{target.cluster}', and this bot works on '{self._cluster_name}'"
             return await self._alerts.keep_unmatched(entry, why)
         while not await self._try(entry, target, wanted[0]):
             log.info("route.retried", target=target.key)
         return None
+
+    def _is_elsewhere(self, target: Target) -> bool:
+        return bool(target.cluster and self._cluster_name) and target.cluster != self._cluster_name
 
     async def _target(self, alert: Alert) -> Target:
         """The workload as the cluster names it; after two seconds, what the labels say."""
@@ -111,6 +114,16 @@ class RouteAlerts:
         if routed:
             self._wake(run.incident_id)
         return routed
+
+    async def knows(self, alert: Alert) -> bool:
+        """Whether the newest incident of its target has heard of it just so; also when it would open none."""
+        target = await self._target(alert)
+        if self._is_elsewhere(target) or not self._playbooks.match(alert.labels):
+            return True
+        newest = await self._runs.open_incident(target.key) or await self._runs.last_incident(target.key)
+        run = await self._runs.load(newest) if newest else None
+        known = run.alerts.get(alert.fingerprint) if run else None
+        return known is not None and known.dedupe_key == alert.dedupe_key
 
     async def _known(self, alert: Alert, target: Target) -> tuple[Run | None, RouteKind]:
         """The open incident of the target, or its last one: for stragglers, and for the same trouble soon again."""

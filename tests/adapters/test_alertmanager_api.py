@@ -20,10 +20,11 @@ from typing import Any
 import httpx
 import pytest
 
+from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi, reachable
 from bot.domain.alert import Alert
 from bot.domain.effect import EndSilences, SilenceAlerts
-from bot.domain.errors import SourceError
+from bot.domain.errors import BadWebhookError, SourceError
 from bot.domain.event import Silenced, SilencesEnded
 from bot.domain.silence import matchers_of
 from bot.flow.perform_effect import Job
@@ -57,10 +58,12 @@ class Alerting:
             alert["endsAt"] = _time(time.time())
         httpx.post(f"{self.url}/api/v2/alerts", json=[alert]).raise_for_status()
 
+    def listed(self) -> list[dict[str, Any]]:
+        return list(httpx.get(f"{self.url}/api/v2/alerts").raise_for_status().json())
+
     def state(self, deployment: str) -> str:
         """Empty for an alert that does not fire."""
-        alerts = httpx.get(f"{self.url}/api/v2/alerts").raise_for_status().json()
-        states = [each["status"]["state"] for each in alerts if each["labels"]["deployment"] == deployment]
+        states = [each["status"]["state"] for each in self.listed() if each["labels"]["deployment"] == deployment]
         return str(states[0]) if states else ""
 
     def told_of(self, deployment: str) -> list[str]:
@@ -143,7 +146,7 @@ def url(alerting: Alerting) -> str:
 @pytest.fixture
 async def api(url: str) -> AsyncIterator[AlertmanagerApi]:
     async with httpx.AsyncClient(timeout=5.0, trust_env=False) as http:
-        yield AlertmanagerApi(http, url)
+        yield AlertmanagerApi(http, url, read_listed)
 
 
 def fire(url: str) -> None:
@@ -197,6 +200,29 @@ async def test_the_incidents_alerts_are_silenced_once_and_no_others_and_then_end
     await api.expire(silence["id"])
 
 
+async def test_what_fires_is_listed_as_it_would_be_sent_and_what_is_silenced_is_not(
+    api: AlertmanagerApi, alerting: Alerting
+) -> None:
+    alerting.put("loud")
+    alerting.put("quiet")
+    quiet = {"alertname": "Thrash", "deployment": "quiet"}
+    silence = await api.create(quiet, starts_at=time.time(), ends_at=time.time() + 600, why="x", key="f")
+    until(lambda: alerting.state("quiet") == "suppressed", "the silence is in force", 20)
+    firing = {each.labels["deployment"]: each for each in await api.firing()}
+    assert "quiet" not in firing
+    (loud,) = [each for each in alerting.listed() if each["labels"]["deployment"] == "loud"]
+    assert firing["loud"].status == "firing"
+    assert firing["loud"].fingerprint == loud["fingerprint"]
+    assert firing["loud"].starts_at == datetime.fromisoformat(loud["startsAt"])
+    await api.expire(silence)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'[{"labels": {}}]', b"<html>"])
+def test_what_is_no_list_of_alerts_is_refused(body: bytes) -> None:
+    with pytest.raises(BadWebhookError):
+        read_listed(body)
+
+
 async def test_alertmanager_suppresses_what_is_silenced(api: AlertmanagerApi, url: str) -> None:
     fire(url)
     labels = {"alertname": "Thrash", "deployment": "llm"}
@@ -222,7 +248,7 @@ async def test_an_alertmanager_that_refuses_or_is_away_is_a_reason_and_no_silenc
     assert active(url) == []
     async with httpx.AsyncClient(timeout=1.0, trust_env=False) as http:
         with pytest.raises(SourceError, match="ConnectError"):
-            await AlertmanagerApi(http, f"http://127.0.0.1:{valkey.free_port()}").expire("x")
+            await AlertmanagerApi(http, f"http://127.0.0.1:{valkey.free_port()}", read_listed).expire("x")
 
 
 async def silence(api: AlertmanagerApi, deployment: str) -> str:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from bot.adapters import logs
+from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.http_client import CircuitClient
 from bot.adapters.prometheus.memory import PrometheusMemory
@@ -66,7 +67,7 @@ async def test_readings_and_silences_say_who_does_not_answer(frozen: Frozen) -> 
     async with client(Circuit("Alertmanager", elapsed=Steps())) as http:
         await freeze(http, frozen)
         with pytest.raises(SourceError, match="Alertmanager has not answered since"):
-            await AlertmanagerApi(http, frozen.url).expire("s1")
+            await AlertmanagerApi(http, frozen.url, read_listed).expire("s1")
 
 
 async def test_metrics_show_which_dependency_is_silent(frozen: Frozen) -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import httpx
+import redis
 
 from bot import wiring
 from bot.adapters.redis.connection import Connection
@@ -23,6 +24,7 @@ from bot.domain.target import Target
 from bot.domain.timeline import Chained, Entry
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from tests.open_index import faults_of
 from tests.waiting import until
 
 T = TypeVar("T")
@@ -177,5 +179,8 @@ STARTED = datetime.now(UTC)
 
 @contextlib.contextmanager
 def stage(*, with_alerting: bool = True, start_bot: bool = True, **settings: str) -> Iterator[Stage]:
+    """At its end the index of open incidents must be right, whatever happened."""
     with demo.world(settings=SHORT | settings, with_alerting=with_alerting, start_bot=start_bot) as world:
         yield Stage(world)
+        with redis.Redis.from_url(world.redis_url, decode_responses=True) as client:
+            assert faults_of(client) == []

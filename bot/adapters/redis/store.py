@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,17 @@ class StoreLimits:
 class RedisStore:
     """Keeps the promises of `AlertStore` and `RunStore`. `owner` names this process in leases."""
 
-    def __init__(self, connection: Connection, *, owner: str, limits: StoreLimits | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        owner: str,
+        limits: StoreLimits | None = None,
+        next_number: Callable[[], Awaitable[int]] | None = None,
+    ) -> None:
+        """`next_number` numbers incidents; None: by the counter alone, for who opens none."""
         self._redis, self._owner, self._limits = connection, owner, limits or StoreLimits()
+        self._next_number = next_number or self._count
 
     def _keys(self, *names: str) -> list[str]:
         return [self._redis.key(name) for name in names]
@@ -145,7 +154,10 @@ class RedisStore:
     # --- runs -------------------------------------------------------------------------------------------------------
 
     async def next_incident_id(self) -> str:
-        return f"INC-{await self._redis.ask(self._redis.client.incr(self._redis.key('counter')))}"
+        return f"INC-{await self._next_number()}"
+
+    async def _count(self) -> int:
+        return int(await self._redis.ask(self._redis.client.incr(self._redis.key("counter"))))
 
     async def open_incident(self, target_key: str) -> str | None:
         found = await self._redis.ask(self._redis.client.hget(self._redis.key("open"), target_key))

@@ -45,7 +45,10 @@ class AlertmanagerRoutes:
         return web.json_response(STATUS)
 
     async def _alerts(self, request: web.Request) -> web.Response:
-        return web.json_response(self._alertmanager.alerts(datetime.now(UTC)))
+        # As the real one: what is suppressed is listed too unless the request says no.
+        wants_silenced = request.query.get("silenced", "true") == "true"
+        listed = self._alertmanager.alerts(datetime.now(UTC))
+        return web.json_response([each for each in listed if wants_silenced or not each["status"]["silencedBy"]])
 
     async def _put(self, request: web.Request) -> web.Response:
         try:

@@ -15,6 +15,7 @@ import pytest
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.web import Inside, create_app
 from bot.domain.errors import StorageUnavailableError
@@ -80,7 +81,8 @@ async def storage(proxy: Proxy, tag: str) -> AsyncIterator[Storage]:
     connection = Connection.open(proxy.url, tag=tag, silent_seconds=SOON)
     await connection.now()
     proxy.is_frozen = True
-    yield Storage(connection, RedisStore(connection, owner="one"), RedisClaims(connection, BreakerLimits()))
+    store, claims = RedisStore(connection, owner="one"), RedisClaims(connection, BreakerLimits())
+    yield Storage(connection, store, claims, RedisEpoch(connection))
     await connection.close()
 
 

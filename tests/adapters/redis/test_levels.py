@@ -8,6 +8,7 @@ import re
 from bot.adapters import logs
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.store import RedisStore
 from bot.wiring import Storage, metrics_page
 from tests import builders
@@ -15,7 +16,8 @@ from tests.deploy.files import DEPLOY
 
 
 def storage(connection: Connection) -> Storage:
-    return Storage(connection, RedisStore(connection, owner="one"), RedisClaims(connection, BreakerLimits()))
+    store, claims = RedisStore(connection, owner="one"), RedisClaims(connection, BreakerLimits())
+    return Storage(connection, store, claims, RedisEpoch(connection))
 
 
 async def lines(connection: Connection) -> list[str]:

@@ -176,6 +176,18 @@ async def test_an_inbox_that_waits_or_a_deadline_that_passed_makes_an_incident_p
     assert await store.pending(10) == ["INC-1"]
 
 
+async def test_news_of_an_older_incident_do_not_make_it_the_last_one_again(store: RedisStore) -> None:
+    older = moved(await opened(store), closed_at=1.0)
+    await store.commit(older, consumed=1, entries=(), effects=())
+    await store.accept([builders.alert(fingerprint="f2")], truncated=0)
+    (entry,) = await store.intake(10)
+    newer = builders.run(incident_id="INC-10")
+    assert await store.route(entry, newer, "opens", bundle=BUNDLE)
+    await store.commit(moved(newer, closed_at=2.0), consumed=1, entries=(), effects=())
+    await store.commit(moved(older), consumed=0, entries=(), effects=())
+    assert await store.last_incident(older.target.key) == "INC-10"
+
+
 async def test_a_closed_incident_leaves_the_open_index_and_is_the_last_one_of_its_target(store: RedisStore) -> None:
     run = await opened(store)
     assert await store.open_incident(run.target.key) == "INC-1"

@@ -39,7 +39,11 @@ elseif ARGV[6] == 'closed' and held == ARGV[1] and redis.call('LLEN', KEYS[2]) =
   redis.call('HDEL', KEYS[9], ARGV[7])
 end
 if ARGV[6] == 'closed' then
-  redis.call('HSET', KEYS[10], ARGV[7], ARGV[1])
+  -- The last one is the newest, though an older one may hear of something later.
+  local last = redis.call('HGET', KEYS[10], ARGV[7])
+  if not last or tonumber(string.match(last, '%d+$')) <= tonumber(string.match(ARGV[1], '%d+$')) then
+    redis.call('HSET', KEYS[10], ARGV[7], ARGV[1])
+  end
   for _, key in ipairs({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12], KEYS[13], KEYS[14]}) do
     redis.call('EXPIRE', key, tonumber(ARGV[11]))
   end

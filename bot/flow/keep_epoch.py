@@ -1,0 +1,137 @@
+"""Notices that the storage lost its data, or its last writes: numbers go on far above, what fires is reopened.
+
+An empty storage at the first look is a first start only where Slack shows no card of this deployment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import structlog
+
+from bot.domain.alert import Alert
+from bot.domain.epoch import JUMP_AFTER_FAILOVER, Epoch, Why, announcement, notice, numbers_begin_at
+from bot.domain.errors import BotError
+from bot.flow.ports import Clock, EpochStore, FiringAlerts, StorageSeen
+
+log = structlog.get_logger()
+AGAIN_SECONDS = 30.0
+OLD_CARDS_WITHIN_SECONDS = 10.0
+
+OldCards = Callable[[], Awaitable[int | None]]
+"""The highest number of an incident that Slack still shows; 0 when it shows none, None when it does not say."""
+Accept = Callable[[Sequence[Alert]], Awaitable[None]]
+"""Store alerts as if Alertmanager had just sent them."""
+Knows = Callable[[Alert], Awaitable[bool]]
+"""Whether an incident has heard of this alert, or nobody wants it."""
+Tell = Callable[[str, str], Awaitable[None]]
+"""Say something in the channel, once by its first argument."""
+
+
+class KeepEpoch:
+    def __init__(  # noqa: PLR0913 - the ports that it speaks to; wiring names each
+        self,
+        epochs: EpochStore,
+        clock: Clock,
+        *,
+        old_cards: OldCards,
+        firing: FiringAlerts | None,
+        knows: Knows,
+        accept: Accept,
+        tell: Tell,
+    ) -> None:
+        """`firing`: None where Alertmanager's address is not known."""
+        self._epochs, self._clock, self._old_cards, self._firing = epochs, clock, old_cards, firing
+        self._knows, self._accept, self._tell = knows, accept, tell
+        self._epoch: Epoch | None = None
+        self._server, self._highest = "", 0
+        self._started_at = clock.now()
+        self._lost = asyncio.Event()
+
+    async def once(self) -> None:
+        """Look at the storage; nothing more while it is as it was."""
+        seen = await self._epochs.look()
+        before, self._epoch = self._epoch, seen.epoch or await self._begin(seen)
+        if before is None or before.epoch_id != self._epoch.epoch_id:
+            self._say_what_was_lost(self._epoch)
+        else:
+            await self._look_for_lost_writes(seen)
+        self._server = seen.server or self._server
+        self._highest = max(self._highest, seen.counter or 0, self._epoch.after)
+
+    async def recover(self) -> None:
+        """Tell people, and reopen what fires. Raise `BotError` when one of both was not done; both may be repeated."""
+        for fault in await asyncio.gather(self._announce(), self._reopen(), return_exceptions=True):
+            if fault is not None:
+                raise fault
+
+    async def _announce(self) -> None:
+        epoch = self._epoch
+        if epoch is not None and epoch.matters(self._clock.now()):
+            text = announcement(epoch, reads_alertmanager=self._firing is not None)
+            await self._tell(f"epoch/{epoch.epoch_id}", text)
+
+    async def _reopen(self) -> None:
+        if self._firing is None:
+            return
+        unknown = [alert for alert in await self._firing.firing() if not await self._knows(alert)]
+        if unknown:
+            log.warning("alerts.reopened", alerts=len(unknown))
+            await self._accept(unknown)
+
+    async def forever(self) -> None:
+        """Recover from each loss until that is done."""
+        while True:
+            await self._lost.wait()
+            self._lost.clear()
+            try:
+                await self.recover()
+            except Exception as error:
+                # The top of its work: whatever failed is tried again.
+                reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"
+                log.warning("recovery.failed", reason=reason, exc_info=not isinstance(error, BotError))
+                self._lost.set()
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def notices(self) -> Mapping[str, str]:
+        """What whoever watches the bot should know, though it is ready."""
+        epoch = self._epoch
+        return {"redis": notice(epoch)} if epoch is not None and epoch.matters(self._clock.now()) else {}
+
+    def _say_what_was_lost(self, epoch: Epoch) -> None:
+        """At each start but the very first, look at what fires: nobody saw a failover while no bot was at work."""
+        if epoch.matters(self._clock.now()):
+            log.error("storage.emptied", why=epoch.why, began_at=epoch.began_at, incidents_after=epoch.after)
+        if epoch.why != "first" or epoch.began_at < self._started_at:
+            self._lost.set()
+
+    async def _begin(self, seen: StorageSeen) -> Epoch:
+        now, (why, highest) = self._clock.now(), await self._what_was_before(seen)
+        after = numbers_begin_at(now, highest) if why in ("emptied", "unknown") else 0
+        return await self._epochs.begin(Epoch(epoch_id=secrets.token_hex(8), began_at=now, why=why, after=after))
+
+    async def _what_was_before(self, seen: StorageSeen) -> tuple[Why, int]:
+        if self._epoch is not None:
+            return "emptied", self._highest
+        if seen.counter is not None:
+            return "kept", seen.counter
+        try:
+            async with asyncio.timeout(OLD_CARDS_WITHIN_SECONDS):
+                number = await self._old_cards()
+        except TimeoutError:
+            number = None
+        if number is None:
+            return "unknown", 0
+        return ("emptied", number) if number else ("first", 0)
+
+    async def _look_for_lost_writes(self, seen: StorageSeen) -> None:
+        """Another server, or the same one restarted, may lack the last writes: the newest incidents and alerts."""
+        went_back = (seen.counter or 0) < self._highest
+        is_another = bool(self._server and seen.server) and seen.server != self._server
+        if went_back or (is_another and seen.was_promoted):
+            await self._epochs.raise_counter(self._highest + JUMP_AFTER_FAILOVER)
+        if went_back or is_another:
+            log.warning("storage.replaced", was_promoted=seen.was_promoted, lost_incidents=went_back)
+            self._lost.set()
