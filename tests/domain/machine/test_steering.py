@@ -1,0 +1,252 @@
+"""What comes from the side, and what it leaves alone: alerts, resumes, undos, diverts, effects that were given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.approval import Demand
+from bot.domain.change.plan import PlanResult
+from bot.domain.effect import ApplyStep
+from bot.domain.event import AlertChanged, EffectFailed, OpenedByHand
+from bot.domain.playbook.bundle import Bundle
+from bot.domain.run import Offer
+from tests import builders
+from tests.domain.machine.steps import Story
+from tests.domain.machine.test_advance import TWO_STEPS
+from tests.domain.machine.test_deciding import asked
+from tests.domain.machine.test_diverts import BUNDLE, INNER, OUTER
+from tests.domain.machine.test_stopped import stopped
+
+pytestmark = pytest.mark.fast
+
+
+def hears(story: Story, status: Any = "firing", *, offer: Offer | None = None, **labels: Any) -> Story:
+    story.happens(AlertChanged(event_id=story.id(), alert=builders.alert(status, **labels), offer=offer))
+    return story
+
+
+# --- alerts -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_alert_again_is_not_even_noted() -> None:
+    story = Story().opened()
+    before = len(story.entries)
+    hears(story)
+    assert len(story.entries) == before
+
+
+def test_after_all_alerts_resolved_everybody_has_to_press_again() -> None:
+    two = (Demand(needed=2, users=("ana", "ben", "cay")),)
+    story = asked(demands=two).presses("approve", user="ben")
+    earlier = builders.request(request_id="R0", status="refused")
+    story.run = story.run.with_(requests={"R0": earlier} | story.run.requests)
+    hears(story, "resolved")
+    assert story.run.requests["R2"].presses == ()
+    assert story.run.requests["R0"] == earlier
+    story.presses("approve", user="cay")
+    assert story.run.requests["R2"].status == "open"
+    story.presses("approve", user="ben")
+    assert story.run.requests["R2"].status == "granted"
+
+
+def offer(name: str = "urgent", priority: int = 90) -> Offer:
+    return Offer(playbook=name, title=f"The {name} one", priority=priority, digest="d")
+
+
+def test_each_playbook_that_counts_more_is_offered_once() -> None:
+    story = Story(BUNDLE).opened()
+    for name in ("urgent", "urgent", "urgent too"):
+        hears(story, fingerprint=f"f{len(story.entries)}", offer=offer(name))
+    assert list(story.run.offers) == ["urgent", "urgent too"]
+    assert len([text for text in story.texts("note") if "counts more" in text]) == 2
+
+
+@pytest.mark.parametrize("known", ["outer", "inner"])
+def test_a_playbook_that_the_run_is_in_or_comes_back_to_is_not_offered(known: str) -> None:
+    story = Story(BUNDLE).opened().reads(0.95)
+    assert (story.run.playbook, [frame.playbook for frame in story.run.frames]) == ("inner", ["outer"])
+    assert hears(story, fingerprint="f2", offer=offer(known)).run.offers == {}
+
+
+def test_the_playbook_that_the_run_was_opened_with_is_not_offered_after_it_was_left_for_good() -> None:
+    story = Story(BUNDLE).opened().reads(0.95).chooses("not_it").chooses("leave")
+    assert (story.run.playbook, story.run.frames) == ("inner", ())
+    assert hears(story, fingerprint="f2", offer=offer("outer")).run.offers == {}
+
+
+def test_an_alert_that_ends_offers_nothing() -> None:
+    assert hears(Story(BUNDLE).opened(), "resolved", fingerprint="f2", offer=offer()).run.offers == {}
+
+
+def test_a_person_who_opens_an_incident_reads_that_its_workload_is_not_known() -> None:
+    story = Story()
+    story.run = story.run.with_(target=builders.TARGET.model_copy(update={"resolved": False}))
+    story.happens(OpenedByHand(event_id="o", user="ana", fields={}))
+    assert story.texts("failed") == [
+        "the cluster did not name the workload in time; 'serving/llm' is what the labels say"
+    ]
+
+
+# --- halting and resuming ---------------------------------------------------------------------------------------------
+
+
+def test_a_resume_owes_the_step_that_was_halted_each_time_under_another_id() -> None:
+    story = Story().granted()
+    ids = {story.wanted(ApplyStep).effect_id}
+    for _ in range(3):
+        story.settles("halted", detail="the kill switch is on").says("resume")
+        ids.add(story.wanted(ApplyStep).effect_id)
+    assert len(ids) == 4
+
+
+def test_a_resume_does_not_send_again_what_no_halt_had_stopped() -> None:
+    story = Story().granted().says("halt").says("resume")
+    assert story.run.halted_by == ""
+    assert "apply_step" not in story.kinds()
+
+
+def test_a_resume_without_a_halt_is_only_noted() -> None:
+    for story in (Story().opened(), Story().granted()):
+        story.says("resume")
+        assert story.texts("ignored") == ["resumed although nothing was halted"]
+        assert story.kinds() == []
+
+
+# --- undo -------------------------------------------------------------------------------------------------------------
+
+
+def applied_twice() -> Story:
+    """Two changes, the second of two calls, and a third that waits for people."""
+    story = Story().applied().watched("not_held").chooses("grow")
+    two = builders.plan(steps=(builders.call(), builders.call(title="second call")), choices={"to": 6})
+    story.planned(PlanResult(outcome="planned", plan=two)).posted().presses("approve").settles().settles()
+    story.watched("not_held").chooses("grow")
+    return story.planned(PlanResult(outcome="planned", plan=builders.plan(choices={"to": 7}))).posted()
+
+
+def test_an_undo_takes_back_the_last_change_whole_and_no_other() -> None:
+    story = applied_twice()
+    first, *last = story.run.held
+    story.says("undo", user="ben")
+    assert story.run.change is not None
+    assert story.run.change.undo_of == tuple(entry.call_id for entry in last)
+    assert len(last) == 2
+    assert first.call_id not in story.run.change.undo_of
+    assert story.texts("undo") == ["undo asked for: scale llm from 4 to 5, second call"]
+
+
+def test_an_undo_is_the_own_work_of_who_asked_for_it() -> None:
+    story = applied_twice().says("undo", user="ben").planned()
+    assert story.run.requests[story.request].own_work_of == ("ben",)
+
+
+def test_an_undo_withdraws_what_waits_and_says_why() -> None:
+    story = applied_twice()
+    waits = story.request
+    others = {name: request for name, request in story.run.requests.items() if name != waits}
+    story.says("undo")
+    withdrawn = story.run.requests[waits]
+    assert (withdrawn.status, withdrawn.decision_reason) == ("withdrawn", "an undo was asked for")
+    assert {name: request for name, request in story.run.requests.items() if name != waits} == others
+    assert story.run.deadlines == {}
+
+
+def test_an_undo_during_a_watch_ends_the_watch() -> None:
+    story = Story().applied().says("undo")
+    assert (story.run.watch, story.run.at_state) == (None, "(undo)/planning")
+
+
+def test_while_a_change_is_applied_it_is_halted_before_it_is_undone() -> None:
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted()
+    story.presses("approve").settles().says("undo")
+    assert story.texts("note")[-1] == "A change is being applied right now; halt it first, then undo."
+    assert story.run.at_state == "grow/applying"
+    story.settles(call_id="").says("halt").says("undo")
+    assert story.texts("note")[-1].startswith("A call is under way")
+    assert story.run.at_state == "grow/applying"
+
+
+# --- resolving and diverting ------------------------------------------------------------------------------------------
+
+
+def test_what_waits_when_an_incident_is_resolved_is_withdrawn_and_says_why() -> None:
+    story = Story().asked().says("resolve")
+    request = story.run.requests[story.request]
+    assert (request.status, request.decision_reason) == ("withdrawn", "the incident was resolved by hand")
+
+
+def test_resolving_during_a_watch_that_leaves_something_asks_and_watches_no_more() -> None:
+    spare = builders.plan(verb="canary", title="Start a spare", steps=(builders.call(title="Create the spare"),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=spare)).posted()
+    story.presses("approve").presses("approve", user="ben").settles()
+    assert story.run.watch is not None
+    story.says("resolve")
+    assert story.run.watch is None
+    assert story.run.open_question is not None
+
+
+def changing_outer() -> Story:
+    """In a playbook with a change, while another one is offered."""
+    change = "    change: scale\n    with: {by: 1}\n    why: More room.\n    done: calm"
+    text = OUTER.replace("    divert: inner\n    why: For good.", change)
+    text = text.replace("gone: {divert: inner, why: For good.}", f"gone:\n{change}")
+    outer, inner = load_text(text), load_text(INNER)
+    urgent = Bundle.of(load_text(INNER.replace("playbook: inner", "playbook: urgent")))
+    bundle = Bundle.of(outer, {"outer": outer, "inner": inner})
+    story = Story(bundle).opened().reads(0.95).chooses("not_it")
+    hears(story, fingerprint="f2", offer=offer())
+    story.bundle = Bundle(bundle.entry, bundle.playbooks, {"urgent": urgent})
+    return story.chooses("leave").planned().posted()
+
+
+def test_a_run_that_goes_over_to_another_playbook_withdraws_what_waits() -> None:
+    story = changing_outer().says("divert", text=" urgent ")
+    request = story.run.requests[story.request]
+    assert (story.run.playbook, request.status) == ("urgent", "withdrawn")
+    assert request.decision_reason == "the run goes over to urgent"
+
+
+def test_a_run_does_not_leave_a_change_that_is_applied() -> None:
+    story = changing_outer().presses("approve").says("divert", text="urgent")
+    assert story.run.playbook == "outer"
+    assert story.texts("note")[-1] == "A change is being applied; its outcome must be known first."
+
+
+# --- effects that were given up ---------------------------------------------------------------------------------------
+
+
+def given_up(story: Story, kind: str, effect_id: str) -> Story:
+    story.happens(EffectFailed(event_id=story.id(), effect_id=effect_id, effect_kind=kind, reason="no answer"))
+    return story
+
+
+def test_an_effect_of_an_earlier_visit_that_was_given_up_asks_nobody() -> None:
+    story = Story().granted()
+    given_up(story, "apply_step", "v1/apply/R2/0/0")
+    assert (story.run.question, story.run.at_state) == ("", "grow/applying")
+
+
+def test_an_effect_that_was_given_up_while_people_are_asked_asks_no_second_question() -> None:
+    story = Story().opened().reads(0.95)
+    question = story.run.question
+    given_up(story, "read_series", f"v{story.run.visit}/series")
+    assert (story.run.question, len(story.run.questions)) == (question, 1)
+
+
+@pytest.mark.parametrize("kind", ["plan_change", "watch_signals"])
+def test_an_effect_that_the_run_waits_for_becomes_a_question_without_an_outcome(kind: str) -> None:
+    story = Story().granted() if kind == "plan_change" else Story().applied()
+    given_up(story, kind, f"v{story.run.visit}/x")
+    assert story.run.open_question is not None
+    assert story.run.open_question.text == f"{kind.replace('_', ' ')} failed: no answer"
+    assert "unclear" not in {request.outcome for request in story.run.requests.values()}
+
+
+def test_a_step_that_was_given_up_although_it_is_not_applied_any_more_has_no_outcome() -> None:
+    story = stopped()
+    story.run = story.run.with_(question="")
+    given_up(story, "apply_step", f"v{story.run.visit}/apply/R2/1/0")
+    assert story.run.requests["R2"].outcome == ""
