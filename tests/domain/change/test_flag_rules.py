@@ -149,6 +149,8 @@ def test_no_image_is_wanted_where_none_is_named(wanted: Any) -> None:
 def test_what_a_version_without_a_table_takes_is_not_guessed() -> None:
     assert check_flag("--made_up", 2, NO_TABLE) == FlagEdit("--made-up", 2)
     assert check_flag("--kv-cache-dtype", "new_one", NO_TABLE).value == "new_one"
+    with pytest.raises(NoPlanError, match="takes a whole number"):
+        check_flag("--max-num-seqs", "many", NO_TABLE)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +269,15 @@ IGNORED = "--gpu-memory-utilization is ignored while --kv-cache-memory-bytes is 
         pytest.param(
             running(**UNCHUNKED | {"max_num_batched_tokens": "2048"}), "--max-model-len", "", id="long-enough"
         ),
-        pytest.param(running(enable_chunked_prefill=False), "--enable-chunked-prefill", "", id="lengths-not-known"),
+        pytest.param(
+            running(enable_chunked_prefill=False, max_model_len="2048"), "--max-model-len", "", id="tokens-not-known"
+        ),
+        pytest.param(
+            running(enable_chunked_prefill=False, max_num_batched_tokens="8"),
+            "--max-num-batched-tokens",
+            "",
+            id="length-not-known",
+        ),
         pytest.param(
             running(max_num_queued_reqs="7", max_num_seqs="8"), "--max-num-queued-reqs", QUEUE.format(7, 8), id="queue"
         ),
@@ -287,6 +297,9 @@ IGNORED = "--gpu-memory-utilization is ignored while --kv-cache-memory-bytes is 
             running(max_num_queued_reqs="8", max_num_seqs="8"), "--max-num-queued-reqs", "", id="queue-of-as-many"
         ),
         pytest.param(running(max_num_queued_reqs="7"), "--max-num-queued-reqs", "", id="queue-cap-not-known"),
+        pytest.param(
+            running(max_num_queued_reqs="$(N)", max_num_seqs="8"), "--max-num-queued-reqs", "", id="queue-not-known"
+        ),
         pytest.param(running(max_num_queued_reqs="7", max_num_seqs="8"), "--max-num-seqs", "", id="queue-as-before"),
         pytest.param(
             running(gpu_memory_utilization="0.9", kv_cache_memory_bytes="5"),

@@ -10,12 +10,14 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approval import Demand
 from bot.domain.change.plan import PlanResult
 from bot.domain.effect import ApplyStep
-from bot.domain.event import AlertChanged, EffectFailed, OpenedByHand
+from bot.domain.event import AlertChanged, EffectFailed, OpenedByHand, SilencesEnded
+from bot.domain.machine.by_hand import ways_to_skip
 from bot.domain.playbook.bundle import Bundle
-from bot.domain.run import Offer
+from bot.domain.run import SILENCE_ENDS, Offer, Run
 from tests import builders
-from tests.domain.machine.steps import Story
+from tests.domain.machine.steps import PLAYBOOK, TEXT, Story
 from tests.domain.machine.test_advance import TWO_STEPS
+from tests.domain.machine.test_by_hand import silenced
 from tests.domain.machine.test_deciding import asked
 from tests.domain.machine.test_diverts import BUNDLE, INNER, OUTER
 from tests.domain.machine.test_stopped import stopped
@@ -26,6 +28,10 @@ pytestmark = pytest.mark.fast
 def hears(story: Story, status: Any = "firing", *, offer: Offer | None = None, **labels: Any) -> Story:
     story.happens(AlertChanged(event_id=story.id(), alert=builders.alert(status, **labels), offer=offer))
     return story
+
+
+def status(story: Story) -> str:
+    return story.run.requests[story.request].status
 
 
 # --- alerts -----------------------------------------------------------------------------------------------------------
@@ -47,9 +53,9 @@ def test_after_all_alerts_resolved_everybody_has_to_press_again() -> None:
     assert story.run.requests["R2"].presses == ()
     assert story.run.requests["R0"] == earlier
     story.presses("approve", user="cay")
-    assert story.run.requests["R2"].status == "open"
+    assert status(story) == "open"
     story.presses("approve", user="ben")
-    assert story.run.requests["R2"].status == "granted"
+    assert status(story) == "granted"
 
 
 def offer(name: str = "urgent", priority: int = 90) -> Offer:
@@ -182,7 +188,7 @@ def test_resolving_during_a_watch_that_leaves_something_asks_and_watches_no_more
     spare = builders.plan(verb="canary", title="Start a spare", steps=(builders.call(title="Create the spare"),))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=spare)).posted()
     story.presses("approve").presses("approve", user="ben").settles()
-    assert story.run.watch is not None
+    assert story.run.state == "watch"
     story.says("resolve")
     assert story.run.watch is None
     assert story.run.open_question is not None
@@ -213,6 +219,90 @@ def test_a_run_does_not_leave_a_change_that_is_applied() -> None:
     story = changing_outer().presses("approve").says("divert", text="urgent")
     assert story.run.playbook == "outer"
     assert story.texts("note")[-1] == "A change is being applied; its outcome must be known first."
+
+
+# --- skipping, reopening, pinning ------------------------------------------------------------------------------------
+
+
+def test_who_skips_a_wait_steers_and_is_never_the_only_approver_of_what_follows() -> None:
+    story = Story().opened().reads(0.95).chooses("grow").planned().posted().presses("approve", user="ben").settles()
+    story.says("skip", to="choose", text="I see it", user="cay")
+    assert story.run.steered_by == "cay"
+
+
+def test_what_waits_when_its_state_is_skipped_is_withdrawn_and_says_why() -> None:
+    story = Story().asked().says("skip", to="choose", text="not now")
+    assert story.run.requests["R2"].decision_reason == "'grow' was skipped"
+
+
+def test_every_written_way_is_named_to_who_skips_to_another() -> None:
+    assert ways_to_skip(Story().applied().run, PLAYBOOK) == {"choose": "not_held", "calm": "held"}
+    story = Story().applied().says("skip", to="left", text="x")
+    assert story.texts("note")[-1] == "'watch' cannot be left for 'left'. Ways: choose, calm."
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(Story().opened().says("resolve").run, id="closed"),
+        pytest.param(Story().applied().says("undo").run, id="an-undo-under-way"),
+        pytest.param(Story().opened().run.with_(state="of-another-version"), id="not-a-state-of-the-playbook"),
+    ],
+)
+def test_there_is_no_way_to_skip_to(run: Run) -> None:
+    assert ways_to_skip(run, PLAYBOOK) == {}
+
+
+def test_nothing_that_a_change_leads_to_by_itself_is_skipped_to() -> None:
+    text = TEXT.replace("    done: watch\n", "    done: watch\n    not_needed: watch\n    failed: calm\n")
+    playbook = load_text(text, file="small.yaml")
+    run = Story(Bundle.of(playbook)).asked().run
+    assert ways_to_skip(run, playbook) == {"choose": "refused", "calm": "failed"}
+
+
+def test_what_is_proposed_after_a_reopening_is_the_own_work_of_who_reopened_it() -> None:
+    assert Story().opened().says("resolve").says("reopen", text="again", user="cay").run.steered_by == "cay"
+
+
+def test_a_pinned_message_without_a_time_and_an_author_is_of_who_pinned_it_and_now() -> None:
+    story = Story().opened().says("pin", text="XIDs", link="https://slack/p1")
+    [entry] = story.last.entries
+    assert (entry.at, entry.who) == (story.at, "ana")
+
+
+def test_there_is_no_silence_to_end() -> None:
+    story = Story().opened().says("unsilence")
+    assert story.texts("note")[-1] == "The bot holds no silence for this incident."
+    assert story.kinds() == []
+
+
+@pytest.mark.parametrize(("ids", "said"), [(("s1",), "the silence"), (("s1", "s2"), "2 silences")])
+def test_the_end_of_silences_is_on_the_timeline_with_their_ids(ids: tuple[str, ...], said: str) -> None:
+    story = silenced()
+    story.happens(SilencesEnded(event_id="e", ids=ids))
+    [entry] = story.last.entries
+    assert (entry.kind, entry.text, entry.data) == ("undo", f"{said} ended in Alertmanager", {"silences": list(ids)})
+
+
+def test_the_time_of_a_silence_that_is_over_is_on_the_timeline_with_its_id() -> None:
+    story = silenced()
+    story.at = story.run.deadlines[SILENCE_ENDS] - 10
+    story.due(SILENCE_ENDS)
+    assert story.last.entries[-1].data == {"silences": ["s1"]}
+
+
+def test_what_was_passed_over_because_it_was_entered_too_often_is_on_the_timeline() -> None:
+    story = Story(BUNDLE).opened().reads(0.95).chooses("not_it").chooses("again").chooses("not_it").chooses("again")
+    story.chooses("not_it")
+    entered = [entry for entry in story.last.entries if entry.kind == "entered"]
+    assert entered[-1].data["instead_of"] == ["choose"]
+
+
+def test_an_undo_that_cannot_be_planned_leaves_the_state_that_it_interrupted_to_choose_from() -> None:
+    story = Story().applied().says("undo").planned(PlanResult(outcome="impossible", reason="it is gone"))
+    assert (story.run.change, story.run.at_state) == (None, "watch")
+    assert story.run.open_question is not None
+    assert "goto:calm" in story.run.open_question.choices
 
 
 # --- effects that were given up ---------------------------------------------------------------------------------------
