@@ -8,6 +8,7 @@ import pytest
 
 from bot.adapters.redis.claims import NODE_BREAKER, BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.digest import CLAIM_SECONDS, RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore, StoreLimits
 from bot.domain.change.node_disruption import NodeDisruption
@@ -87,6 +88,19 @@ async def test_an_event_that_waits_makes_its_incident_pending(store: RedisStore,
     assert await store.append("INC-1", [due("d1")])
     await time.advance(2)
     assert await store.pending(10) == ["INC-1"]
+
+
+async def test_all_events_of_one_call_are_stored_in_order(store: RedisStore) -> None:
+    await committed(store, await opened(store), consumed=1)
+    await store.append("INC-1", [due("d1"), due("d2"), due("d3")])
+    assert [event.event_id for event in await store.inbox("INC-1")] == ["d1", "d2", "d3"]
+
+
+async def test_a_deadline_that_was_cleared_wakes_nobody(store: RedisStore, time: VirtualTime) -> None:
+    run = await committed(store, await opened(store), consumed=1, deadlines={"q": time.now() + 60})
+    await committed(store, run, deadlines={})
+    await time.advance(61)
+    assert await store.pending(10) == []
 
 
 async def test_a_later_event_does_not_make_an_earlier_one_wait_longer(store: RedisStore, time: VirtualTime) -> None:
@@ -466,6 +480,28 @@ async def test_releasing_gives_back_ones_own_leases_only(claims: RedisClaims) ->
     await claims.release("INC-1")
     assert await claim(claims, "INC-3", "R1/0", lease_keys=["workload/v"], counts=False) == "lease_held"
     assert await claim(claims, "INC-3", "R1/0", counts=False) == "claimed"
+
+
+# --- the word for the digest ------------------------------------------------------------------------------------------
+
+
+async def test_the_word_for_the_digest_is_one_process_s_to_the_part_of_a_second(
+    redis: Connection, time: VirtualTime
+) -> None:
+    digest: RedisDigest[Any, Any, Any] = RedisDigest(redis, lambda folded, said: (folded, said), dict, dict, dict)
+    await time.advance(0.7)
+    claim = await digest.claim()
+    assert claim
+    await time.advance(CLAIM_SECONDS - 0.1)
+    assert await digest.claim() == ""
+    await time.advance(0.1)
+    other = await digest.claim()
+    assert other not in ("", claim)
+    assert not await digest.keep({"ts": "1.1"}, claim), "it was lost"
+    assert await digest.keep({"ts": "1.1"}, other)
+    assert await digest.claim() == "", "what is kept does not give the word back"
+    await digest.release(other)
+    assert await digest.claim()
 
 
 # --- pace -------------------------------------------------------------------------------------------------------------
