@@ -193,7 +193,8 @@ async def test_what_is_new_is_created_without_a_look() -> None:
 
 async def test_a_conflict_of_anything_but_a_creation_is_a_failure() -> None:
     server = Server(answers=[CONFLICT], present=stamped({CALL_ANNOTATION: CALL_ID}))
-    assert (await sent(server, builders.call(method="delete", body={}))).result == "failed"
+    found = await sent(server, builders.call(method="delete", body={}))
+    assert (found.result, found.detail.startswith("changed by somebody else, or not valid")) == ("failed", True)
 
 
 async def test_a_creation_that_is_refused_is_not_looked_for() -> None:
