@@ -254,6 +254,12 @@ async def test_what_is_settled_leaves_nothing_behind(store: RedisStore, redis: C
     assert await store.pending(10) == ["INC-1"], "its outcome waits"
 
 
+async def test_all_events_of_an_outcome_are_kept_in_order(store: RedisStore) -> None:
+    await committed(store, await opened(store), SHOW, consumed=1)
+    await store.settle(await taken(store), [due("d1"), due("d2"), due("d3")])
+    assert [event.event_id for event in await store.inbox("INC-1")] == ["d1", "d2", "d3"]
+
+
 async def test_an_outcome_of_an_incident_that_is_gone_is_not_kept(store: RedisStore, redis: Connection) -> None:
     await committed(store, await opened(store), SHOW, consumed=1)
     owed = await taken(store)
@@ -283,8 +289,9 @@ async def test_what_was_owed_anew_while_it_was_settled_is_free_at_once_for_every
 
 async def test_a_lease_is_held_on_for_as_long_again(store: RedisStore, two: RedisStore, time: VirtualTime) -> None:
     await committed(store, await opened(store), SHOW)
+    owed = await taken(store)
     await time.advance(14)
-    assert await store.renew(await taken(store))
+    assert await store.renew(owed)
     await time.advance(14)
     assert await two.take("INC-1", "show") is None
     await time.advance(2)
@@ -325,6 +332,22 @@ async def test_a_bundle_is_stored_once_and_only_where_there_is_one(store: RedisS
     second = builders.run(incident_id="INC-2")
     assert await store.route(await arrived(store, "f3"), second, "opens", bundle={"source": "changed since"})
     assert await store.bundle(run.digest) == {"source": "playbook"}, "a digest names one text"
+
+
+async def test_an_alert_that_joins_leaves_the_run_as_it_is(store: RedisStore) -> None:
+    run = await opened(store)
+    now = await committed(store, run, consumed=1, lead="ana")
+    assert await store.route(await arrived(store, "f2"), run.with_(digest="of another"), "extends", bundle={})
+    assert await store.load("INC-1") == now
+    assert await store.bundle("of another") is None
+
+
+async def test_an_alert_that_the_incident_knows_is_not_told_to_it_again(store: RedisStore, time: VirtualTime) -> None:
+    run = await opened(store)
+    await time.advance(4000)
+    assert await store.route(await arrived(store, "INC-1"), run, "extends", bundle={})
+    assert len(await store.inbox("INC-1")) == 1
+    assert await store.intake(10) == []
 
 
 @pytest.mark.parametrize("how", ["reopens", "tells"])
