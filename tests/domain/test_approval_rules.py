@@ -8,7 +8,21 @@ import pytest
 
 from bot.domain.approval import Demand, Policy
 from bot.domain.approval_rules import ApprovalRules, people_named
-from bot.domain.approval_table import SILENCE, Asked, Share, more_of, shares_of
+from bot.domain.approval_table import (
+    CONTRACT_EDITS,
+    DEFAULTS,
+    KINDS,
+    KINDS_OF_VERBS,
+    QUALITY_EDITS,
+    RISKS_OF_KINDS,
+    SILENCE,
+    VERB_OF_KIND,
+    Asked,
+    Share,
+    kind_of_edits,
+    more_of,
+    shares_of,
+)
 from bot.domain.change.plan import Risk
 from tests import builders
 
@@ -221,3 +235,80 @@ def test_of_two_that_ask_the_same_team_the_larger_number_counts() -> None:
     found = more_of((Share(team="serving", needed=2), Share(team="lead")), (Share(team="serving"), Share(team="model")))
     assert [str(share) for share in found] == ["2 serving", "lead", "model"]
     assert [str(share) for share in more_of((), (Share(team="lead", needed=3),))] == ["3 lead"]
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+MANUAL: dict[str, tuple[Risk, str, int]] = {
+    "probe_request": ("low", "", 30),
+    "run_job": ("low", "", 30),
+    "return_replica": ("low", "", 30),
+    "remove_canary": ("low", "", 30),
+    "silence": ("low", "", 30),
+    "scale": ("low", "", 20),
+    "scale_more": ("medium", "", 20),
+    "isolate_replica": ("medium", "", 15),
+    "replace_replica": ("medium", "", 15),
+    "canary": ("medium", "", 15),
+    "rotate_canary": ("medium", "", 15),
+    "undo": ("medium", "", 15),
+    "cordon_node": ("medium", "serving or platform", 10),
+    "uncordon_node": ("medium", "platform", 60),
+    "rollback": ("high", "", 15),
+    "promote": ("high", "", 15),
+    "set_flags": ("high", "serving + lead", 10),
+    "restart": ("high", "serving + lead", 10),
+    "client_contract": ("high", "serving + model", 30),
+    "answer_quality": ("high", "serving + model", 60),
+    "replace_busy_replica": ("high", "serving + lead", 10),
+    "drain_node": ("high", "platform + serving", 10),
+}
+
+
+def test_each_kind_asks_what_the_operations_manual_says() -> None:
+    found = {
+        kind: (RISKS_OF_KINDS.get(kind, "low"), " + ".join(map(str, asked.shares)), (asked.expires_seconds or 0) / 60)
+        for kind, asked in DEFAULTS.items()
+    }
+    assert found == MANUAL
+    assert set(KINDS) == {*MANUAL, "scale_over_half"}
+    assert RISKS_OF_KINDS["scale_over_half"] == "high"
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (
+            "client_contract",
+            ["--max-model-len", "--max-num-queued-reqs", "--max-num-queued-tokens", "--override-generation-config"],
+        ),
+        (
+            "answer_quality",
+            [
+                "--kv-cache-dtype", "--attention-backend", "--attention-config", "--quantization", "--dtype", "--model",
+                "VLLM_ATTENTION_BACKEND", "ENABLE_TRIATTENTION", "TRIATTN_RUNTIME_KV_BUDGET",
+            ],
+        ),
+        ("", ["--max-num-seqs", "NCCL_DEBUG"]),
+    ],
+)  # fmt: skip
+def test_what_an_edit_touches_decides_its_kind(kind: str, names: list[str]) -> None:
+    assert {name: kind_of_edits([name]) for name in names} == dict.fromkeys(names, kind)
+
+
+def test_only_these_edits_change_what_clients_are_answered() -> None:
+    assert (len(CONTRACT_EDITS), len(QUALITY_EDITS)) == (4, 9)
+
+
+def test_what_a_verb_may_turn_out_to_be_is_of_a_known_kind() -> None:
+    assert KINDS_OF_VERBS == {
+        "scale": ("scale", "scale_more", "scale_over_half"),
+        "replace_replica": ("replace_replica", "replace_busy_replica"),
+        "set_flags": ("set_flags", "promote", "client_contract", "answer_quality"),
+        "promote": ("promote", "client_contract", "answer_quality"),
+        "canary": ("canary", "client_contract", "answer_quality"),
+        "rotate_canary": ("rotate_canary", "client_contract", "answer_quality"),
+    }
+    assert VERB_OF_KIND == {
+        "scale_more": "scale", "scale_over_half": "scale", "replace_busy_replica": "replace_replica"
+    }  # fmt: skip

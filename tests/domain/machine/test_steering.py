@@ -340,3 +340,48 @@ def test_a_step_that_was_given_up_although_it_is_not_applied_any_more_has_no_out
     story.run = story.run.with_(question="")
     given_up(story, "apply_step", f"v{story.run.visit}/apply/R2/1/0")
     assert story.run.requests["R2"].outcome == ""
+
+
+@pytest.mark.parametrize("kind", ["silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"])
+def test_what_a_person_asked_for_and_did_not_get_is_said_in_the_thread(kind: str) -> None:
+    story = given_up(Story().opened().reads(0.95), kind, f"v2/{kind}")
+    assert story.run.posts[-1].data["text"] == f"{kind.replace('_', ' ').capitalize()} failed: no answer"
+    assert len(story.run.questions) == 1
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "heard"),
+    [
+        *((command, True) for command in ("note", "export", "graph", "reopen", "pin")),
+        *((command, False) for command in ("halt", "resume", "undo", "resolve", "lead", "reset", "divert", "status")),
+        *((command, False) for command in ("skip", "silence", "unsilence")),
+    ],
+)
+def test_only_what_changes_nothing_is_heard_after_the_end(command: str, heard: bool) -> None:
+    story = Story().opened().says("resolve").says(command, text="x")
+    assert ("commanded after the end" not in story.texts("ignored")) is heard
+
+
+@pytest.mark.parametrize("verb", ["canary", "isolate_replica", "cordon_node", "drain_node"])
+def test_none_of_these_is_left_behind_unasked(verb: str) -> None:
+    plan = builders.plan(verb=verb, title="Held")
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
+    for user in ("ana", "ben"):
+        story.presses("approve", user=user)
+    story.settles().watched("held")
+    assert story.run.open_question is not None
+    assert story.run.open_question.text.startswith("Before this incident ends: the bot still holds")
+
+
+def test_a_playbook_begins_without_anything_of_the_one_that_it_was_diverted_from() -> None:
+    story = Story(BUNDLE).opened()
+    known = {"answers": {"a": "b"}, "answered_by": {"a": "ana"}, "forms": {"a": {}}, "picked": {"a": "llm-1"}}
+    story.run = story.run.with_(**known)
+    run = story.reads(0.95).run
+    assert (run.results, run.baseline, run.way) == ({}, {}, ("ask",))
+    assert {name: getattr(run, name) for name in known} == {name: {} for name in known}
+    back = story.chooses("fixed").run
+    assert {name: getattr(back, name) for name in known} == known
