@@ -94,13 +94,24 @@ def test_a_plan_that_changes_under_its_approval_is_asked_for_again_so_often_and_
     story = Story().granted()
     most = story.rules.replans_at_most
     for _ in range(most):
+        before = story.request
         moved(story)
+        assert story.run.change is not None
+        assert story.run.change.request_id == story.request != before
         assert story.run.at_state == "grow/applying"
     moved(story)
     assert (story.run.change, story.run.at_state) == (None, "grow/planning")
     said = f"The plan changed {most} times while it was being approved: 5 replicas by now"
     assert pending(story).text == said
     assert [request.status for request in story.run.requests.values()] == ["superseded"] * (most + 1)
+
+
+def test_a_plan_that_cannot_be_made_again_keeps_no_request_under_way() -> None:
+    story = Story().granted()
+    story.settles("superseded", detail="the node is gone", replanned=PlanResult(outcome="failed", reason="no answer"))
+    assert story.run.change is not None
+    assert (story.run.change.request_id, story.run.change.replans) == ("", 1)
+    assert pending(story).text == "The change 'scale' cannot be planned: no answer"
 
 
 # --- how a step ends --------------------------------------------------------------------------------------------------
