@@ -114,6 +114,14 @@ def test_a_plan_that_cannot_be_made_again_keeps_no_request_under_way() -> None:
     assert pending(story).text == "The change 'scale' cannot be planned: no answer"
 
 
+def test_a_question_shows_what_was_tried_and_how_it_ended() -> None:
+    story = Story().applied().watched("not_held")
+    assert pending(story).evidence == ("tried: R2 Scale llm from 4 to 5: done",)
+    story.chooses("grow").planned(result(choices={"to": 9})).posted().presses("approve")
+    story.settles("superseded", detail="moved", replanned=result(choices={"to": 8})).posted().presses("refuse")
+    assert [line.split()[1] for line in pending(story).evidence] == ["R2", "R5"], "not what was superseded"
+
+
 # --- how a step ends --------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +274,8 @@ def test_what_is_over_by_itself_leaves_nothing_to_take_back() -> None:
     assert len(story.run.held) == 2
     score = Reading(name="run_job", fields={"score": 0.9}, at=story.at)
     story.settles(call_id="", evidence={"attempts": 1}, readings={"run_job": score})
+    seen = next(one for one in story.last.entries if one.kind == "wait")
+    assert seen.data == {"attempts": 1}
     scaled, job = story.run.ledger
     assert (scaled.undo, scaled.no_undo) == (BACK, "")
     assert (job.undo, job.no_undo) == ((), "it has ended: eval has ended")
