@@ -91,6 +91,11 @@ def test_each_team_that_is_asked_for_approves_with_a_person_of_its_own(
         assert grant(request, presses).presses == presses
 
 
+def test_who_has_only_one_team_keeps_the_seat_that_another_could_take_elsewhere() -> None:
+    policy = builders.policy(demands=(SERVING, PLATFORM))
+    assert still_missing(policy, (by("ana", "serving"), by("pia", "serving", "platform"))) == ()
+
+
 def test_one_person_of_three_teams_meets_only_one_of_them_however_often_the_seats_are_changed() -> None:
     demands = (*both().demands, Demand(team="lead", users=("lea",)))
     presses = (by("pia", "platform", "serving", "lead"), by("kim", "platform"), by("lou", "platform"))

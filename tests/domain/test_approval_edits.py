@@ -8,6 +8,7 @@ import pytest
 
 from bot.domain.approval_edits import editable_values, values_of, with_values
 from bot.domain.approval_table import kind_of
+from bot.domain.change.plan import Plan
 from bot.domain.errors import ApprovalError
 from tests import builders
 
@@ -23,6 +24,47 @@ def test_numbers_of_a_known_range_may_be_edited_and_nothing_else() -> None:
     assert [(each.name, each.now) for each in editable_values(SCALE)] == [("replicas", "5")]
     assert editable_values(builders.plan(verb="promote", choices={"edits": EDITS})) == ()
     assert editable_values(builders.plan(verb="restart")) == ()
+
+
+def test_the_range_is_said_where_a_number_is_edited() -> None:
+    assert [each.range_text for each in editable_values(SCALE)] == ["from 1 to 1000"]
+    assert [each.range_text for each in editable_values(FLAGS)] == ["at least 1", "above 0, at most 1"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "names"),
+    [
+        pytest.param(builders.plan(verb="canary", choices={"edits": EDITS}), 2, id="a-spares-numbers"),
+        pytest.param(builders.plan(verb="undo", choices={"to": 5}), 0, id="not-of-an-undo"),
+        pytest.param(builders.plan(choices={"by": 1}), 0, id="not-of-a-scale-without-a-number"),
+        pytest.param(builders.plan(verb="set_flags", choices={"edits": {"--max-num-seqs": "$(N)"}}), 0, id="no-number"),
+    ],
+)
+def test_only_a_number_that_is_known_is_offered(plan: Plan, names: int) -> None:
+    assert len(editable_values(plan)) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("--gpu-memory-utilization", "1", 1.0),
+        ("--gpu-memory-utilization", " 0.01 ", 0.01),
+        ("--max-num-seqs", " 1 ", 1),
+    ],
+)
+def test_the_ends_of_a_range_may_be_written(name: str, text: str, value: float) -> None:
+    assert values_of(FLAGS, json.dumps({name: text})) == {name: value}
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", 1), (" 1000 ", 1000)])
+def test_the_ends_of_the_range_of_replicas_may_be_written(text: str, value: int) -> None:
+    assert values_of(SCALE, json.dumps({"replicas": text})) == {"replicas": value}
+
+
+def test_what_is_out_of_range_is_said_with_what_was_written() -> None:
+    with pytest.raises(ApprovalError) as refused:
+        values_of(FLAGS, json.dumps({"--max-num-seqs": " 0 "}))
+    assert str(refused.value) == "--max-num-seqs has to be at least 1, not 0"
 
 
 def test_what_is_written_is_read_as_the_engine_reads_it() -> None:
@@ -67,6 +109,14 @@ def test_the_numbers_of_the_playbook_are_replaced_and_its_other_edits_stay() -> 
     assert wanted == {"edits": [{"flag": "max_num_seqs", "value": 8}, {"env": "NCCL_DEBUG", "value": "1"}]}
     assert with_values("scale", {"by": 1}, {"replicas": 7}) == {"to": 7}
     assert with_values("restart", {}, {"replicas": 7}) == {}
+    arguments = {
+        "edits": ({"flag": "--max-num-seqs", "value": 6}, "as it was", {"flag": "--made-up", "value": 1}),
+        "a": 1,
+    }
+    assert with_values("set_flags", arguments, {"--max-num-seqs": 8}) == {
+        "edits": [{"flag": "--max-num-seqs", "value": 8}, "as it was", {"flag": "--made-up", "value": 1}],
+        "a": 1,
+    }
 
 
 SPARE = builders.plan(verb="canary", choices={"edits": {"--max-num-seqs": "6"}, "rotation": "out"})

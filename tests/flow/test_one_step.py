@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ from bot.flow.apply_call import (
     lease_keys,
     what_changed,
 )
+from bot.flow.generate_on_replica import Made
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders
@@ -36,7 +37,7 @@ from tests.domain.machine.steps import PLAYBOOK
 
 pytestmark = pytest.mark.fast
 NOW = worlds.NOW
-VALID = 600.0
+VALID, DAY = 600.0, 86400.0
 CALL_ID = "INC-1/R1/0"
 DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="deploy-uid")
 NODE = ObjectRef(kind="Node", name="gpu-node-1", uid="gpu-node-1-uid")
@@ -64,6 +65,8 @@ class Outside:
     heard: list[Event] = field(default_factory=list)
     burdens_at: list[float] = field(default_factory=list)
     lose: Any = None
+    lose_while_it_runs: bool = False
+    made: Made = field(default_factory=lambda: Made("done", "40 tokens", Reading(name="made", value=40.0)))
 
     async def was_claimed(self, incident_id: str, call_id: str) -> bool:
         return self.claimed_before
@@ -105,6 +108,13 @@ class Outside:
 
     async def job_result(self, run: Run, about: ObjectRef, *, at: float) -> Reading:
         return Reading(name="run_job", value=0.9, at=at)
+
+    async def __call__(self, job: Job, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]) -> Made:
+        self.calls.append((approved, call, "generated"))
+        await tell("20 tokens so far")
+        if self.lose_while_it_runs:
+            job.lost.set()
+        return self.made
 
     def apply(self) -> ApplyCall:
         everything = cast(Any, self)
@@ -179,6 +189,7 @@ async def test_a_call_is_claimed_for_its_workload_and_sent_once_with_its_id() ->
     workload = run.target.key
     claim = {"workload_key": workload, "lease_keys": [f"workload/{workload}"], "counts": True, "node": None}
     assert outside.claims == [("INC-1", CALL_ID, claim)]
+    assert outside.looks == 0, "nothing was sent before, so there is nothing to look for"
     [(approved, call, call_id)] = outside.calls
     assert (approved.plan, call, call_id) == (run.requests["R1"].plan, run.requests["R1"].plan.steps[0], CALL_ID)
 
@@ -219,6 +230,17 @@ ROOM = Circumstance(name="room", grade="fine", text="room for 1 more")
 def test_a_plan_leases_all_that_it_touches(plan: Plan, is_first: bool, more: list[str]) -> None:
     run = builders.run()
     assert lease_keys(run, plan, is_first=is_first) == [f"workload/{run.target.key}", *more]
+
+
+async def test_only_the_first_call_leases_the_room_that_the_plan_takes() -> None:
+    plan = builders.plan(steps=(builders.call(), builders.call(title="second call"), SCALED), circumstances=(ROOM,))
+    workload = f"workload/{builders.run().target.key}"
+    outside = Outside()
+    await settled(outside, granted(plan))
+    await settled(outside, granted(plan, step=1), step=1)
+    await settled(outside, granted(plan, step=2), step=2)
+    assert [claim[2]["lease_keys"] for claim in outside.claims] == [[workload, "room/test"], [workload]]
+    assert outside.held == [("INC-1", workload)], "while it waits, no more than its calls later need"
 
 
 @pytest.mark.parametrize(
@@ -396,6 +418,22 @@ async def test_a_call_is_not_sent_where_somebody_else_changed_what_the_run_had_c
     assert (await settled(outside, undo)).result == "done", "an undo compares each value by itself"
 
 
+async def test_everything_that_somebody_else_changed_is_named() -> None:
+    other = OURS.model_copy(update={"call_id": "INC-1/R0/1", "target": DEPLOYMENT.model_copy(update={"name": "gone"})})
+    outside = Outside(world=worlds.world(workload=None))
+    event = await settled(outside, granted(ledger=(OURS, other)))
+    assert event.evidence == {"calls": ["INC-1/R0/0", "INC-1/R0/1"]}
+    assert event.detail == (
+        "Deployment serving/llm was deleted; the bot did: scaled; "
+        "Deployment serving/gone was deleted; the bot did: scaled"
+    )
+
+
+async def test_what_is_as_the_run_left_it_stops_nothing() -> None:
+    outside = Outside(world=worlds.world(workload=worlds.deployment(replicas=5)))
+    assert (await settled(outside, granted(ledger=(OURS,)))).result == "done"
+
+
 async def test_while_the_cluster_cannot_be_read_nobody_knows_and_the_call_waits() -> None:
     outside = Outside(world=ClusterError("timed out"))
     assert await put_off(outside, granted(ledger=(OURS,))) == (5.0, "waiting: the cluster cannot be read: timed out")
@@ -428,6 +466,29 @@ async def test_a_node_of_a_fleet_that_cannot_be_read_is_not_taken(world: Any, wh
     assert outside.claims == []
 
 
+@pytest.mark.parametrize(
+    ("outside", "plan"),
+    [
+        pytest.param(
+            Outside(claimed_before=True, verdict="already_claimed", world=ClusterError("x")), CORDON, id="sent-before"
+        ),
+        pytest.param(
+            Outside(world=ClusterError("x")),
+            CORDON.model_copy(update={"steps": (builders.call(target=NODE, restores=True),)}),
+            id="what-restores",
+        ),
+    ],
+)
+async def test_the_fleet_is_not_weighed_for_what_takes_no_more_of_it(outside: Outside, plan: Plan) -> None:
+    assert (await settled(outside, granted(plan))).result == "done"
+    assert outside.claims[0][2]["node"] is None
+
+
+async def test_the_breaker_of_a_workload_does_not_name_nodes() -> None:
+    detail = (await settled(Outside(verdict="breaker_open"), granted(CORDON))).detail
+    assert detail.endswith("lets it count anew")
+
+
 async def test_a_fleet_that_is_out_too_far_names_the_nodes() -> None:
     nodes = (worlds.node(1), worlds.node(2, unschedulable=True), worlds.node(3))
     outside = Outside(verdict="too_many_gpus", world=worlds.world(nodes=nodes))
@@ -449,7 +510,8 @@ async def test_a_fleet_that_is_out_too_far_names_the_nodes() -> None:
     ],
 )
 async def test_an_answer_is_the_outcome_without_secrets(sent: Sent, result: str, detail: str) -> None:
-    assert said(await settled(Outside(sent=sent), granted())) == (result, detail)
+    event = await settled(Outside(sent=sent), granted())
+    assert (said(event), event.call_id) == ((result, detail), CALL_ID)
 
 
 async def test_a_server_that_says_later_is_asked_when_it_says() -> None:
@@ -501,11 +563,39 @@ async def test_a_generation_that_was_interrupted_is_not_begun_again() -> None:
     call = builders.call(method="generate")
     outside = Outside(verdict="already_claimed", claimed_before=True, seen="done")
     event = await settled(outside, granted(builders.plan(steps=(call,))))
+    assert event.call_id == CALL_ID
     assert said(event) == (
         "unclear",
         "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended",
     )
     assert (outside.looks, outside.calls) == (0, [])
+
+
+async def test_a_later_call_that_did_not_arrive_is_sent_again_however_long_ago_its_grant_was() -> None:
+    plan = builders.plan(steps=(builders.call(), builders.call(title="second call")))
+    outside = Outside(verdict="already_claimed", claimed_before=True)
+    assert (await settled(outside, granted(plan, step=1), step=1, now=NOW + DAY)).result == "done"
+
+
+GENERATION = builders.plan(steps=(builders.call(method="generate"),))
+
+
+async def test_a_generation_is_told_while_it_runs_and_its_reading_is_kept() -> None:
+    outside = Outside()
+    event = await settled(outside, granted(GENERATION))
+    assert (said(event), event.call_id) == (("done", "40 tokens"), CALL_ID)
+    assert {name: reading.value for name, reading in event.readings.items()} == {"made": 40.0}
+    assert [cast(Progressed, one).text for one in outside.heard] == ["20 tokens so far"]
+    assert [how for _, _, how in outside.calls] == ["generated"]
+
+
+async def test_a_generation_that_never_ran_leaves_no_reading() -> None:
+    event = await settled(Outside(made=Made("failed", "no replica answers")), granted(GENERATION))
+    assert (said(event), event.readings) == (("failed", "no replica answers"), {})
+
+
+async def test_a_generation_whose_lease_was_lost_is_not_settled() -> None:
+    assert await taken(Outside(lose_while_it_runs=True), granted(GENERATION)) == Later(0.0)
 
 
 # --- those who stay ---------------------------------------------------------------------------------------------------
@@ -608,6 +698,15 @@ async def test_a_wait_goes_back_after_its_turn_and_says_each_progress_once() -> 
     quiet = Outside(world=NOT_YET)
     assert await taken(quiet, waiting(long, progress="4 of 5 replicas Ready"), step=1) == Later(0.0)
     assert quiet.heard == []
+
+
+async def test_a_wait_whose_lease_was_lost_looks_no_more() -> None:
+    outside = Outside(world=ClusterError("must not be read"))
+    effect = ApplyStep(effect_id="v2/apply/R1/1/0", request_id="R1", step=1)
+    job = Job(waiting(FIVE), Owed("INC-1", effect, 0, ""), NOW)
+    job.lost.set()
+    assert await outside.apply()(job, effect) == Later(0.0)
+    assert outside.heard == []
 
 
 async def test_a_wait_fails_once_its_time_is_over() -> None:

@@ -75,7 +75,10 @@ class KubernetesWriter:
             return Sent("unclear", str(error))
 
     async def _created_before(self, call: Call, call_id: str, message: str) -> Sent:
-        seen = await self.look(call, call_id=call_id)
+        try:
+            seen = seen_in(call, await self._present(call), call_id=call_id)
+        except ClusterError as error:
+            return Sent("unclear", f"there is one already, and whose it is cannot be read: {error}")
         if seen == "done":
             return Sent("done", "was created by an earlier attempt of this call")
         return Sent("failed", f"there is one already, made by somebody else: {message}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import redis.asyncio as aioredis
 
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
@@ -25,22 +23,6 @@ from tests.redis_server import VirtualTime
 pytestmark = pytest.mark.fast
 BUNDLE = {"source": "playbook"}
 SHOW = ShowInSlack(effect_id="show")
-
-
-@pytest.fixture
-async def time(redis_server: valkey.Embedded, tag: str) -> AsyncIterator[VirtualTime]:
-    client = aioredis.from_url(redis_server.url, decode_responses=True)
-    clock = VirtualTime(client, tag)
-    await clock.start()
-    yield clock
-    await client.aclose()
-
-
-@pytest.fixture
-async def redis(redis_server: valkey.Embedded, tag: str, time: VirtualTime) -> AsyncIterator[Connection]:
-    client = aioredis.from_url(redis_server.url, decode_responses=True)
-    yield Connection(client, tag=tag, clock=time.prelude)
-    await client.aclose()
 
 
 @pytest.fixture

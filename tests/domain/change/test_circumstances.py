@@ -16,6 +16,7 @@ from bot.domain.change.circumstances import (
     others_carry_on,
     refuse_if_owned,
     rolling_budget_note,
+    room_for,
     room_for_replicas,
 )
 from bot.domain.change.context import NoPlanError
@@ -94,6 +95,13 @@ def test_without_room_the_reason_counts_what_is_free() -> None:
         "the new replicas cannot be scheduled: 2 free accelerators on schedulable nodes, room for 2, 3 needed"
     )
     assert refused.value.hint == "free an accelerator or add a node"
+
+
+def test_room_that_is_only_wished_for_is_a_warning() -> None:
+    seen = world(nodes=(node(1, gpus=1),), all_pods=())
+    found = room_for(seen, template(), 2, "surge", is_needed=False)
+    text = "no room for the surge now: 1 free accelerators on schedulable nodes, room for 1"
+    assert graded(found) == ("room", "warning", text)
 
 
 def without_accelerators() -> World:

@@ -9,6 +9,7 @@ import pytest
 from bot.domain.change.context import NoPlanError
 from bot.domain.change.flag_rules import (
     FORMS,
+    RANGES,
     Edits,
     Engine,
     EnvEdit,
@@ -149,6 +150,8 @@ def test_no_image_is_wanted_where_none_is_named(wanted: Any) -> None:
 def test_what_a_version_without_a_table_takes_is_not_guessed() -> None:
     assert check_flag("--made_up", 2, NO_TABLE) == FlagEdit("--made-up", 2)
     assert check_flag("--kv-cache-dtype", "new_one", NO_TABLE).value == "new_one"
+    with pytest.raises(NoPlanError, match="takes a whole number"):
+        check_flag("--max-num-seqs", "many", NO_TABLE)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +180,37 @@ def test_only_the_engine_that_heeds_a_flag_is_given_it() -> None:
     assert check_flag("--swap-space", 4, ON_V0).value == 4
     with pytest.raises(NoPlanError, match="ignores --swap-space"):
         check_flag("--swap-space", 4, Engine("0.8"))
+
+
+ANY = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most", "words"),
+    [
+        ("--max-num-seqs", 1, ANY, "at least 1"),
+        ("--max-num-active-seqs", 1, ANY, "at least 1"),
+        ("--max-num-batched-tokens", 1, ANY, "at least 1"),
+        ("--gpu-memory-utilization", 0.01, 1, "above 0, at most 1"),
+        ("--watermark", 0, 0.999, "from 0 to below 1"),
+        ("--shutdown-timeout", 0, ANY, "0 or more seconds"),
+        ("--max-num-queued-reqs", 0, ANY, "0 or more"),
+        ("--max-num-queued-tokens", 0, ANY, "0 or more"),
+        ("--num-gpu-blocks-override", 2, ANY, "at least 2, because one block is reserved"),
+        ("--cpu-offload-gb", 0, ANY, "0 or more"),
+        ("--kv-offloading-size", 0, ANY, "0 or more GiB"),
+        ("--kv-cache-memory-bytes", 1, ANY, "at least 1 byte"),
+        ("--block-size", 1, ANY, "at least 1"),
+        ("--max-model-len", -1, ANY, "at least 1, or -1 for automatic"),
+        ("--tensor-parallel-size", 1, ANY, "at least 1"),
+        ("--data-parallel-size", 1, ANY, "at least 1"),
+    ],
+)
+def test_the_range_of_each_flag_has_these_ends(name: str, least: float, most: float, words: str) -> None:
+    assert RANGES[name] == (least, most, words)
+    assert check_flag(name, least, NEWEST).value == least
+    with pytest.raises(NoPlanError, match=f"{name} has to be {words}, not"):
+        check_flag(name, least - 1, NEWEST)
 
 
 # --- what changes nothing ---------------------------------------------------------------------------------------------
@@ -267,7 +301,15 @@ IGNORED = "--gpu-memory-utilization is ignored while --kv-cache-memory-bytes is 
         pytest.param(
             running(**UNCHUNKED | {"max_num_batched_tokens": "2048"}), "--max-model-len", "", id="long-enough"
         ),
-        pytest.param(running(enable_chunked_prefill=False), "--enable-chunked-prefill", "", id="lengths-not-known"),
+        pytest.param(
+            running(enable_chunked_prefill=False, max_model_len="2048"), "--max-model-len", "", id="tokens-not-known"
+        ),
+        pytest.param(
+            running(enable_chunked_prefill=False, max_num_batched_tokens="8"),
+            "--max-num-batched-tokens",
+            "",
+            id="length-not-known",
+        ),
         pytest.param(
             running(max_num_queued_reqs="7", max_num_seqs="8"), "--max-num-queued-reqs", QUEUE.format(7, 8), id="queue"
         ),
@@ -287,6 +329,9 @@ IGNORED = "--gpu-memory-utilization is ignored while --kv-cache-memory-bytes is 
             running(max_num_queued_reqs="8", max_num_seqs="8"), "--max-num-queued-reqs", "", id="queue-of-as-many"
         ),
         pytest.param(running(max_num_queued_reqs="7"), "--max-num-queued-reqs", "", id="queue-cap-not-known"),
+        pytest.param(
+            running(max_num_queued_reqs="$(N)", max_num_seqs="8"), "--max-num-queued-reqs", "", id="queue-not-known"
+        ),
         pytest.param(running(max_num_queued_reqs="7", max_num_seqs="8"), "--max-num-seqs", "", id="queue-as-before"),
         pytest.param(
             running(gpu_memory_utilization="0.9", kv_cache_memory_bytes="5"),

@@ -12,7 +12,7 @@ import pytest
 
 from bot.domain.change.json_patch import applied
 from bot.domain.change.plan import ObjectRef, Wait
-from bot.domain.change.progress import COVERED, STICKY_SECONDS, progress
+from bot.domain.change.progress import CHECKS, COVERED, STICKY_SECONDS, progress
 from bot.domain.change.world import Obj, ReplicaLoad, World
 from tests.domain.change.test_progress import (
     CANARY_READY,
@@ -69,6 +69,35 @@ def with_conditions(seen: World, *conditions: Obj, **status: Any) -> World:
 def test_everything_that_cannot_be_read_is_named_with_its_reason() -> None:
     seen = world(unreadable={"replica_sets": "403", "pods": "timed out", "nodes": "403"})
     assert said(SCALED, seen) == ("pending", "cannot be read now: replica sets (403), pods (timed out)")
+
+
+READ_BY = {
+    "rolled_out": ("replica_sets", "pods"),
+    "surge_ready": ("replica_sets", "pods"),
+    "released": ("replica_sets", "pods"),
+    "canary_ready": ("canary", "pods"),
+    "scaled": ("replica_sets", "pods"),
+    "grown": ("replica_sets", "pods"),
+    "out_of_rotation": ("pods", "endpoint_slices"),
+    "in_rotation": ("pods", "endpoint_slices"),
+    "emptied": ("pods",),
+    "replaced": ("replica_sets", "pods"),
+    "gone": ("canary", "pods"),
+    "cordoned": ("nodes",),
+    "pod_gone": ("all_pods",),
+    "job_ended": ("jobs", "all_pods"),
+}
+
+
+@pytest.mark.parametrize(("condition", "source"), [(name, one) for name, many in READ_BY.items() for one in many])
+def test_what_a_wait_rests_on_has_to_be_readable(condition: str, source: str) -> None:
+    seen = world(unreadable={source: "403"})
+    text = f"cannot be read now: {source.replace('_', ' ')} (403)"
+    assert said(wait(condition, DEPLOYMENT), seen) == ("pending", text)
+
+
+def test_every_condition_is_in_the_table_of_what_it_rests_on() -> None:
+    assert {name: sources for name, (_, sources) in CHECKS.items()} == READ_BY
 
 
 # --- rollouts ---------------------------------------------------------------------------------------------------------

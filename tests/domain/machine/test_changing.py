@@ -94,13 +94,32 @@ def test_a_plan_that_changes_under_its_approval_is_asked_for_again_so_often_and_
     story = Story().granted()
     most = story.rules.replans_at_most
     for _ in range(most):
+        before = story.request
         moved(story)
+        assert story.run.change is not None
+        assert story.run.change.request_id == story.request != before
         assert story.run.at_state == "grow/applying"
     moved(story)
     assert (story.run.change, story.run.at_state) == (None, "grow/planning")
     said = f"The plan changed {most} times while it was being approved: 5 replicas by now"
     assert pending(story).text == said
     assert [request.status for request in story.run.requests.values()] == ["superseded"] * (most + 1)
+
+
+def test_a_plan_that_cannot_be_made_again_keeps_no_request_under_way() -> None:
+    story = Story().granted()
+    story.settles("superseded", detail="the node is gone", replanned=PlanResult(outcome="failed", reason="no answer"))
+    assert story.run.change is not None
+    assert (story.run.change.request_id, story.run.change.replans) == ("", 1)
+    assert pending(story).text == "The change 'scale' cannot be planned: no answer"
+
+
+def test_a_question_shows_what_was_tried_and_how_it_ended() -> None:
+    story = Story().applied().watched("not_held")
+    assert pending(story).evidence == ("tried: R2 Scale llm from 4 to 5: done",)
+    story.chooses("grow").planned(result(choices={"to": 9})).posted().presses("approve")
+    story.settles("superseded", detail="moved", replanned=result(choices={"to": 8})).posted().presses("refuse")
+    assert [line.split()[1] for line in pending(story).evidence] == ["R2", "R5"], "not what was superseded"
 
 
 # --- how a step ends --------------------------------------------------------------------------------------------------
@@ -255,6 +274,8 @@ def test_what_is_over_by_itself_leaves_nothing_to_take_back() -> None:
     assert len(story.run.held) == 2
     score = Reading(name="run_job", fields={"score": 0.9}, at=story.at)
     story.settles(call_id="", evidence={"attempts": 1}, readings={"run_job": score})
+    seen = next(one for one in story.last.entries if one.kind == "wait")
+    assert seen.data == {"attempts": 1}
     scaled, job = story.run.ledger
     assert (scaled.undo, scaled.no_undo) == (BACK, "")
     assert (job.undo, job.no_undo) == ((), "it has ended: eval has ended")

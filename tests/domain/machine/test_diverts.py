@@ -143,6 +143,41 @@ def test_what_was_entered_too_often_leads_beyond() -> None:
     assert any("'choose' was entered 2 times already" in text for text in went.texts("entered"))
 
 
+def test_what_may_be_entered_once_leads_beyond_the_second_time_and_past_what_is_full_itself() -> None:
+    once = OUTER.replace("at_most: 2\n    beyond: calm", "at_most: 1\n    beyond: verify").replace(
+        "    not_held: look\n", "    not_held: look\n    at_most: 1\n    beyond: calm\n"
+    )
+    went = Story(bundle(once)).opened().reads(0.95).chooses("not_it").chooses("again").chooses("not_it")
+    assert went.run.state == "verify"
+    went.watched("not_held").reads(0.95).chooses("not_it")
+    assert (went.run.state, went.run.ending) == ("calm", "fixed")
+    entered = [entry for entry in went.last.entries if entry.kind == "entered"][-1]
+    assert entered.data["instead_of"] == ["choose", "verify"]
+    assert any("'choose' was entered 1 time already" in text for text in went.texts("entered"))
+
+
+MIDDLE = INNER.replace("playbook: inner", "playbook: middle").replace(
+    "  people: {end: handed_over}",
+    "  people: {divert: inner, why: Deeper., returns: {fixed: fixed, otherwise: not_it}}",
+)
+
+
+def test_a_divert_within_a_divert_comes_back_one_by_one() -> None:
+    outer = OUTER.replace("divert: inner", "divert: middle")
+    library = {name: load_text(text) for name, text in (("outer", outer), ("middle", MIDDLE), ("inner", INNER))}
+    went = Story(Bundle.of(library["outer"], library)).opened().reads(0.95).chooses("people")
+    assert (went.run.playbook, [frame.playbook for frame in went.run.frames]) == ("inner", ["outer", "middle"])
+    went.chooses("not_it")
+    assert "inner ended with 'not_applicable': It is something else." in went.texts("diverted")[-2]
+    assert (went.run.playbook, went.run.state, went.run.frames) == ("outer", "choose", ())
+
+
+def test_who_takes_the_run_over_leaves_every_divert() -> None:
+    went = offered().reads(0.95)
+    assert went.run.frames
+    assert went.says("divert", text="urgent").run.frames == ()
+
+
 def test_a_run_is_diverted_so_often_and_no_more() -> None:
     unbound = bundle(OUTER.replace("    at_most: 2\n    beyond: calm\n", ""))
     went = Story(unbound).opened().reads(0.95)

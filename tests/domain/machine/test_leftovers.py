@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.change.plan import Call, Plan, PlanResult
+from bot.domain.machine.entering import leftovers
 from bot.domain.run import Question
 from tests import builders
 from tests.domain.change.test_held_rollout import EDIT, emptied_by_label
@@ -93,3 +94,11 @@ def test_resolving_by_hand_takes_back_what_is_left_and_not_the_last_change() -> 
     story.says("resolve").chooses("undo")
     assert story.run.change is not None
     assert story.run.change.undo_of == (ledger[0].call_id,)
+
+
+def test_what_another_change_holds_is_no_part_of_a_rollout_that_stands_still() -> None:
+    story = under_way().settles()
+    still = story.run.ledger[0]
+    earlier = still.model_copy(update={"call_id": "INC-1/R0/0", "holds": None, "title": "scaled before"})
+    story.run = story.run.with_(ledger=(earlier, still))
+    assert [entry.call_id for entry in leftovers(story.run)] == [still.call_id]

@@ -102,3 +102,16 @@ async def test_the_shipped_playbooks_page_for_users_and_not_for_a_busy_server(
 ) -> None:
     found = await shipped_case(name, given=given)
     assert found.run.severity == severity, found.way
+
+
+def test_one_alert_that_pages_is_enough_among_others_that_do_not() -> None:
+    story = hears(opened("critical"), fingerprint="f2", alertname="KVHigh", severity="warning")
+    hears(story, fingerprint="f3", alertname="SLOBurnsFast", severity="critical")
+    hears(story, "resolved", severity="critical")
+    assert story.run.severity == "page"
+
+
+def test_the_end_of_a_warning_does_not_lower_what_no_alert_had_raised() -> None:
+    story = opened()
+    story.run = story.run.with_(severity="page")
+    assert hears(story, "resolved").run.severity == "page"

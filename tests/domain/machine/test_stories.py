@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -322,30 +322,36 @@ def taken_over() -> tuple[Story, ...]:
     return taken.chooses("taken", user="ben"), expired.due(f"question:{expired.run.question}:expiry")
 
 
-def stranded() -> Story:
+def stranded() -> tuple[Story, ...]:
     """Every event of a run whose playbook cannot be read any more."""
-    story = Story().granted()
-    events: list[Event] = [
-        *(Commanded(event_id="c", command=word, user="ana", text="x") for word in ("note", "halt", "lead", "undo")),
-        Posted(event_id="p", slot="card", ts="1", channel="C1"),
-        Judged(
-            event_id="j",
-            press=builders.press(),
-            pressed_at=story.at,
-            authority=builders.judged_press().authority,
-        ),
-        AlertChanged(event_id="a", alert=builders.alert("resolved")),
-        Due(event_id="d", deadline="question:Q1:expiry", due_at=1.0),
-        StepSettled(event_id="s", effect_id="v3/a", request_id="R2", step=0, call_id="INC-1/R2/0", result="done"),
-        Commanded(event_id="c2", command="resolve", user="ana", text="by hand"),
-        Commanded(event_id="c3", command="resolve", user="ana", text="again"),
-    ]
+    return without(Story().granted(), EVENTS), without(Story().asked(), (EXPIRY, command("resolve", "by hand")))
+
+
+def without(story: Story, events: Sequence[Event]) -> Story:
     for event in events:
         before = story.run
         decision = without_playbook(before, event.model_copy(update={"at": story.at}), "no such file", story.rules)
         story.happened.append((event, before, decision))
         story.run = decision.run
     return story
+
+
+def command(word: Any, text: str = "x") -> Commanded:
+    return Commanded(event_id=f"{word} {text}", command=word, user="ana", text=text)
+
+
+PRESS = builders.judged_press()
+EXPIRY = Due(event_id="d", deadline="request:R2:expiry", due_at=1.0)
+EVENTS: tuple[Event, ...] = (
+    *map(command, ("note", "halt", "lead", "export", "pin", "undo")),
+    Posted(event_id="p", slot="card", ts="1", channel="C1"),
+    Judged(event_id="j", press=PRESS.press, pressed_at=builders.START, authority=PRESS.authority),
+    AlertChanged(event_id="a", alert=builders.alert("resolved", fingerprint="f2")),
+    EXPIRY,
+    StepSettled(event_id="s", effect_id="v3/a", request_id="R2", step=0, call_id="INC-1/R2/0", result="done"),
+    command("resolve", "by hand"),
+    command("resolve", "again"),
+)
 
 
 def put_aside() -> Story:

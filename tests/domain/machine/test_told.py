@@ -27,8 +27,19 @@ def test_whose_deploy_it_was_reads_it_once_it_is_taken_back() -> None:
     story.settles()
     [said] = told(story)
     assert said["told"] == list(WHOSE)
-    assert "Roll llm back to revision 6: done" in str(said["text"])
+    assert said["text"] == "Roll llm back to revision 6: done. The reason is in this thread: More room."
+    assert said["user"] == ""
     assert any(text.startswith("told change-cause=helm upgrade by ana, owner=U0ANA") for text in story.texts("note"))
+
+
+def test_whose_deploy_it_was_reads_too_that_nobody_knows_how_it_ended() -> None:
+    two = builders.plan(
+        verb="rollback", title="Roll llm back", told=WHOSE, steps=(builders.call(), builders.call(title="second call"))
+    )
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=two)).posted()
+    story.presses("approve", user="ben").settles().settles("unclear")
+    [said] = told(story)
+    assert str(said["text"]).startswith("Roll llm back: unclear.")
 
 
 def test_nobody_is_told_of_what_never_happened() -> None:
