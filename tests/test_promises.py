@@ -102,7 +102,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_keep_epoch.py::test_a_second_loss_in_the_same_minute_numbers_above_the_first",
         "flow/test_keep_epoch.py::test_after_a_failover_lost_incidents_come_back_with_numbers_that_nobody_has_seen",
         "flow/test_keep_epoch.py::test_what_fires_is_reopened_though_slack_is_away_and_people_are_told_later",
-        "adapters/test_web.py::test_what_should_be_known_is_said_by_a_bot_that_is_ready",
+        "end_to_end/test_emptied_redis.py::test_an_emptied_redis_is_told_and_what_fires_is_reopened_under_a_number_far_above",
     ),
 }
 """A promise by its first words."""

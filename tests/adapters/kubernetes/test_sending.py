@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from bot.adapters.kubernetes.client import Answer, NoAnswerError, NotSentError
-from bot.adapters.kubernetes.writer import ANNOTATION_RACES, KubernetesWriter
+from bot.adapters.kubernetes.client import Answer, NoAnswerError
+from bot.adapters.kubernetes.credentials import NotSentError
+from bot.adapters.kubernetes.writer import ANNOTATION_RACES, NOT_SENT_RETRY_SECONDS, KubernetesWriter
 from bot.domain.approval import Approved, grant
 from bot.domain.change.objects import CALL_ANNOTATION
 from bot.domain.change.plan import Call
@@ -41,14 +42,14 @@ class Server:
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     looked_for: list[tuple[str, str, str]] = field(default_factory=list)
 
-    async def request(self, method: str, path: str, *, query: Any, body: Any) -> Answer:
+    async def request(self, method: str, path: str, *, query: Any, body: Any, deadline_seconds: float) -> Answer:
         self.asked.append((method, path, query))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    async def find(self, kind: str, namespace: str, name: str) -> Obj | None:
+    async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
         self.looked_for.append((kind, namespace, name))
         if isinstance(self.present, ClusterError):
             raise self.present
@@ -94,16 +95,16 @@ async def test_a_patch_looks_and_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("present", "why"),
+    ("present", "why", "retry"),
     [
-        (None, "Deployment serving/llm does not exist any more"),
-        (llm(replicas=7), "changed by somebody else: /spec/replicas is 7, expected 4"),
-        (ClusterError("timed out"), "nothing was sent: timed out"),
+        (None, "Deployment serving/llm does not exist any more", None),
+        (llm(replicas=7), "changed by somebody else: /spec/replicas is 7, expected 4", None),
+        (ClusterError("timed out"), "nothing was sent: timed out", NOT_SENT_RETRY_SECONDS),
     ],
 )
-async def test_a_patch_that_cannot_win_is_not_sent(present: Any, why: str) -> None:
+async def test_a_patch_that_cannot_win_is_not_sent(present: Any, why: str, retry: float | None) -> None:
     server = Server(present=present)
-    assert await sent(server) == Sent("failed", why)
+    assert await sent(server) == Sent("failed", why, retry)
     assert server.asked == []
 
 
@@ -137,14 +138,18 @@ async def test_anything_else_is_sent_once(answer: Answer, present: Obj) -> None:
 
 @pytest.mark.parametrize("method", ["patch", "delete", "evict"])
 @pytest.mark.parametrize(
-    ("error", "result"), [(NotSentError("no connection"), "failed"), (NoAnswerError("cut off"), "unclear")]
+    ("error", "result", "retry"),
+    [
+        (NotSentError("no connection"), "failed", NOT_SENT_RETRY_SECONDS),
+        (NoAnswerError("cut off"), "unclear", None),
+    ],
 )
 async def test_no_answer_is_a_failure_only_where_certainly_nothing_was_sent(
-    method: str, error: Exception, result: Any
+    method: str, error: Exception, result: Any, retry: float | None
 ) -> None:
     server = Server(answers=[error, OK], present=llm())
     body = builders.call().body if method == "patch" else {}
-    assert await sent(server, builders.call(method=method, body=body)) == Sent(result, str(error))
+    assert await sent(server, builders.call(method=method, body=body)) == Sent(result, str(error), retry)
     assert len(server.asked) == 1
 
 

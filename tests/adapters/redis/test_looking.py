@@ -10,7 +10,6 @@ from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.store import RedisStore
 from bot.domain.effect import ShowInSlack
 from bot.flow.ports import HaltWord
-from tests import builders
 from tests.flow.test_hear_people import opened
 
 pytestmark = pytest.mark.fast
@@ -35,7 +34,9 @@ async def test_a_page_has_the_newest_and_says_how_many_there_are(store: RedisSto
 
 async def test_an_effect_that_waits_for_its_time_is_due_once_somebody_looks(store: RedisStore) -> None:
     await opened(store, "INC-1")
-    await store.commit(builders.run(version=1, visit=1), consumed=1, entries=(), effects=[SHOW])
+    run = await store.load("INC-1")
+    assert run is not None
+    await store.commit(run.with_(version=run.version + 1, visit=1), consumed=1, entries=(), effects=[SHOW])
     taken = await store.take("INC-1", "show")
     assert taken is not None
     assert not await store.owe_now("INC-1", SHOW, anew=True)

@@ -189,7 +189,7 @@ async def test_a_lease_lasts_to_the_part_of_a_second(store: RedisStore, two: Red
 
 
 async def test_an_incident_that_is_closed_does_not_take_its_target_from_the_next_one(store: RedisStore) -> None:
-    run = await committed(store, await opened(store), closed_at=1.0)
+    run = await committed(store, await opened(store), consumed=1, closed_at=1.0)
     await opened(store, "INC-2")
     await committed(store, run, lead="ana")
     assert await store.open_incident(run.target.key) == "INC-2"
@@ -260,6 +260,7 @@ async def test_all_events_of_an_outcome_are_kept_in_order(store: RedisStore) -> 
     assert [event.event_id for event in await store.inbox("INC-1")] == ["d1", "d2", "d3"]
 
 
+@pytest.mark.open_index_is_broken("the run is deleted by hand, as if its retention had ended")
 async def test_an_outcome_of_an_incident_that_is_gone_is_not_kept(store: RedisStore, redis: Connection) -> None:
     await committed(store, await opened(store), SHOW, consumed=1)
     owed = await taken(store)
@@ -283,7 +284,7 @@ async def test_what_was_owed_anew_while_it_was_settled_is_free_at_once_for_every
     owed = await taken(store)
     await committed(store, run, SHOW)
     assert await store.settle(owed, [])
-    assert list(await two.owed_now(10)) == [("INC-1", "show")]
+    assert list(await two.owed_now(10)) == [("INC-1", "show", "cards")]
     assert await two.take("INC-1", "show") is not None
 
 
@@ -328,7 +329,7 @@ async def test_a_bundle_is_stored_once_and_only_where_there_is_one(store: RedisS
     run = await opened(store)
     assert await store.route(await arrived(store, "f2"), run, "extends", bundle={"source": "other"})
     assert await store.bundle(run.digest) == {"source": "playbook"}
-    await committed(store, run, closed_at=1.0)
+    await committed(store, run, consumed=2, closed_at=1.0)
     second = builders.run(incident_id="INC-2")
     assert await store.route(await arrived(store, "f3"), second, "opens", bundle={"source": "changed since"})
     assert await store.bundle(run.digest) == {"source": "playbook"}, "a digest names one text"
@@ -342,11 +343,14 @@ async def test_an_alert_that_joins_leaves_the_run_as_it_is(store: RedisStore) ->
     assert await store.bundle("of another") is None
 
 
-async def test_an_alert_that_the_incident_knows_is_not_told_to_it_again(store: RedisStore, time: VirtualTime) -> None:
+async def test_an_alert_that_is_accepted_again_is_another_event_of_its_incident(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    """The run decides whether it says anything new: a closed one may have to open again."""
     run = await opened(store)
     await time.advance(4000)
     assert await store.route(await arrived(store, "INC-1"), run, "extends", bundle={})
-    assert len(await store.inbox("INC-1")) == 1
+    assert len(await store.inbox("INC-1")) == 2
     assert await store.intake(10) == []
 
 
