@@ -175,6 +175,7 @@ SHED_THE_REST = Scenario(
     healthy_load=CALM,
     trouble_load=FULL,
     answers={
+        **ACCEPT,
         "requests wait longer": "Refuse what cannot be served",
         # The fourth change within the hour.
         "the breaker is open": ("/incident reset", "Try"),
@@ -199,7 +200,11 @@ EARLY_SIGNS = Scenario(
     rule="",
     alert=KV_ALERT,
     alert_after_seconds=22.0,
-    answers={"Several early signs": "Scale out by one", "requests wait longer": "Hand over"},  # one is not enough
+    answers={
+        **ACCEPT,
+        "Several early signs": "Scale out by one",
+        "requests wait longer": "Hand over",
+    },  # one is not enough
     # Now has to be mostly the trouble, and the time before it free of it, also where the bot is slow to look. The calm
     # lasts longer than what is compared with: its load must not seem less for a time in which nobody came yet.
     windows={"load_window": "28s", "yesterday": "60s"},
