@@ -268,8 +268,6 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             yield from _divert(path, state)
         case EndState():
             yield from _nothing_read(path, state, playbook)
-        case _:
-            pass
 
 
 def _nothing_read(path: Path, state: State, playbook: Playbook) -> Mistakes:
