@@ -57,6 +57,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "adapters/vllm/test_vllm_metrics.py::test_absent_is_absent_and_not_zero",
         "adapters/redis/test_levels.py::test_a_storage_that_is_away_leaves_its_levels_out_and_the_counters_in",
     ),
+    "A fix is verified only under load": (
+        "domain/playbook/test_kv_cache_oom.py::test_load_is_what_is_asked_for_and_not_what_gets_done",
+        "domain/playbook/test_kv_cache_oom.py::test_the_request_for_the_fleet_tells_what_the_spare_paid",
+        "domain/playbook/test_kv_cache_oom.py::test_the_verdict_tells_what_the_fleet_paid",
+        "domain/playbook/test_kv_cache_oom.py::test_a_pool_with_room_is_not_enough_where_users_wait",
+    ),
     "One hand on the wheel": (
         "adapters/redis/test_store.py::test_an_incident_is_opened_only_while_its_target_has_none",
         "flow/test_alert_histories.py::test_no_history_of_alerts_hides_an_incident_or_swallows_an_alert",

@@ -23,7 +23,7 @@ from bot.domain.timeline import Chained
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 
-LONGEST_SECONDS = 240.0
+LONGEST_SECONDS = 480.0
 LOOK_EVERY_SECONDS = 0.5
 
 

@@ -60,6 +60,8 @@ COUNTER_TAKES = ("rate", "steady", "increase", "last")
 GAUGE_LACKS = ("rate", "steady", "increase")
 NAMED_AT_MOST = 3
 """Replicas that a reason names."""
+LEAST_SAMPLES = 3
+"""Of a gauge for a quantile over time: a bot without the time to sample must not take a moment for a window."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 STALL_FALL, STALL_RISE = 0.7, 1.3
 """Running down by 30 %, waiting up by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
@@ -229,7 +231,11 @@ def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Wind
         return found[-1].value
     if spec.take == "slope":
         return _slope(found, window)
-    return short_history(sampled_seconds(found), window) or _over_time([point.value for point in found], spec.take)
+    if few := short_history(sampled_seconds(found), window):
+        return few
+    if spec.take in QUANTILES and len(found) < LEAST_SAMPLES:
+        return Missing(f"only {len(found)} samples in {short(window.seconds)}; a {spec.take} needs {LEAST_SAMPLES}")
+    return _over_time([point.value for point in found], spec.take)
 
 
 def _slope(found: Sequence[Point], window: Window) -> float | Missing:

@@ -253,7 +253,7 @@ _SIGNS: dict[str, SampledSpec] = {
     "running": MetricSignal(metric="num_requests_running", take="p50", across="sum"),
     "waiting": MetricSignal(metric="num_requests_waiting", take="p90", across="sum"),
     "rising": MetricSignal(metric="num_requests_waiting", take="slope", across="sum"),
-    "arrivals": MetricSignal(metric="arrivals", take="rate", across="sum"),
+    "arrivals": MetricSignal(metric="arrivals", take="steady", across="sum"),
     "latency": QuantileSignal(histogram="e2e_request_latency_seconds", quantile=0.95),
 }
 QUEUE_FLOOR = 2.0

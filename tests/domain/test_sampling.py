@@ -81,6 +81,13 @@ def test_a_gauge_is_taken_over_the_window_as_promql_would(take: Any, expected: f
     assert read(MetricSignal(metric=USAGE, take=take), samples).value == pytest.approx(expected, abs=0.06)
 
 
+@pytest.mark.parametrize("take", ["p50", "p90", "p99"])
+def test_two_samples_are_too_few_for_a_quantile_however_far_apart(take: Any) -> None:
+    spec = MetricSignal(metric=USAGE, take=take)
+    assert read(spec, series(USAGE, [0.4, 0.5], every=50)).unknown == f"only 2 samples in 60 s; a {take} needs 3 (a)"
+    assert read(spec, series(USAGE, [0.4, 0.4, 0.4], every=25)).value == 0.4
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

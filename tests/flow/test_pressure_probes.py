@@ -200,6 +200,18 @@ async def test_what_is_now_and_what_was_before_are_as_long_as_is_asked() -> None
     assert reading.fields == {"count": 1.0, "signs": "the queue grows"}
 
 
+async def test_a_time_in_which_nobody_came_yet_does_not_hide_that_fewer_run_at_once() -> None:
+    """A fifth of the time before is empty: its mean is a fifth lower, its steady rate is not."""
+
+    def collapsed(past: float) -> dict[str, float]:
+        served = {"request_success": max(0.0, past - 66) * 10, "num_requests_waiting": 0.0}
+        return served | {"num_requests_running": 0.0 if past < 66 else 26.0 if past < 300 else 8.0}
+
+    pages = scrapes(600, collapsed, every=6)
+    reading = await ask("pressure_symptoms", *pages, seen=restarted(7200), over="5m", past="10m")
+    assert reading.fields == {"count": 1.0, "signs": "fewer run at once"}
+
+
 async def test_a_window_of_early_signs_that_is_none_is_told() -> None:
     assert (await ask("pressure_symptoms", past="soon")).unknown.startswith("'soon' is not a duration")
 

@@ -78,6 +78,28 @@ def test_load_is_what_is_asked_for_and_not_what_gets_done(now: dict[str, Value |
     assert (None if isinstance(load, Unknown) else load) is is_there
 
 
+SERVED: dict[str, Value] = {
+    "kv_usage": 0.6, "waiting": 0.0, "running": 20.0, "arrivals": 2.0, "ttft_p99": 0.3, "tpot_p99": 0.02,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("now", "are_served"),
+    [
+        pytest.param({}, True, id="served-in-time"),
+        pytest.param({"ttft_p99": 10.0}, False, id="late-first-tokens"),
+        pytest.param({"waiting": 40.0}, False, id="a-queue"),
+        pytest.param({"ttft_p99": None}, None, id="first-tokens-that-nobody-read"),
+        pytest.param({"ttft_p99": None, "arrivals": 0.0}, True, id="nobody-comes"),
+    ],
+)
+def test_a_pool_with_room_is_not_enough_where_users_wait(now: dict[str, Value | None], are_served: bool | None) -> None:
+    values = {name: value for name, value in {**SERVED, **now}.items() if value is not None}
+    parts = PLAYBOOK.watch_parts("flap", values)
+    assert parts["calm"] is True
+    assert (None if isinstance(parts["users"], Unknown) else parts["users"]) is are_served
+
+
 @pytest.mark.parametrize(
     ("now", "said"),
     [
