@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import Refusal, ask
+from bot.adapters.slack.client import RATE_LIMITED, Refusal, ask
 from bot.flow.ports import Clock
 
 CHANNEL_PAGE = 200
+LIMITED_VALID_SECONDS = 60.0
+"""Slack allows about twenty reads of groups a minute. Past that, a membership of the last minute counts."""
 NEVER_READ = Refusal("never read", lasting=True, happened="no")
 NEVER = {
     "is_bot": "bots never decide",
@@ -91,6 +93,8 @@ class SlackAccounts:
         if not isinstance(found, Refusal):
             self._members[group] = (now, found)
             await self._memory.keep(f"members:{group}", json.dumps(sorted(found)), at=now)
+        elif found.error in RATE_LIMITED and now - read_at < LIMITED_VALID_SECONDS:
+            return members
         return found
 
     async def _home_of_the_bot(self) -> Home | Refusal:

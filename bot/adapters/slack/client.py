@@ -103,7 +103,7 @@ def _refusal(refused: SlackApiError) -> Refusal:
     data = getattr(response, "data", None)
     error = str(data.get("error", "")) if isinstance(data, dict) else ""
     if status == 429 or error in RATE_LIMITED:
-        return Refusal(error or "429", lasting=False, happened="no", retry_after_seconds=_retry_after(response))
+        return Refusal(error or "ratelimited", lasting=False, happened="no", retry_after_seconds=_retry_after(response))
     if status >= 500 or error in PASSING or not error:
         return Refusal(error or f"HTTP {status}", lasting=False, happened="unknown")
     return Refusal(error, lasting=True, happened="no")

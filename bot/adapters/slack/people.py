@@ -132,7 +132,7 @@ class SlackPeople:
         for demand in named:
             found.setdefault(demand.team, await self._belongs(accounts, user, demand, what))
         teams = tuple(team for team, each in found.items() if each.is_in)
-        reasons = dict.fromkeys(each.reason for each in found.values() if each.is_in or not teams)
+        reasons = dict.fromkeys(each.reason for each in found.values() if each.is_in or each.is_unread or not teams)
         judged = Authority(allowed=bool(teams), reason="; ".join(reasons), teams=teams, read_at=at)
         return judged, not teams and any(each.is_unread for each in found.values())
 

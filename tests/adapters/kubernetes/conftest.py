@@ -12,7 +12,7 @@ from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from tests.adapters.kubernetes.lab import Lab
+from tests.adapters.kubernetes.lab import Lab, available
 from tests.processes import Running, start
 
 
@@ -39,4 +39,5 @@ async def lab(stand_in: Running) -> AsyncIterator[Lab]:
             door=door,
         )
         await made.until_seen("four replicas are Ready and in rotation", lambda world: len(made.serving(world)) == 4)
+        await made.until_seen("the Deployment says so too", lambda world: available(world) == 4)
         yield made

@@ -76,6 +76,11 @@ def names(world: World) -> set[str]:
     return {pod["metadata"]["name"] for pod in world.pods}
 
 
+def available(world: World) -> int:
+    """As the workload's own status counts, which its controller brings up to date a moment after the pods."""
+    return int(((world.workload or {}).get("status") or {}).get("availableReplicas", 0))
+
+
 async def spec(hands: Hands) -> Obj:
     workload = (await hands.world()).workload
     assert workload is not None

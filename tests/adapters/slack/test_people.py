@@ -98,6 +98,27 @@ async def test_membership_is_read_at_each_press(people: SlackPeople, bench: Benc
     assert not (await people.may_steer("U0ANA", at=1.0)).allowed
 
 
+async def test_past_slacks_rate_limit_a_membership_of_the_last_minute_counts(people: SlackPeople, bench: Bench) -> None:
+    assert await reason(people, "U0ANA") == ""
+    await bench.slack.faults({"method": "usergroups.users.list", "kind": "429", "seconds": 1000})
+    bench.clock.move(59)
+    assert await reason(people, "U0ANA") == ""
+    assert "not in @serving-oncall" in await reason(people, "U0MO")
+    bench.clock.move(1)
+    assert "could not read who is in @serving-oncall (ratelimited)" in await reason(people, "U0ANA")
+
+
+async def test_a_team_that_cannot_be_read_is_named_beside_the_team_that_counts(
+    people: SlackPeople, bench: Bench
+) -> None:
+    """Else a request that needs this team would go on waiting, and nobody would know why."""
+    await bench.slack.faults({"method": "usergroups.users.list", "kind": "500"})
+    demands = (Demand(team="model", user_group="S0SERVING"), Demand(team="platform", users=("U0ANA",)))
+    ana = await people.authority("U0ANA", policy(demands=demands), at=1.0)
+    assert (ana.allowed, ana.teams) == (True, ("platform",))
+    assert "could not read who is in" in ana.reason
+
+
 async def test_what_is_only_shown_may_rest_on_an_older_membership(bench: Bench) -> None:
     people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=STEERERS, members_valid_seconds=60.0)
     assert await reason(people, "U0ANA") == ""

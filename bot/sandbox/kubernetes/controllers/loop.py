@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
+from bot.sandbox.kubernetes.errors import ApiError
 from bot.sandbox.kubernetes.store import Change, Store
 
 Key = tuple[str, str]
@@ -79,6 +80,10 @@ class ControllerLoop:
             alarm.cancel()
         try:
             again_in = self._controllers[name].reconcile(key)
+        except ApiError as refused:
+            # As a real one: what it saw may be gone by now (a namespace that is being deleted), so it looks again.
+            log.info("controller %s was refused for %s/%s: %s", name, *key, refused)
+            again_in = RETRY_SECONDS
         except Exception:
             log.exception("controller %s failed on %s/%s", name, *key)
             again_in = RETRY_SECONDS
