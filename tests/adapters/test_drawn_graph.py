@@ -19,8 +19,6 @@ from bot.domain.playbook.overview import overview
 from bot.domain.playbook.packaged import packaged_playbooks
 from bot.domain.playbook.picture import Picture, picture
 
-pytestmark = pytest.mark.fast
-
 SMALL = load_playbook(Path(__file__).parents[1] / "domain" / "playbook" / "small.yaml").playbook
 PACKAGED = sorted(path.stem for path in packaged_playbooks().glob("*.yaml") if not path.name.endswith(".test.yaml"))
 PICTURE = picture(SMALL, way=("look", "cap"), current="cap")
