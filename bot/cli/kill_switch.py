@@ -1,4 +1,4 @@
-"""The kill switch without Slack: the same state in Redis, by whoever may reach Redis, with a name on each timeline."""
+"""The kill switch without Slack: anybody who can reach Redis may use it, and each timeline names them."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class KeepEpoch:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     def notices(self) -> Mapping[str, str]:
-        """What whoever watches the bot should know, though it is ready."""
+        """What the people who watch the bot should know although it is ready."""
         epoch = self._epoch
         return {"redis": notice(epoch)} if epoch is not None and epoch.matters(self._clock.now()) else {}
 

@@ -11,32 +11,16 @@ import pytest
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.store import RedisStore
-from bot.adapters.yaml_playbooks import load_text
 from bot.domain.playbook.bundle import Bundle
 from bot.domain.scrape import Scrape
 from bot.domain.timeline import GENESIS, Entry, chain
 from bot.sandbox import valkey
 from tests import builders
 from tests.cli.test_commands import incident_bot
+from tests.domain.charted import WATCHED
 from tests.test_settings import ENOUGH
 
-BUNDLE = Bundle.of(
-    load_text(
-        """
-language: 1
-playbook: test
-title: Test
-opens_on: ['alertname="Test"']
-settings: {ceiling: {default: 0.9}}
-signals:
-  usage: {metric: kv_cache_usage_perc, over: 60s}
-start: calm
-states:
-  calm: {watch: {calm: usage <= settings.ceiling}, for: 5m, within: 20m, held: over, not_held: over}
-  over: {end: fixed, say: done}
-"""
-    )
-)
+BUNDLE = Bundle.of(WATCHED)
 
 
 @pytest.fixture

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from bot.adapters.yaml_playbooks import load_text
 from bot.domain.series import Limit, Series, as_evidence
 from bot.domain.signal import Reading
 from bot.domain.timeline import GENESIS, Chained, Entry, chain
 
 OPENED = 1_795_000_000.0
 UNKNOWN_FROM, UNKNOWN_TO = 480, 560
+WATCHED = load_text(
+    """
+language: 1
+playbook: test
+title: Test
+opens_on: ['alertname="Test"']
+settings: {ceiling: {default: 0.9}}
+signals:
+  usage: {metric: kv_cache_usage_perc, over: 60s}
+start: calm
+states:
+  calm: {watch: {calm: usage <= settings.ceiling}, for: 5m, within: 20m, held: over, not_held: over}
+  over: {end: fixed, say: done}
+"""
+)
+"""One watch of one signal: enough for a chart."""
 
 
 def thrash_line() -> Series:

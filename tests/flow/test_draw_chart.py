@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.yaml_playbooks import load_text
 from bot.domain.effect import DrawChart, ExportTimeline, ReadSeries
 from bot.domain.errors import SourceError
 from bot.domain.event import EffectFailed, Posted, SeriesRead
@@ -22,26 +21,10 @@ from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed, ReadContext
 from bot.flow.show_run import ExportForRun
 from tests.adapters.slack.runs import BEGAN, run
-from tests.domain.charted import fixed, thrash_line, usage_line
+from tests.domain.charted import WATCHED, fixed, thrash_line, usage_line
 from tests.domain.machine.steps import Story
 
 pytestmark = pytest.mark.fast
-
-PLAYBOOK = load_text(
-    """
-language: 1
-playbook: test
-title: Test
-opens_on: ['alertname="Test"']
-settings: {ceiling: {default: 0.9}}
-signals:
-  usage: {metric: kv_cache_usage_perc, over: 60s}
-start: calm
-states:
-  calm: {watch: {calm: usage <= settings.ceiling}, for: 5m, within: 20m, held: over, not_held: over}
-  over: {end: fixed, say: done}
-"""
-)
 
 
 class Sampled:
@@ -63,7 +46,7 @@ class Sampled:
 
 async def test_the_lines_are_read_from_the_history_with_their_limits() -> None:
     async def playbook_of(run: Run) -> CompiledPlaybook:
-        return PLAYBOOK
+        return WATCHED
 
     effect = ReadSeries(effect_id="series/closed:9")
     job = Job(run(state="calm", way=("calm",)), Owed("INC-7", effect, 1, "t"), BEGAN + 600)
@@ -120,7 +103,7 @@ async def exported_page(history: Sampled, uploaded: list[bytes] | None = None) -
     """The chart in the page of an incident that was last drawn five seconds after it opened."""
 
     async def playbook_of(run: Run) -> CompiledPlaybook:
-        return PLAYBOOK
+        return WATCHED
 
     drawn: list[Chart] = []
 

@@ -253,7 +253,7 @@ class KubernetesClient:
         return self._api, self._credentials
 
     async def _renewed(self, shown: Credentials) -> bool:
-        """Whether there are other credentials than those that were refused; loaded anew unless that was just done."""
+        """Whether other credentials replaced the refused ones; loads them again unless that was just done."""
         if self._credentials is shown and self._load_again_at <= self._now():
             await self._load()
         return self._credentials is not shown

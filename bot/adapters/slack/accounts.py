@@ -163,7 +163,7 @@ def reason_against(account: Any, home: Home) -> str:
 
 
 def _is_of(account: Mapping[str, Any], home: Home) -> bool:
-    """Slack calls only those strangers with whom it shares no channel: the workspace tells the others."""
+    """`is_stranger` marks only people without a shared channel; the workspace id tells the others apart."""
     enterprise = str((account.get("enterprise_user") or {}).get("enterprise_id") or "")
     is_ours = account.get("team_id") == home.team or (enterprise != "" and enterprise == home.enterprise)
     return is_ours and not account.get("is_stranger")

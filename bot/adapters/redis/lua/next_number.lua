@@ -1,4 +1,4 @@
--- The number of the next incident. KEYS: epoch, counter. ARGV: the epoch that this process knows, or '' when it does not care.
+-- The number of the next incident. KEYS: epoch, counter. ARGV: the epoch that this process knows.
 -- Nothing when that epoch is over: the counter may have begun again.
-if ARGV[1] ~= '' and redis.call('GET', KEYS[1]) ~= ARGV[1] then return nil end
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return nil end
 return redis.call('INCR', KEYS[2])
