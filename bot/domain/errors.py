@@ -93,4 +93,4 @@ class MessengerError(BotError):
 
 
 class LostRunError(BotError):
-    """Call a human: the storage says that an incident is open and does not have it."""
+    """The storage does not have an incident that it should have: it may have lost its data."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from bot.adapters.redis.connection import Connection
+from bot.domain.errors import LostRunError
 
 S = TypeVar("S")
 
@@ -25,5 +26,8 @@ class RedisShown(Generic[S]):
         return {slot: self._make(**json.loads(record)) for slot, record in raw.items()}
 
     async def save(self, incident_id: str, slot: str, shown: S) -> None:
+        """Raise `LostRunError` when the incident is not stored: what it shows would be posted a second time."""
         record = json.dumps(dict(self._fields(shown)))
-        await self._redis.ask(self._redis.client.hset(self._redis.key("shown", incident_id), slot, record))
+        keys = [self._redis.key("run", incident_id), self._redis.key("shown", incident_id)]
+        if not int(await self._redis.script("keep_shown", keys, [slot, record])):
+            raise LostRunError(f"{incident_id} is not stored any more")

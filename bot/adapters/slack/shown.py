@@ -34,7 +34,7 @@ class ShownStore(Protocol):
         ...
 
     async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
-        """Stored when it returns."""
+        """Stored when it returns. Raise `LostRunError` when the incident itself is not stored."""
         ...
 
 
