@@ -23,6 +23,7 @@ from bot.domain.run import Offer, Run
 from bot.domain.timeline import GENESIS, Entry, chain
 from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, desk_of, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
+from tests.adapters.slack.test_playbook_words import playbooks
 
 
 async def pressed(
@@ -407,7 +408,8 @@ def test_every_word_that_does_nothing_to_a_closed_incident_is_tried_on_one() -> 
 async def test_a_word_that_does_nothing_to_a_closed_incident_says_so_and_what_can_be_done(
     counter: Counter, text: str
 ) -> None:
-    counter.inbound.runs["INC-7"] = run(closed_at=BEGAN, ending="fixed")
+    playbooks(counter)
+    counter.inbound.runs["INC-7"] = counter.inbound.runs["INC-7"].with_(closed_at=BEGAN, ending="fixed")
     told = await counter.say(text)
     assert "INC-7 is closed (fixed)" in told
     assert "/incident reopen INC-7 WHY" in told
@@ -436,6 +438,7 @@ async def test_what_makes_sense_of_a_closed_incident_is_done(counter: Counter, t
     ],
 )
 async def test_a_guest_is_told_nothing_and_writes_nothing(counter: Counter, text: str) -> None:
+    playbooks(counter)
     counter.people.guests = frozenset({"U0GUE"})
     assert "Not done" in await counter.say(text, user="U0GUE")
     assert counter.inbound.commands == {}
