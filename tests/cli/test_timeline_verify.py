@@ -182,5 +182,6 @@ def test_without_slack_or_redis_the_rest_is_checked_and_it_is_said(world: World,
 @pytest.mark.parametrize("of", ["no-such.json", "INC-9"])
 def test_what_is_not_there_could_not_be_checked(world: World, of: str) -> None:
     result = world.verify(of)
-    assert result.exit_code == 2
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(of)
     assert "Traceback" not in result.output
