@@ -7,16 +7,20 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.yaml_playbooks import load_playbook
+from bot.domain.playbook.compiled import CompiledPlaybook
 from bot.domain.playbook.expression import Unknown
-from bot.domain.playbook.language import ChangeState
+from bot.domain.playbook.language import ChangeState, MetricSignal
 from bot.domain.playbook.vocabulary import VERBS
 from bot.domain.signal import Value
+from tests.domain.test_sampling import read, series
 from tests.flow.test_harms import shipped_case
 
 pytestmark = pytest.mark.fast
 
 FILE = Path(__file__).parents[3] / "playbooks" / "kv-cache-oom.yaml"
 PLAYBOOK = load_playbook(FILE)
+COMPRESSION = load_playbook(FILE.with_name("kv-compression-no-savings.yaml"))
+THAT_VERIFY = pytest.mark.parametrize("playbook", [PLAYBOOK, COMPRESSION], ids=lambda playbook: playbook.name)
 
 
 @pytest.mark.parametrize("state", ["cap_spare", "cap_in_place"])
@@ -60,6 +64,7 @@ def test_a_silent_counter_is_not_calm() -> None:
 ASKED: dict[str, Value] = {"arrivals": 2.0, "asked_prompt": 108.0, "asked_answer": 500.0, "queue": 0.0}
 
 
+@THAT_VERIFY
 @pytest.mark.parametrize(
     ("now", "is_there"),
     [
@@ -71,11 +76,21 @@ ASKED: dict[str, Value] = {"arrivals": 2.0, "asked_prompt": 108.0, "asked_answer
         pytest.param({"asked_answer": None}, None, id="nothing-finished-and-no-queue"),
     ],
 )
-def test_load_is_what_is_asked_for_and_not_what_gets_done(now: dict[str, Value | None], is_there: bool | None) -> None:
+def test_load_is_what_is_asked_for_and_not_what_gets_done(
+    playbook: CompiledPlaybook, now: dict[str, Value | None], is_there: bool | None
+) -> None:
     before = {f"baseline.{name}": value for name, value in ASKED.items()}
     values = {name: value for name, value in {**ASKED, **now, **before}.items() if value is not None}
-    load = PLAYBOOK.watch_parts("verify_calm", values)["load"]
+    load = playbook.watch_parts("verify_calm", values)["load"]
     assert (None if isinstance(load, Unknown) else load) is is_there
+
+
+@THAT_VERIFY
+def test_the_clients_that_begin_at_once_are_no_load_that_lasts(playbook: CompiledPlaybook) -> None:
+    arrivals = playbook.playbook.signals["arrivals"]
+    assert isinstance(arrivals, MetricSignal)
+    begun_at_once = series("request_success", [0, 120, 140, 160, 180, 200, 220])
+    assert read(arrivals, begun_at_once).value == pytest.approx(2.0)
 
 
 SERVED: dict[str, Value] = {
@@ -88,6 +103,7 @@ SERVED: dict[str, Value] = {
     [
         pytest.param({}, True, id="served-in-time"),
         pytest.param({"ttft_p99": 10.0}, False, id="late-first-tokens"),
+        pytest.param({"tpot_p99": 0.2}, False, id="slow-tokens"),
         pytest.param({"waiting": 40.0}, False, id="a-queue"),
         pytest.param({"ttft_p99": None}, None, id="first-tokens-that-nobody-read"),
         pytest.param({"ttft_p99": None, "arrivals": 0.0}, True, id="nobody-comes"),
@@ -141,17 +157,27 @@ def test_a_price_that_nobody_could_read_is_not_called_low() -> None:
 
 
 @pytest.mark.parametrize(
+    ("finished", "first_token", "price"),
+    [
+        pytest.param(2.25, 14.0, "HIGH", id="fewer-requests-finish"),
+        pytest.param(3.5, 39.0, "HIGH", id="first-tokens-come-later"),
+        pytest.param(3.5, 14.0, "not high", id="about-as-before"),
+    ],
+)
+@pytest.mark.parametrize(
     ("state", "read_in"),
     [("fixed", "results.verify_capacity."), ("accepted_degraded", "results.capacity_ask."), ("capacity_ask", "")],
 )
-def test_the_verdict_tells_what_the_fleet_paid(state: str, read_in: str) -> None:
+def test_the_verdict_tells_what_the_fleet_paid(
+    state: str, read_in: str, finished: float, first_token: float, price: str
+) -> None:
     before: dict[str, Value] = {"finish_rate": 3.79, "token_rate": 2300.0, "ttft_p99": 13.0}
-    now: dict[str, Value] = {"finish_rate": 2.25, "token_rate": 1360.0, "ttft_p99": 39.0}
+    now: dict[str, Value] = {"finish_rate": finished, "token_rate": 1360.0, "ttft_p99": first_token}
     values = {f"baseline.{name}": value for name, value in before.items()}
     values |= {read_in + name: value for name, value in now.items()}
     assert PLAYBOOK.text(state, "why" if state == "capacity_ask" else "say", values).endswith(
-        "The price, beside the beginning: HIGH; 3.79 → 2.25 requests a second, 2,300 → 1,360 tokens a second, "
-        "first token p99 13 → 39 s."
+        f"The price, beside the beginning: {price}; 3.79 → {finished} requests a second, "
+        f"2,300 → 1,360 tokens a second, first token p99 13 → {first_token:g} s."
     )
 
 
