@@ -130,6 +130,8 @@ def test_what_stands_above_is_not_said_again() -> None:
 def test_a_part_that_went_blind_is_said_although_the_rest_is_as_before() -> None:
     known = FLAGS.model_copy(update={"unknown_parts": {}})
     assert BLIND in shown(FLAGS, before=(known,))
+    gone = FLAGS.model_copy(update={"unknown_parts": {"dtype": "the page did not answer"}})
+    assert "the page did not answer" in shown(gone, before=(FLAGS,))
 
 
 def test_the_first_message_of_a_thread_keeps_what_a_later_one_leaves_out() -> None:
