@@ -42,25 +42,24 @@ class AdvanceRun:
         owed: dict[str, Effect] = {}
         wake_at: float | None = None
         for _ in range(STALE_ATTEMPTS):
-            run = await self._store.load(incident_id)
-            if run is None:
+            waiting = await self._store.look(incident_id)
+            if waiting is None:
                 return Advanced()
-            events = list(await self._store.inbox(incident_id))
-            if not events:
-                if not await self._append_overdue(run):
+            run = waiting.run
+            if not waiting.events:
+                if not await self._append_overdue(run, waiting.now):
                     wake_at = min(run.deadlines.values(), default=None)
                     break
                 continue
             try:
-                for effect in await self._commit(run, events):
+                for effect in await self._commit(run, waiting.events):
                     owed[effect.effect_id] = effect
             except StaleRunError as error:
                 log.info("run.stale", incident=incident_id, reason=str(error))
         return Advanced(tuple(owed.values()), wake_at)
 
-    async def _append_overdue(self, run: Run) -> bool:
+    async def _append_overdue(self, run: Run, now: float) -> bool:
         """Deadlines that passed become events; the id makes each count once."""
-        now = await self._store.now()
         due = [
             Due(event_id=f"due/{run.visit}/{name}/{at}", deadline=name, due_at=at)
             for name, at in sorted(run.deadlines.items(), key=lambda item: item[1])

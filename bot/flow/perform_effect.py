@@ -64,11 +64,10 @@ class PerformEffect:
         owed = await self._effects.take(incident_id, effect_id)
         if owed is None:
             return None
-        run = await self._runs.load(incident_id)
-        if run is None or _is_void(run, owed.effect):
+        if owed.run is None or _is_void(owed.run, owed.effect):
             await self._effects.settle(owed, ())
             return None
-        job = Job(run, owed, await self._runs.now())
+        job = Job(owed.run, owed, owed.taken_at)
         result = await self._run(job)
         return await self._record(job, result)
 

@@ -50,6 +50,20 @@ class Owed:
     attempts: int
     token: str
     """The value as it was taken: an effect that was owed anew meanwhile stays owed."""
+    run: Run | None = None
+    """As it was when the effect was taken; None when it is not stored any more."""
+    taken_at: float = 0.0
+    """By the storage's time."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One incident at one moment: the run, and the events that no commit has consumed, oldest first."""
+
+    run: Run
+    events: Sequence[Event]
+    now: float
+    """The storage's time."""
 
 
 RouteKind = Literal["opens", "extends", "reopens", "tells"]
@@ -141,6 +155,10 @@ class RunStore(Protocol):
 
     async def load(self, incident_id: str) -> Run | None: ...
 
+    async def look(self, incident_id: str) -> Waiting | None:
+        """None when the incident is not stored."""
+        ...
+
     async def inbox(self, incident_id: str) -> Sequence[Event]:
         """Events that no commit has consumed, oldest first."""
         ...
@@ -213,7 +231,7 @@ class EffectStore(Protocol):
         ...
 
     async def take(self, incident_id: str, effect_id: str) -> Owed | None:
-        """Take one effect under a lease of this process, re-entrant for it.
+        """Take one effect under a lease of this process, re-entrant for it, together with its run.
 
         None when somebody else has it or it is void.
         """

@@ -47,6 +47,7 @@ READS = frozenset(
         "hvals",
         "keep_time",
         "llen",
+        "look",
         "lrange",
         "mget",
         "zrangebyscore",

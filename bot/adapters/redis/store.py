@@ -17,7 +17,7 @@ from bot.domain.errors import StaleRunError
 from bot.domain.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.run import Offer, Run
 from bot.domain.timeline import Chained
-from bot.flow.ports import Intake, OpenPage, Owed, RouteKind
+from bot.flow.ports import Intake, OpenPage, Owed, RouteKind, Waiting
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -190,6 +190,13 @@ class RedisStore:
         raw = await self._redis.ask(self._redis.client.get(self._redis.key("run", incident_id)))
         return None if raw is None else Run.model_validate_json(raw)
 
+    async def look(self, incident_id: str) -> Waiting | None:
+        found = await self._redis.script("look", self._of(incident_id, "run", "inbox"), [])
+        if found is None:
+            return None
+        run, now, events = found
+        return Waiting(Run.model_validate_json(run), [self._event(item) for item in events], float(now))
+
     async def inbox(self, incident_id: str) -> Sequence[Event]:
         raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("inbox", incident_id), 0, -1))
         return [self._event(item) for item in raw]
@@ -292,13 +299,20 @@ class RedisStore:
             log.warning("storage.clock_went_back", seconds=back)
 
     async def take(self, incident_id: str, effect_id: str) -> Owed | None:
-        keys = [self._redis.key("effects", incident_id), *self._keys("owed", "owners")]
+        keys = [
+            self._redis.key("effects", incident_id),
+            *self._keys("owed", "owners"),
+            self._redis.key("run", incident_id),
+        ]
         arguments = [f"{incident_id}|{effect_id}", effect_id, self._owner, self._limits.lease_seconds]
-        value = await self._redis.script("take", keys, arguments)
-        if value is None:
+        taken = await self._redis.script("take", keys, arguments)
+        if taken is None:
             return None
+        # Lua ends a list at its first nil: there is no run where nothing stands in its place.
+        value, at, *stored = taken
         attempts, _version, body = str(value).split("|", 2)
-        return Owed(incident_id, EFFECT.validate_json(body), int(attempts), token=str(value))
+        run = Run.model_validate_json(stored[0]) if stored and stored[0] else None
+        return Owed(incident_id, EFFECT.validate_json(body), int(attempts), str(value), run, float(at))
 
     async def owe_now(self, incident_id: str, effect: Effect, *, anew: bool) -> bool:
         keys = [*self._of(incident_id, "run", "effects"), *self._keys("owed", "owners")]

@@ -1,5 +1,6 @@
--- Take one owed effect under a lease. Re-entrant for its owner; nobody else gets it meanwhile. Returns its value, or nil.
--- KEYS: effects, owed, owners. ARGV: member, effect id, owner, lease seconds.
+-- Take one owed effect under a lease. Re-entrant for its owner; nobody else gets it meanwhile.
+-- Returns its value, the time, and the run where it is stored; or nil.
+-- KEYS: effects, owed, owners, run. ARGV: member, effect id, owner, lease seconds.
 local now = TIME()
 local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
 local score = redis.call('ZSCORE', KEYS[2], ARGV[1])
@@ -13,4 +14,4 @@ if not value then
 end
 redis.call('ZADD', KEYS[2], seconds + tonumber(ARGV[4]), ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
-return value
+return {value, now[1] .. '.' .. string.format('%06d', now[2]), redis.call('GET', KEYS[4])}
