@@ -31,7 +31,7 @@ BOTH_SIDES = (
     "slack files",
     "slack conv",
 )
-SPEAKING = ("redis digest", "redis hdel digest", "redis hset shown", "slack")
+SPEAKING = ("redis digest", "redis hdel digest", "redis keep_shown", "slack")
 Death = tuple[int, Side]
 Staged = Callable[[aioredis.Redis, str, Death | None], Awaitable[Scene]]
 

@@ -18,7 +18,7 @@ from tests.flow.stage import Side
 
 INCIDENTS = 4
 SECONDS_A_STEP = 2.0
-SPEAKING = ("redis digest", "redis hdel digest", "redis hset shown", "redis pace", "slack chat")
+SPEAKING = ("redis digest", "redis hdel digest", "redis keep_shown", "redis pace", "slack chat")
 PARTS, EVERY = 3, 5
 
 
