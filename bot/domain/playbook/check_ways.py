@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from bot.domain.form import OPENING
 from bot.domain.playbook.edges import Edge, edges_of
@@ -48,8 +48,10 @@ def check_ways(playbook: Playbook) -> Mistakes:
             at_key=True,
         )
     yield from _loops(playbook)
+    makes = {name: _made_by(playbook, name) for name in playbook.states}
     for name in reached:
-        yield from _before(playbook, name, reachable(backwards, backwards[name]) | {name})
+        earlier = reachable(backwards, backwards[name]) | {name}
+        yield from _before(playbook, name, {f"forms.{OPENING}"}.union(*(makes[each] for each in earlier)))
 
 
 def reachable(graph: Graph, starts: Iterable[str]) -> frozenset[str]:
@@ -132,10 +134,9 @@ def _shortest_loop(graph: Graph, start: str) -> str:
 # --- what comes before -----------------------------------------------------------------------------------------------
 
 
-def _before(playbook: Playbook, name: str, earlier: frozenset[str]) -> Mistakes:
+def _before(playbook: Playbook, name: str, made: Collection[str]) -> Mistakes:
     """Names that stand for something which no way to this state has made."""
     state = playbook.states[name]
-    made = _made_by(playbook, earlier)
     for written in written_expressions(state):
         for mention, column in names_in(written.source).items():
             word = _maker(mention)
@@ -161,19 +162,19 @@ def _maker(mention: str) -> str:
     return ".".join(parts[:2]) if is_made else ""
 
 
-def _made_by(playbook: Playbook, names: Iterable[str]) -> frozenset[str]:
-    made: set[str] = {f"forms.{OPENING}"}
-    for name in names:
-        state = playbook.states[name]
-        if not isinstance(state, ChangeState) or state.change in RESULTS:
-            made.add(f"results.{name}")
-        if isinstance(state, AskState):
-            made.update({f"answers.{name}", f"forms.{name}"})
-        if isinstance(state, ReadState):
-            made.update(f"picked.{pick}" for pick in state.pick)
-            if state.baseline:
-                made.update(f"baseline.{signal}" for signal in signals_of(state, playbook.signals))
-    return frozenset(made)
+def _made_by(playbook: Playbook, name: str) -> set[str]:
+    """What a state leaves for later ones to name."""
+    state = playbook.states[name]
+    made: set[str] = set()
+    if not isinstance(state, ChangeState) or state.change in RESULTS:
+        made.add(f"results.{name}")
+    if isinstance(state, AskState):
+        made.update({f"answers.{name}", f"forms.{name}"})
+    if isinstance(state, ReadState):
+        made.update(f"picked.{pick}" for pick in state.pick)
+        if state.baseline:
+            made.update(f"baseline.{signal}" for signal in signals_of(state, playbook.signals))
+    return made
 
 
 # --- advice ----------------------------------------------------------------------------------------------------------

@@ -152,7 +152,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"Known: {', '.join(words)}." if 0 < len(words) <= 12 else ""
 
 
-def _tokens(source: str) -> list[_Token]:
+@lru_cache(maxsize=8192)
+def _tokens(source: str) -> tuple[_Token, ...]:
     tokens = []
     for match in _TOKEN.finditer(source):
         kind, text = str(match.lastgroup), match.group()
@@ -167,7 +168,7 @@ def _tokens(source: str) -> list[_Token]:
         if kind != "space":
             tokens.append(_Token(kind, text, match.start()))
     _not_too_deep(tokens)
-    return tokens
+    return tuple(tokens)
 
 
 def _not_too_deep(tokens: Sequence[_Token]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from bot.domain.errors import ExpressionError
@@ -52,11 +53,13 @@ def compile_template(source: str, scope: Scope) -> Template:
     return Template(source, tuple(pieces) or ("",))
 
 
-def split_template(source: str) -> list[tuple[str, bool, int]]:
+@lru_cache(maxsize=8192)
+def split_template(source: str) -> tuple[tuple[str, bool, int], ...]:
     """Pieces as (text, is it an expression, where it starts); raise `ExpressionError` for a `${` without its end."""
     pieces: list[tuple[str, bool, int]] = []
     plain, at = "", 0
-    while at < len(source):
+    while (sign := source.find("$", at)) >= 0:
+        plain, at = plain + source[at:sign], sign
         if source.startswith("$${", at):
             plain, at = plain + "${", at + 3
         elif source.startswith("${", at):
@@ -67,8 +70,10 @@ def split_template(source: str) -> list[tuple[str, bool, int]]:
             pieces.append((source[at + 2 : end], True, at + 2))
             at = end + 1
         else:
-            plain, at = plain + source[at], at + 1
-    return [*pieces, (plain, False, at - len(plain))] if plain else pieces
+            plain, at = plain + "$", at + 1
+    if plain := plain + source[at:]:
+        pieces.append((plain, False, len(source) - len(plain)))
+    return tuple(pieces)
 
 
 def _end_of_expression(source: str, start: int) -> int:
