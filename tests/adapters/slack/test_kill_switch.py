@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
 import pytest
+from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
@@ -24,10 +26,18 @@ TROUBLES = {
 }
 
 
+class SilentSlack(AsyncWebClient):
+    """The client of a Slack that never answers; no timeout of the session ends the wait either."""
+
+    async def _request(self, **_: Any) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing sets this event")
+
+
 class Caller:
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=STEERERS)
+    def __init__(self, bench: Bench, client: AsyncWebClient | None = None, memory: MemoryPeople | None = None) -> None:
+        self.memory = memory or MemoryPeople()
+        people = SlackPeople(client or bench.client, bench.clock, self.memory, steerers=STEERERS)
         desk = dataclasses.replace(desk_of(bench), people=people)
         assert isinstance(desk.inbound, MemoryInbound)
         self.people, self.inbound, self._commands = people, desk.inbound, Commands(desk)
@@ -53,6 +63,12 @@ async def test_everything_can_be_halted_while_slack_does_not_answer(
     assert caller.inbound.halter == "U0ANA"
     assert "INC-7 is halted" in await caller.says("halt INC-7 it drains the wrong node")
     assert "1 open" in await caller.says("list")
+
+
+async def test_everything_can_be_halted_while_an_answer_of_slack_never_comes(caller: Caller, bench: Bench) -> None:
+    assert await caller.people.read_steerers()
+    cut_off = Caller(bench, SilentSlack(token="xoxb-sandbox"), caller.memory)
+    assert "Everything is halted" in await cut_off.says("halt all")
 
 
 @pytest.mark.parametrize("trouble", ["refuses", "is away"])
