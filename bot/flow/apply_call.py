@@ -196,7 +196,17 @@ class ApplyCall:
             return self._put_off(job, effect, sent.detail, call_id, after_seconds=sent.retry_after_seconds)
         if sent.result == "failed":
             return self._settled(effect, "failed", sent.detail, call_id=call_id)
-        return self._unclear(job, effect, sent.detail, call_id)
+        unclear = self._unclear(job, effect, sent.detail, call_id)
+        if isinstance(unclear, Done) and await self._is_done_after_all(job, call, call_id):
+            return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
+        return unclear
+
+    async def _is_done_after_all(self, job: Job, call: Call, call_id: str) -> bool:
+        """Look once more a moment after the last attempt, before a person is asked."""
+        await self._pause(LOOK_EVERY_SECONDS)
+        seen = await self._writer.look(call, call_id=call_id)
+        log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
+        return seen == "done"
 
     async def _send_again(
         self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 import redis.asyncio as aioredis
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import HealthCheck, Phase, event, example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -55,6 +55,7 @@ async def ending_alone(client: aioredis.Redis) -> Ending:
 
 
 @given(runs=runs_of_steps, dies_at=deaths, loses=lost_answers, troubles=troubles)
+@example(runs=[6], dies_at=None, loses=frozenset(), troubles=["never_arrived", "never_arrived", "lost_reply"])
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -523,8 +523,15 @@ async def test_no_answer_is_looked_at_three_times_and_then_a_person_is_asked() -
     outside = Outside(sent=Sent("unclear", "no answer"))
     for attempts in (0, 1):
         assert await taken(outside, granted(), attempts=attempts) == Later(LOOK_EVERY_SECONDS, failed=True)
+    assert outside.looks == 0
     event = await settled(outside, granted(), attempts=2)
     assert (said(event), event.call_id) == (("unclear", "no answer"), CALL_ID)
+    assert outside.looks == 1
+
+
+async def test_a_last_attempt_without_an_answer_that_the_cluster_shows_is_done() -> None:
+    event = await settled(Outside(sent=Sent("unclear", "no answer"), seen="done"), granted(), attempts=2)
+    assert said(event) == ("done", "seen in the cluster after an interrupted attempt")
 
 
 @pytest.mark.parametrize(
