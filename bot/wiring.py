@@ -74,16 +74,16 @@ from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
-from bot.domain.alert import Alert
-from bot.domain.approval import Policy
-from bot.domain.errors import MessengerError, StorageUnavailableError
-from bot.domain.machine import Rules
-from bot.domain.playbook.picture import Picture
-from bot.domain.report.chart import Chart
-from bot.domain.run import Run
-from bot.domain.series import Series
-from bot.domain.target import Target
-from bot.domain.timeline import Chained, StoredHead
+from bot.domain.approvals.grant import Policy
+from bot.domain.incidents.machine import Rules
+from bot.domain.incidents.run import Run
+from bot.domain.incidents.series import Series
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
+from bot.domain.kernel.target import Target
+from bot.domain.kernel.timeline import Chained, StoredHead
+from bot.domain.playbooks.picture.picture import Picture
+from bot.domain.reports.chart import Chart
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.domain.alert import Alert
-from bot.domain.approval import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
-from bot.domain.approval_rules import ApprovalRules
-from bot.domain.change.plan import Call, Difference, ObjectRef, Plan
-from bot.domain.machine import Rules
-from bot.domain.run import Run
-from bot.domain.target import Target
+from bot.domain.approvals.grant import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
+from bot.domain.approvals.rules import ApprovalRules
+from bot.domain.changes.plan import Call, Difference, Plan
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.incidents.machine import Rules
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.target import Target
 
 START = 1_800_000_000.0
 TARGET = Target(cluster="test", namespace="serving", name="llm")

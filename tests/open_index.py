@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import redis
 import redis.asyncio as aioredis
 
-from bot.domain.run import Run
+from bot.domain.incidents.run import Run
 
 SNAPSHOT = """
 local found = {}

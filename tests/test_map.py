@@ -1,4 +1,4 @@
-"""The map in `bot/__init__.py` names stations that exist."""
+"""The map in `bot/__init__.py` names stations that exist, and no modules import each other in a circle."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import pytest
 
 import bot
+from tests.import_graph import cycles, imports_of
 
 STATIONS = sorted(set(re.findall(r"`(bot\.[a-z_.]+)`", bot.__doc__ or "")))
 
@@ -20,3 +21,13 @@ def test_the_map_is_not_empty() -> None:
 @pytest.mark.parametrize("station", STATIONS)
 def test_every_station_of_the_map_exists(station: str) -> None:
     assert importlib.util.find_spec(station) is not None
+
+
+@pytest.mark.fast
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert cycles(imports_of("bot")) == []
+
+
+@pytest.mark.fast
+def test_a_circle_of_imports_is_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.approval_repeats import REMEMBERED_SECONDS
-from bot.domain.burden import TTFT_FACTOR, WAITING_FACTOR
+from bot.domain.approvals.repeats import REMEMBERED_SECONDS
+from bot.domain.incidents.impact import TTFT_FACTOR, WAITING_FACTOR
 from bot.flow.circuit import OPENS_AFTER
 from bot.settings import Breaker
 
@@ -28,17 +28,17 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_hear_people.py::test_a_press_is_stored_once_and_wakes_its_incident",
     ),
     "No change without a grant": (
-        "domain/test_approval.py::test_nothing_but_grant_makes_an_approval",
-        "domain/test_approval.py::test_an_approval_is_never_serialised",
-        "domain/test_approval.py::test_a_plans_digest_covers_what_is_approved_and_not_the_circumstances",
+        "domain/approvals/test_grant.py::test_nothing_but_grant_makes_an_approval",
+        "domain/approvals/test_grant.py::test_an_approval_is_never_serialised",
+        "domain/approvals/test_grant.py::test_a_plans_digest_covers_what_is_approved_and_not_the_circumstances",
         "adapters/kubernetes/test_writer.py::test_a_call_that_is_not_in_the_approved_plan_is_not_sent",
         "flow/test_any_presses.py::test_no_history_applies_what_people_did_not_let_happen",
         "flow/test_apply_call.py::test_without_enough_presses_nothing_is_sent",
         "flow/test_apply_call.py::test_a_plan_that_has_become_another_one_is_asked_for_again",
         "flow/test_apply_call.py::test_a_change_without_its_reason_is_not_made",
         "flow/test_apply_call.py::test_what_was_granted_is_asked_again_where_more_would_be_asked_for",
-        "domain/machine/test_advance.py::test_an_expired_request_is_never_applied_later",
-        "domain/machine/test_advance.py::test_a_request_is_decided_once",
+        "domain/incidents/machine/test_advance.py::test_an_expired_request_is_never_applied_later",
+        "domain/incidents/machine/test_advance.py::test_a_request_is_decided_once",
     ),
     "A mutating call wins at most once": (
         "flow/test_crash_points.py::test_a_crash_at_any_step_changes_nothing_that_lasts",
@@ -50,18 +50,18 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "adapters/redis/test_store.py::test_a_claim_that_no_replica_confirms_is_no_claim",
     ),
     "What cannot be read is unknown": (
-        "domain/playbook/test_expression.py::test_what_cannot_be_said_is_unknown_with_its_reason",
-        "domain/machine/test_advance.py::test_an_unknown_verdict_is_no_verdict",
-        "domain/change/test_rollback_and_undo.py::test_what_cannot_be_read_is_not_taken_for_taken_back",
-        "domain/test_burden.py::test_what_was_not_sampled_is_unknown_and_not_zero",
+        "domain/playbooks/test_expression.py::test_what_cannot_be_said_is_unknown_with_its_reason",
+        "domain/incidents/machine/test_advance.py::test_an_unknown_verdict_is_no_verdict",
+        "domain/changes/test_rollback_and_undo.py::test_what_cannot_be_read_is_not_taken_for_taken_back",
+        "domain/incidents/test_impact.py::test_what_was_not_sampled_is_unknown_and_not_zero",
         "adapters/vllm/test_vllm_metrics.py::test_absent_is_absent_and_not_zero",
         "adapters/redis/test_levels.py::test_a_storage_that_is_away_leaves_its_levels_out_and_the_counters_in",
     ),
     "A fix is verified only under load": (
-        "domain/playbook/test_kv_cache_oom.py::test_load_is_what_is_asked_for_and_not_what_gets_done",
-        "domain/playbook/test_kv_cache_oom.py::test_the_request_for_the_fleet_tells_what_the_spare_paid",
-        "domain/playbook/test_kv_cache_oom.py::test_the_verdict_tells_what_the_fleet_paid",
-        "domain/playbook/test_kv_cache_oom.py::test_a_pool_with_room_is_not_enough_where_users_wait",
+        "domain/playbooks/test_kv_cache_oom.py::test_load_is_what_is_asked_for_and_not_what_gets_done",
+        "domain/playbooks/test_kv_cache_oom.py::test_the_request_for_the_fleet_tells_what_the_spare_paid",
+        "domain/playbooks/test_kv_cache_oom.py::test_the_verdict_tells_what_the_fleet_paid",
+        "domain/playbooks/test_kv_cache_oom.py::test_a_pool_with_room_is_not_enough_where_users_wait",
     ),
     "One hand on the wheel": (
         "adapters/redis/test_store.py::test_an_incident_is_opened_only_while_its_target_has_none",
@@ -75,8 +75,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_keep_halts.py::test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number_a_round",
     ),
     "A change that the other replicas pay for": (
-        "domain/machine/test_stopped.py::test_it_sends_nothing_and_asks_with_what_rose",
-        "domain/machine/test_stopped.py::test_that_kubernetes_goes_on_by_itself_is_said_unless_the_rollout_is_held",
+        "domain/incidents/machine/test_stopped.py::test_it_sends_nothing_and_asks_with_what_rose",
+        "domain/incidents/machine/test_stopped.py::test_that_kubernetes_goes_on_by_itself_is_said_unless_the_rollout_is_held",
     ),
     "A Slack that refuses the bot": (
         "flow/test_slack_refuses.py::test_an_incident_goes_on_once_slack_lets_the_bot_in_again",

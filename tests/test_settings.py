@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.approval import Demand
-from bot.domain.errors import SettingsError
-from bot.domain.playbook.packaged import packaged_playbooks
+from bot.domain.approvals.grant import Demand
+from bot.domain.kernel.errors import SettingsError
+from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
 from bot.wiring import slack_pace
 

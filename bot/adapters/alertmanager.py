@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from bot.domain.alert import Alert, AlertStatus
-from bot.domain.errors import BadWebhookError
-from bot.domain.redaction import redacted, shown_value
-from bot.domain.target import HINT_LABELS, WORKLOAD_LABELS
+from bot.domain.kernel.alert import Alert, AlertStatus
+from bot.domain.kernel.errors import BadWebhookError
+from bot.domain.kernel.redaction import redacted, shown_value
+from bot.domain.kernel.target import HINT_LABELS, WORKLOAD_LABELS
 
 VERSION = "4"
 MOST_ALERTS = 10_000

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
-from bot.domain.alert import Alert
-from bot.domain.errors import BadWebhookError, SourceError
-from bot.domain.finding import Finding, broken, fine
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import BadWebhookError, SourceError
+from bot.domain.kernel.finding import Finding, broken, fine
 
 AUTHOR = "incident-bot"
 MOST_COMMENT_CHARACTERS = 1_000

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from bot.domain.report.chart import Chart, Mark, Panel
-from bot.domain.series import Limit
+from bot.domain.incidents.series import Limit
+from bot.domain.reports.chart import Chart, Mark, Panel
 
 DOTS_PER_INCH = 100
 SHARPNESS = 2

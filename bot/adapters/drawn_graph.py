@@ -17,7 +17,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
 from matplotlib.textpath import text_to_path
 
-from bot.domain.playbook.picture import Lane, Picture, Row, WayOut, target_title
+from bot.domain.playbooks.picture.picture import Lane, Picture, Row, WayOut, target_title
 
 DOTS_PER_INCH = 100
 WIDTH_PIXELS = 1440

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import aiohttp
 
-from bot.domain.errors import SourceError
+from bot.domain.kernel.errors import SourceError
 from bot.flow.ports import MOST_PAGE_BYTES, PodPage
 
 KEPT_SECONDS = 30.0

@@ -21,8 +21,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bot.domain.alert import Alert
-from bot.domain.errors import BadWebhookError, StorageUnavailableError
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import BadWebhookError, StorageUnavailableError
 
 RETRY_AFTER_SECONDS = 5
 LARGE_BYTES = 64 * 1024

@@ -20,24 +20,24 @@ import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from bot.domain.errors import Fault, PlaybookError
-from bot.domain.playbook.bundle import Bundle, diverts_of
-from bot.domain.playbook.check import Checked, check, recompile
-from bot.domain.playbook.check_ways import NOTHING_OPENS
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.expression import did_you_mean
-from bot.domain.playbook.include import expand
-from bot.domain.playbook.library import Library
-from bot.domain.playbook.link import Known, link_faults
-from bot.domain.playbook.mistakes import Path
-from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.playbook.piece import Pieces, ReadPiece, read_piece
-from bot.domain.playbook.settings import Tuning
-from bot.domain.playbook.source import Position, Source
-from bot.domain.playbook.tuning import tuned_settings, tuning_faults
-from bot.domain.playbook.yaml_words import Spot, told
-from bot.domain.rehearsed import Origin
-from bot.domain.signal import Value
+from bot.domain.incidents.rehearsed import Origin
+from bot.domain.kernel.errors import Fault, PlaybookError
+from bot.domain.playbooks.bundle import Bundle, diverts_of
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.library import Library
+from bot.domain.playbooks.loading.check import Checked, check, recompile
+from bot.domain.playbooks.loading.check_paths import NOTHING_OPENS
+from bot.domain.playbooks.loading.fragment import Pieces, ReadPiece, read_piece
+from bot.domain.playbooks.loading.include import expand
+from bot.domain.playbooks.loading.link import Known, link_faults
+from bot.domain.playbooks.loading.overrides import tuned_settings, tuning_faults
+from bot.domain.playbooks.loading.yaml_words import Spot, told
+from bot.domain.playbooks.mistakes import Path
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.settings import Tuning
+from bot.domain.playbooks.source import Position, Source
+from bot.domain.signals.signal import Value
 
 PIECES = "pieces"
 """The folder of pieces, beside the playbooks."""

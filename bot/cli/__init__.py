@@ -88,7 +88,7 @@ def export(
     """Print the report of an incident, made from its timeline."""
     wanted = _settings(settings)
     from bot import wiring
-    from bot.domain.report import as_json, html, markdown
+    from bot.domain.reports import as_json, html, markdown
 
     redis_url = wanted.redis_url.get_secret_value()
     timeline, stored = asyncio.run(wiring.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))

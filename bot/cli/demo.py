@@ -16,10 +16,10 @@ from rich.text import Text
 
 from bot import wiring
 from bot.cli.short_report import short_report
-from bot.domain.errors import BotError
-from bot.domain.report import Report, markdown
-from bot.domain.run import Run
-from bot.domain.timeline import Chained
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import BotError
+from bot.domain.kernel.timeline import Chained
+from bot.domain.reports import Report, markdown
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 

@@ -19,9 +19,9 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import teams_asked, who_approves
-from bot.domain.finding import Finding, Grade, broken, fine, weak
-from bot.domain.playbook.language import ChangeState
-from bot.domain.playbook.library import Library
+from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
+from bot.domain.playbooks.language import ChangeState
+from bot.domain.playbooks.library import Library
 from bot.settings import Settings
 
 DEADLINE_SECONDS = 15.0

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from bot.domain.errors import BotError
+from bot.domain.kernel.errors import BotError
 
 
 class CommandError(BotError):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from bot import wiring
 from bot.cli.failures import CommandError
-from bot.domain.event import ALL, Commanded
+from bot.domain.incidents.event import ALL, Commanded
 from bot.flow.hear_people import HearPeople
 from bot.settings import Settings
 

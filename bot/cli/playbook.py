@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.cli.failures import CommandError, Commands
-from bot.domain.playbook.packaged import packaged_playbooks
+from bot.domain.playbooks.packaged import packaged_playbooks
 
 if TYPE_CHECKING:
-    from bot.domain.errors import Fault
-    from bot.domain.playbook.compiled import CompiledPlaybook
+    from bot.domain.kernel.errors import Fault
+    from bot.domain.playbooks.compiled import CompiledPlaybook
 
 playbooks = typer.Typer(
     cls=Commands, help="Write, check, test, rehearse and draw playbooks.", no_args_is_help=True, rich_markup_mode=None
@@ -81,7 +81,7 @@ def play(
 ) -> None:
     """Play every case of the test tables through the real machine; exit 1 when one deviates."""
     from bot.cli.playbook_test import play_file, tables_in, told
-    from bot.domain.errors import PlaybookError
+    from bot.domain.kernel.errors import PlaybookError
 
     good = True
     for path in tables_in(paths or [packaged_playbooks()]):
@@ -185,7 +185,7 @@ def schema(
     """Print the JSON Schema by which an editor completes and explains what it edits."""
     import json
 
-    from bot.domain.playbook.schema import piece_schema, playbook_schema
+    from bot.domain.playbooks.loading.schema import piece_schema, playbook_schema
 
     made = playbook_schema() if of is SchemaOf.playbook else piece_schema()
     typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
@@ -279,7 +279,7 @@ Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ..
 
 def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
     from bot.adapters.yaml_playbooks import check_file, load_folders, with_packaged
-    from bot.domain.errors import Fault
+    from bot.domain.kernel.errors import Fault
 
     if path.name.endswith(".test.yaml"):
         yield None, (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),), ()

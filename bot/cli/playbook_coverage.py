@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.cli.playbook_test import ENDING, play_file
-from bot.domain.errors import Fault, PlaybookError
-from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.playbook.rows import Played, RowCoverage, coverage
+from bot.domain.kernel.errors import Fault, PlaybookError
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.testing.rows import Played, RowCoverage, coverage
 from bot.flow.rehearse_case import TableResult
 
 

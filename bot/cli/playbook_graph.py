@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from bot.cli.failures import CommandError
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.expression import did_you_mean
-from bot.domain.playbook.folding import sections_of
-from bot.domain.playbook.graph import mermaid
-from bot.domain.playbook.overview import overview, section_picture
-from bot.domain.playbook.picture import Picture, picture
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.picture.folding import sections_of
+from bot.domain.playbooks.picture.graph import mermaid
+from bot.domain.playbooks.picture.overview import overview, section_picture
+from bot.domain.playbooks.picture.picture import Picture, picture
 
 
 def graph_of(

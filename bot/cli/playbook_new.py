@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from bot.cli.failures import CommandError
-from bot.domain.playbook.packaged import packaged_playbooks
+from bot.domain.playbooks.packaged import packaged_playbooks
 
 STARTERS = ("starter.yaml", "starter.test.yaml")
 SCHEMA = "playbook.schema.json"
@@ -28,7 +28,7 @@ def write_starter(name: str, folder: Path) -> list[Path]:
         raise CommandError(f"{there} is there already; take another name")
     title = name.replace("-", " ").capitalize()
     for starter, path in zip(STARTERS, targets, strict=True):
-        text = (files("bot.domain.playbook") / starter).read_text(encoding="utf-8")
+        text = (files("bot.domain.playbooks") / starter).read_text(encoding="utf-8")
         path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
     schema = folder / SCHEMA
     if schema.exists():

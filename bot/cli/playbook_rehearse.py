@@ -13,13 +13,13 @@ from bot.adapters.vllm.probes import KvBudget
 from bot.adapters.vllm.recording import RecordedHistory, Recording, read_recording
 from bot.adapters.yaml_playbooks import load_folders, load_table, with_packaged
 from bot.cli.failures import CommandError
-from bot.domain.errors import PlaybookError
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.cases import Circumstances, check_circumstances, circumstances_of
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.rehearsed import Rehearsed
-from bot.domain.run import Question
-from bot.domain.timeline import Entry
+from bot.domain.incidents.rehearsed import Rehearsed
+from bot.domain.incidents.run import Question
+from bot.domain.kernel.errors import PlaybookError
+from bot.domain.kernel.timeline import Entry
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.testing.cases import Circumstances, check_circumstances, circumstances_of
 from bot.flow.rehearse_case import TARGET, alert_at, by_hand
 from bot.flow.rehearse_recording import OverRecording
 from bot.flow.rehearse_run import Clock, Rehearsal

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from bot.adapters.yaml_playbooks import load_playbook, load_table, origins_in
 from bot.cli.failures import CommandError
-from bot.domain.errors import PlaybookError
-from bot.domain.playbook.cases import Table, check_table, table_of
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.rehearsed import missing_edges
+from bot.domain.incidents.rehearsed import missing_edges
+from bot.domain.kernel.errors import PlaybookError
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.testing.cases import Table, check_table, table_of
 from bot.flow.rehearse_case import TableResult, play_table
 
 ENDING = ".test.yaml"

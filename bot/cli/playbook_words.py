@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from bot.adapters.yaml_playbooks import packaged_pieces
-from bot.domain.change.levers import DIRECTIONS, levers
-from bot.domain.metric import SHAPES, UNITS
-from bot.domain.playbook.functions import FUNCTIONS, METHODS
-from bot.domain.playbook.glossary import ARGUMENTS_SAY, PROBES_SAY, VERBS_SAY
-from bot.domain.playbook.language import ENDS
-from bot.domain.playbook.vocabulary import TAKES, VERBS
-from bot.domain.signal import PROBES, RESULTS, Kind
+from bot.domain.flags.mitigations import DIRECTIONS, levers
+from bot.domain.playbooks.expressions.functions import FUNCTIONS, METHODS
+from bot.domain.playbooks.glossary import ARGUMENTS_SAY, PROBES_SAY, VERBS_SAY
+from bot.domain.playbooks.language import ENDS
+from bot.domain.playbooks.vocabulary import TAKES, VERBS
+from bot.domain.signals.metric import SHAPES, UNITS
+from bot.domain.signals.signal import PROBES, RESULTS, Kind
 
 KINDS_SAY: dict[Kind, str] = {
     "number": "number", "text": "text", "flag": "true or false", "by_replica": "numbers by replica",

@@ -16,14 +16,14 @@ from bot import wiring
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.cli.failures import CommandError
 from bot.cli.playbook_rehearse import SHOWN, shown
-from bot.domain.errors import BotError
-from bot.domain.playbook.cases import Answer, Circumstances
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.durations import seconds
-from bot.domain.playbook.language import AskState
-from bot.domain.playbook.matchers import parse_matchers
-from bot.domain.playbook.template import split_template
-from bot.domain.run import Run
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.errors import BotError
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.expressions.template import split_template
+from bot.domain.playbooks.language import AskState
+from bot.domain.playbooks.matchers import parse_matchers
+from bot.domain.playbooks.testing.cases import Answer, Circumstances
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from bot.sandbox.processes import tail

@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bot.domain.report import Report
-from bot.domain.report.escaping import lasting, moment, read_at, reading
+from bot.domain.reports import Report
+from bot.domain.reports.escaping import lasting, moment, read_at, reading
 
 LONGEST_CELL = 160
 

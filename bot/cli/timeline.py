@@ -37,7 +37,7 @@ def verify(
     Exits with 0 when all of them agree, 1 when one differs, and 2 when one could not be compared.
     """
     from bot.cli.timeline_verify import exit_code, told, verified, verified_file
-    from bot.domain.errors import BotError
+    from bot.domain.kernel.errors import BotError
 
     is_file = of.endswith(".json") or Path(of).is_file()
     try:

@@ -13,11 +13,11 @@ from bot import wiring
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.posted_heads import posted_heads
 from bot.cli.failures import CommandError
-from bot.domain.errors import MessengerError, SettingsError, StorageUnavailableError
-from bot.domain.report import Report
-from bot.domain.report.page import Exported
-from bot.domain.timeline import Chained, StoredHead
-from bot.domain.timeline_check import Compared, Verdict, of_chain, of_slack, of_store
+from bot.domain.kernel.errors import MessengerError, SettingsError, StorageUnavailableError
+from bot.domain.kernel.timeline import Chained, StoredHead
+from bot.domain.kernel.timeline_check import Compared, Verdict, of_chain, of_slack, of_store
+from bot.domain.reports import Report
+from bot.domain.reports.page import Exported
 from bot.settings import Settings, load_settings
 
 MARKS: dict[Verdict, str] = {"agrees": "✔", "differs": "✖", "not_compared": "?"}

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bot.domain.approval import APPROVERS, Demand, Policy
-from bot.domain.approval_rules import ApprovalRules
-from bot.domain.approval_table import CONTRACT, KINDS_OF_VERBS, OR, QUALITY, SILENCE, kind_of_edits
-from bot.domain.change.plan import Risk
-from bot.domain.change.risks import TEAMS
-from bot.domain.finding import Finding, fine
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.language import ChangeState
+from bot.domain.approvals.grant import APPROVERS, Demand, Policy
+from bot.domain.approvals.kinds import CONTRACT, KINDS_OF_VERBS, OR, QUALITY, SILENCE, kind_of_edits
+from bot.domain.approvals.rules import ApprovalRules
+from bot.domain.changes.plan import Risk
+from bot.domain.changes.risks import TEAMS
+from bot.domain.kernel.finding import Finding, fine
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.language import ChangeState
 
 ABOUT = "approvals"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bot.domain.alert import Alert
+from bot.domain.kernel.alert import Alert
 from bot.flow.ports import AlertStore
 
 

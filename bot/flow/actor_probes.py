@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.domain.change.flags_in_spec import FlagsInSpec, flags_of_template
-from bot.domain.change.interference import OURS
-from bot.domain.change.objects import annotations_of, dig, is_ready, labels_of, name_of, seconds_of, uid_of
-from bot.domain.change.owner import autoscaler_of
-from bot.domain.change.rollout import replica_sets_of, rollout_state
-from bot.domain.change.rotation import is_in_rotation, pods_of_canary
-from bot.domain.change.verbs.canary import EDITS_ANNOTATION
-from bot.domain.change.workload import template_of
-from bot.domain.change.world import Obj, World
-from bot.domain.sampling import span_of
-from bot.domain.signal import Reading, unknown
-from bot.domain.window import short
+from bot.domain.changes.interference import OURS
+from bot.domain.changes.verbs.canary import EDITS_ANNOTATION
+from bot.domain.cluster.objects import annotations_of, dig, is_ready, labels_of, name_of, seconds_of, uid_of
+from bot.domain.cluster.owner import autoscaler_of
+from bot.domain.cluster.rollout import replica_sets_of, rollout_state
+from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import template_of
+from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
+from bot.domain.signals.sampling import span_of
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.window import short
 from bot.flow.ports import Probe, Question
 from bot.flow.probes import SOURCE, Part, answer, unreadable
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from bot.domain.effect import Effect
-from bot.domain.errors import BotError, Fault, PlaybookError, StaleRunError
-from bot.domain.event import Due, Event
-from bot.domain.machine import Decision, Rules, advance, set_aside, without_playbook
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.run import Run
-from bot.domain.timeline import Entry, chain
+from bot.domain.incidents.effect import Effect
+from bot.domain.incidents.event import Due, Event
+from bot.domain.incidents.machine import Decision, Rules, advance, set_aside, without_playbook
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import BotError, Fault, PlaybookError, StaleRunError
+from bot.domain.kernel.timeline import Entry, chain
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.flow.ports import RunStore
 
 log = structlog.get_logger()

@@ -12,18 +12,18 @@ from typing import Any
 
 import structlog
 
-from bot.domain.approval import Approved, Request, grant
-from bot.domain.burden import Burden, takes_capacity, too_much
-from bot.domain.change.interference import interference
-from bot.domain.change.node_disruption import NODE_VERBS, NodeDisruption, node_disruption
-from bot.domain.change.plan import Call, Plan, Step, Wait, highest
-from bot.domain.change.progress import progress
-from bot.domain.effect import ApplyStep
-from bot.domain.errors import ApprovalError, ClusterError
-from bot.domain.event import Progressed, StepSettled
-from bot.domain.redaction import redacted
-from bot.domain.run import Run
-from bot.domain.signal import Reading
+from bot.domain.approvals.grant import Approved, Request, grant
+from bot.domain.changes.interference import interference
+from bot.domain.changes.plan import Call, Plan, Step, Wait, highest
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.node_disruption import NODE_VERBS, NodeDisruption, node_disruption
+from bot.domain.incidents.effect import ApplyStep
+from bot.domain.incidents.event import Progressed, StepSettled
+from bot.domain.incidents.impact import Burden, takes_capacity, too_much
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import ApprovalError, ClusterError
+from bot.domain.kernel.redaction import redacted
+from bot.domain.signals.signal import Reading
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.job_result import JobResult
 from bot.flow.perform_effect import Done, Job, Later

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from bot.domain.errors import CircuitOpenError
+from bot.domain.kernel.errors import CircuitOpenError
 
 log = structlog.get_logger()
 OPENS_AFTER = 3

@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from bot.domain.effect import DrawChart, ReadSeries
-from bot.domain.errors import BotError
-from bot.domain.event import SeriesRead
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.report.chart import Chart, chart_of
-from bot.domain.run import Run
-from bot.domain.sampling import metrics_of, span_of, with_target
-from bot.domain.series import Limit, Series, charted, line_of, sampled_line, shown_time
-from bot.domain.window import Window
+from bot.domain.incidents.effect import DrawChart, ReadSeries
+from bot.domain.incidents.event import SeriesRead
+from bot.domain.incidents.run import Run
+from bot.domain.incidents.series import Limit, Series, charted, line_of, sampled_line, shown_time
+from bot.domain.kernel.errors import BotError
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.reports.chart import Chart, chart_of
+from bot.domain.signals.sampling import metrics_of, span_of, with_target
+from bot.domain.signals.window import Window
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import History, Messenger, ReadContext, RunStore
 from bot.flow.read_for_run import PlaybookOf

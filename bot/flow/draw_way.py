@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bot.domain.effect import DrawWay
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.overview import overview
-from bot.domain.playbook.picture import Picture
-from bot.domain.run import Run
+from bot.domain.incidents.effect import DrawWay
+from bot.domain.incidents.run import Run
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.picture.overview import overview
+from bot.domain.playbooks.picture.picture import Picture
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Messenger
 

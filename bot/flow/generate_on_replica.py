@@ -13,11 +13,11 @@ from typing import Literal
 
 import structlog
 
-from bot.domain.approval import Approved
-from bot.domain.change.generation import Blocks, Generation, blocks_in, generation_reading
-from bot.domain.change.plan import Call
-from bot.domain.errors import ClusterError
-from bot.domain.signal import Reading
+from bot.domain.approvals.grant import Approved
+from bot.domain.changes.generation import Blocks, Generation, blocks_in, generation_reading
+from bot.domain.changes.plan import Call
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.signal import Reading
 from bot.flow.perform_effect import Job
 from bot.flow.ports import CallClaims, Generated, Generations, Replica, Replicas, RunStore, Scraper
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bot.domain.alert import Alert
-from bot.domain.approval import Press
-from bot.domain.effect import ExportFormat
-from bot.domain.event import Commanded, Pressed
-from bot.domain.run import Run
-from bot.domain.timeline import Chained
+from bot.domain.approvals.grant import Press
+from bot.domain.incidents.effect import ExportFormat
+from bot.domain.incidents.event import Commanded, Pressed
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.timeline import Chained
 from bot.flow.ports import EVERYTHING, AlertStore, CallClaims, HaltWord, OpenPage, RunStore
 
 UNMATCHED_SHOWN = 20

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bot.domain.change.job import LOG_LINES, RESULT, SOURCE, job_reading, pods_of_job
-from bot.domain.change.objects import name_of, namespace_of
-from bot.domain.change.plan import ObjectRef
-from bot.domain.errors import ClusterError
-from bot.domain.run import Run
-from bot.domain.signal import Reading, unknown
+from bot.domain.cluster.job import LOG_LINES, RESULT, SOURCE, job_reading, pods_of_job
+from bot.domain.cluster.objects import ObjectRef, name_of, namespace_of
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import JobLogs, Worlds
 
 

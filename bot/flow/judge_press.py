@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot.domain.approval import Authority
-from bot.domain.effect import JudgePress
-from bot.domain.event import Judged
+from bot.domain.approvals.grant import Authority
+from bot.domain.incidents.effect import JudgePress
+from bot.domain.incidents.event import Judged
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import People
 

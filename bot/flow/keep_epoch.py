@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
-from bot.domain.alert import Alert
-from bot.domain.epoch import JUMP_AFTER_FAILOVER, Epoch, Why, announcement, notice, numbers_begin_at
-from bot.domain.errors import BotError
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.epoch import JUMP_AFTER_FAILOVER, Epoch, Why, announcement, notice, numbers_begin_at
+from bot.domain.kernel.errors import BotError
 from bot.flow.ports import Clock, EpochStore, FiringAlerts, StorageSeen
 
 log = structlog.get_logger()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.domain.event import ALL, Commanded, Event
-from bot.domain.run import Run
+from bot.domain.incidents.event import ALL, Commanded, Event
+from bot.domain.incidents.run import Run
 from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
 
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"

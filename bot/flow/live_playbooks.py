@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
-from bot.domain.errors import Fault, MessengerError
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.library import Library
-from bot.domain.target import Target
+from bot.domain.kernel.errors import Fault, MessengerError
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.library import Library
 
 log = structlog.get_logger()
 FAULTS_SHOWN = 5

@@ -6,9 +6,9 @@ that a GPU is free.
 
 from __future__ import annotations
 
-from bot.domain.change.capacity import accelerators_of
-from bot.domain.change.objects import dig, is_finished, is_going_away, is_ready, name_of, namespace_of, uid_of
-from bot.domain.signal import Reading
+from bot.domain.cluster.capacity import accelerators_of
+from bot.domain.cluster.objects import dig, is_finished, is_going_away, is_ready, name_of, namespace_of, uid_of
+from bot.domain.signals.signal import Reading
 from bot.flow.ports import Probe, Question
 from bot.flow.probes import Part, answer, pods_asked_for, unreadable
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bot.domain.errors import OpeningError
-from bot.domain.event import OpenedByHand
-from bot.domain.form import Answer, FormField, answers, problems
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.run import Run
-from bot.domain.target import Target
+from bot.domain.incidents.event import OpenedByHand
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import OpeningError
+from bot.domain.kernel.form import Answer, FormField, answers, problems
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.bundle import Bundle
 from bot.flow.ports import Playbooks, RunStore
 
 

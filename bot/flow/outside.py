@@ -9,15 +9,15 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from bot.domain.change.objects import dig, is_going_away, name_of
-from bot.domain.change.owner import autoscaler_of
-from bot.domain.change.rotation import pods_of_workload
-from bot.domain.change.world import World
-from bot.domain.errors import BotError, SourceError
-from bot.domain.sampling import span_of
-from bot.domain.scrape import Scrape
-from bot.domain.signal import Reading, unknown
-from bot.domain.window import NEEDED_SHARE, short
+from bot.domain.cluster.objects import dig, is_going_away, name_of
+from bot.domain.cluster.owner import autoscaler_of
+from bot.domain.cluster.rotation import pods_of_workload
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.errors import BotError, SourceError
+from bot.domain.signals.sampling import span_of
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.window import NEEDED_SHARE, short
 from bot.flow.ports import History, Question, Router
 from bot.flow.probes import SOURCE, Part, answer, unreadable
 

@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from bot.domain.approval_repeats import asked_before
-from bot.domain.change.objects import dig, name_of
-from bot.domain.change.plan import LedgerEntry, Plan
-from bot.domain.run import Run
-from bot.domain.signal import Reading, unknown
-from bot.domain.target import Target
+from bot.domain.approvals.repeats import asked_before
+from bot.domain.changes.plan import LedgerEntry, Plan
+from bot.domain.cluster.objects import dig, name_of
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import Probe, Question
 from bot.flow.probes import answer, pods_asked_for, unreadable
 

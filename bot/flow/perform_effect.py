@@ -10,10 +10,10 @@ from typing import Any
 
 import structlog
 
-from bot.domain.effect import Effect
-from bot.domain.errors import BotError, MessengerError, StorageUnavailableError
-from bot.domain.event import EffectFailed, Event
-from bot.domain.run import Run
+from bot.domain.incidents.effect import Effect
+from bot.domain.incidents.event import EffectFailed, Event
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import BotError, MessengerError, StorageUnavailableError
 from bot.flow.ports import EffectStore, Owed, RunStore
 
 log = structlog.get_logger()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.domain.approval_edits import with_values
-from bot.domain.change.context import DEFAULT_DRAIN_SECONDS, DEFAULT_STARTUP_SECONDS, QUIET_SECONDS, PlanContext
-from bot.domain.change.plan import PlanResult
-from bot.domain.change.planning import plan_change
-from bot.domain.effect import PlanChange
-from bot.domain.errors import ClusterError
-from bot.domain.event import Planned
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.expression import Unknown
-from bot.domain.playbook.language import ChangeState
-from bot.domain.redaction import redacted
-from bot.domain.run import Run, scope_values
-from bot.domain.signal import Reading
+from bot.domain.approvals.edits import with_values
+from bot.domain.changes.context import DEFAULT_DRAIN_SECONDS, DEFAULT_STARTUP_SECONDS, QUIET_SECONDS, PlanContext
+from bot.domain.changes.plan import PlanResult
+from bot.domain.changes.planning import plan_change
+from bot.domain.incidents.effect import PlanChange
+from bot.domain.incidents.event import Planned
+from bot.domain.incidents.run import Run, scope_values
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.redaction import redacted
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.expressions.expression import Unknown
+from bot.domain.playbooks.language import ChangeState
+from bot.domain.signals.signal import Reading
 from bot.flow.past_probes import PastRuns, asked_by_the_last, rollbacks_in_a_day
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Cluster

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.library import Library
-from bot.domain.run import Run
-from bot.domain.target import Target
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import OpenByHand, Opened, Opening
 from bot.flow.ports import Workloads
 

@@ -9,24 +9,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bot.domain.alert import Alert
-from bot.domain.approval import Approved, Authority, Policy
-from bot.domain.change.node_disruption import NodeDisruption
-from bot.domain.change.plan import Call
-from bot.domain.change.world import Obj, World
-from bot.domain.effect import Effect, Lane
-from bot.domain.epoch import Epoch
-from bot.domain.event import Commanded, Event, OpenedByHand
-from bot.domain.gpu_query import GpuQuery
-from bot.domain.load_log import LoadPoint
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.language import ProbeSignal, SignalSpec
-from bot.domain.run import STARTS_AT, Offer, Run
-from bot.domain.scrape import Scrape
-from bot.domain.signal import Reading
-from bot.domain.target import Target
-from bot.domain.timeline import Chained
+from bot.domain.approvals.grant import Approved, Authority, Policy
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.node_disruption import NodeDisruption
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.incidents.effect import Effect, Lane
+from bot.domain.incidents.event import Commanded, Event, OpenedByHand
+from bot.domain.incidents.run import Offer, Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.epoch import Epoch
+from bot.domain.kernel.target import Target
+from bot.domain.kernel.timeline import Chained
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.signals.gpu_query import GpuQuery
+from bot.domain.signals.load_log import LoadPoint
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import STARTS_AT, ProbeSignal, SignalSpec
 
 # --- storage ----------------------------------------------------------------------------------------------------
 

@@ -9,15 +9,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.domain.change.objects import dig, seconds_of
-from bot.domain.history import History as Said
-from bot.domain.history import Missing, gather, reader_of, rise, series
-from bot.domain.metric import value_of
-from bot.domain.playbook.language import MeanSignal, MetricSignal, QuantileSignal
-from bot.domain.sampling import SampledSpec, metrics_of, read_window, span_of
-from bot.domain.scrape import Scrape
-from bot.domain.signal import Reading, unknown
-from bot.domain.window import STALE_SECONDS, Window, quantile, short
+from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.signals.history import History as Said
+from bot.domain.signals.history import Missing, gather, reader_of, rise, series
+from bot.domain.signals.metric import value_of
+from bot.domain.signals.sampling import SampledSpec, metrics_of, read_window, span_of
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.specs import MeanSignal, MetricSignal, QuantileSignal
+from bot.domain.signals.window import STALE_SECONDS, Window, quantile, short
 from bot.flow.ports import History, Probe, Question
 from bot.flow.probes import Part, answer, pods_asked_for
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from bot.domain.change.capacity import capacity_of
-from bot.domain.change.drain import drain_mode
-from bot.domain.change.interference import OURS
-from bot.domain.change.kept_revisions import RolledOut, came_before, rolled_out
-from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, condition, dig, is_going_away, seconds_of
-from bot.domain.change.owner import autoscaler_of, owner_of
-from bot.domain.change.plan import Difference
-from bot.domain.change.rollout import TEMPLATE, replica_sets_of, revision_of
-from bot.domain.change.rotation import pods_of_canary, pods_of_workload, rotation_of
-from bot.domain.change.template_differences import template_differences
-from bot.domain.change.workload import KINDS, NUMBERED
-from bot.domain.change.world import Obj, World
-from bot.domain.signal import Reading, unknown
+from bot.domain.changes.drain import drain_mode
+from bot.domain.changes.interference import OURS
+from bot.domain.changes.plan import Difference
+from bot.domain.changes.template_differences import template_differences
+from bot.domain.cluster.capacity import capacity_of
+from bot.domain.cluster.kept_revisions import RolledOut, came_before, rolled_out
+from bot.domain.cluster.objects import CALL_ANNOTATION, annotations_of, condition, dig, is_going_away, seconds_of
+from bot.domain.cluster.owner import autoscaler_of, owner_of
+from bot.domain.cluster.rollout import TEMPLATE, replica_sets_of, revision_of
+from bot.domain.cluster.rotation import pods_of_canary, pods_of_workload, rotation_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import KINDS, NUMBERED
+from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import Probe, Question
 
 SOURCE = "Kubernetes"

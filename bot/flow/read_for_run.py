@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from bot.domain.effect import ReadSignals
-from bot.domain.event import SignalsRead
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.run import Run
-from bot.domain.signal import Reading
+from bot.domain.incidents.effect import ReadSignals
+from bot.domain.incidents.event import SignalsRead
+from bot.domain.incidents.run import Run
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.signals.signal import Reading
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Signals
 from bot.flow.see_world import context_of

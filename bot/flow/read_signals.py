@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import structlog
 
-from bot.domain.change.world import World
-from bot.domain.comparison import compare, metrics_compared
-from bot.domain.errors import BotError
-from bot.domain.playbook.language import ComparedSignal, ProbeSignal, SignalSpec
-from bot.domain.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
-from bot.domain.signal import Reading, unknown
-from bot.domain.window import Window
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.errors import BotError
+from bot.domain.signals.comparison import compare, metrics_compared
+from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.specs import ComparedSignal, ProbeSignal, SignalSpec
+from bot.domain.signals.window import Window
 from bot.flow.ports import History, Probe, Question, ReadContext, Worlds
 
 DEADLINE_SECONDS = 5.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bot.domain.change.world import World
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.target import Target
 from bot.flow.ports import Worlds
 
 VALID_SECONDS = 1.0

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import structlog
 
-from bot.domain.errors import BotError
+from bot.domain.kernel.errors import BotError
 from bot.flow.ports import EffectStore, RunStore
 from bot.flow.wake import Wake
 

@@ -6,16 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from bot.domain.alert import Alert
-from bot.domain.event import AlertChanged, OpenedByHand
-from bot.domain.form import answers
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.edges import Edge
-from bot.domain.playbook.language import SignalSpec
-from bot.domain.playbook.other_playbook import INSIDE, with_stand_ins
-from bot.domain.rehearsed import (
+from bot.domain.incidents.event import AlertChanged, OpenedByHand
+from bot.domain.incidents.rehearsed import (
     NO_ORIGINS,
     EdgeKey,
     Origin,
@@ -24,9 +16,17 @@ from bot.domain.rehearsed import (
     first_deviation,
     missing_edges,
 )
-from bot.domain.run import Run
-from bot.domain.signal import Reading
-from bot.domain.target import Target
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.form import answers
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.edges import Edge
+from bot.domain.playbooks.loading.other_playbook import INSIDE, with_stand_ins
+from bot.domain.playbooks.testing.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import SignalSpec
 from bot.flow.ports import ReadContext, Signals
 from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened

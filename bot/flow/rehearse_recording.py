@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bot.domain.change.world import World
-from bot.domain.errors import ClusterError
-from bot.domain.playbook.cases import Circumstances, given_at
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.language import SignalSpec
-from bot.domain.run import Question, Run
-from bot.domain.signal import Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import World
+from bot.domain.incidents.run import Question, Run
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.testing.cases import Circumstances, given_at
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import SignalSpec
 from bot.flow.ports import History, Probe, ReadContext
 from bot.flow.read_signals import ReadSignals
 from bot.flow.rehearse_case import AsWritten, times_in

@@ -10,20 +10,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from bot.domain.approval import APPROVERS, Authority, Demand, Policy, Press
-from bot.domain.approval_rules import ApprovalRules
-from bot.domain.change.plan import PlanResult
-from bot.domain.change.stand_in import stand_in_plan
-from bot.domain.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
-from bot.domain.event import AlertChanged, Due, Event, OpenedByHand, Planned, Posted, Pressed, StepSettled, Watched
-from bot.domain.machine import Rules, advance
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.language import ChangeState
-from bot.domain.rehearsed import Proposed, Rehearsed
-from bot.domain.run import Run
-from bot.domain.signal import Reading
-from bot.domain.timeline import Entry
+from bot.domain.approvals.grant import APPROVERS, Authority, Demand, Policy, Press
+from bot.domain.approvals.rules import ApprovalRules
+from bot.domain.changes.plan import PlanResult
+from bot.domain.incidents.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
+from bot.domain.incidents.event import (
+    AlertChanged,
+    Due,
+    Event,
+    OpenedByHand,
+    Planned,
+    Posted,
+    Pressed,
+    StepSettled,
+    Watched,
+)
+from bot.domain.incidents.machine import Rules, advance
+from bot.domain.incidents.rehearsed import Proposed, Rehearsed
+from bot.domain.incidents.run import Run
+from bot.domain.incidents.stub_plans import stand_in_plan
+from bot.domain.kernel.timeline import Entry
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.language import ChangeState
+from bot.domain.signals.signal import Reading
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.perform_effect import Done, Handler, Job, Later
 from bot.flow.plan_change import arguments_of

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import structlog
 
-from bot.domain.alert import Alert
-from bot.domain.errors import ClusterError, LostRunError, StorageUnavailableError
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.redaction import redacted
-from bot.domain.run import Offer, Run
-from bot.domain.target import Target, named_by
+from bot.domain.incidents.run import Offer, Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import ClusterError, LostRunError, StorageUnavailableError
+from bot.domain.kernel.redaction import redacted
+from bot.domain.kernel.target import Target, named_by
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore
 
 log = structlog.get_logger()

@@ -12,14 +12,14 @@ from typing import Protocol
 
 import structlog
 
-from bot.domain.change.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
-from bot.domain.change.rotation import is_in_rotation
-from bot.domain.change.workload import metrics_port, serves
-from bot.domain.change.world import World
-from bot.domain.errors import BotError, ClusterError
-from bot.domain.load_log import last_slot, load_point
-from bot.domain.scrape import Scrape
-from bot.domain.target import Target
+from bot.domain.cluster.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
+from bot.domain.cluster.rotation import is_in_rotation
+from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.workload import metrics_port, serves
+from bot.domain.kernel.errors import BotError, ClusterError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.load_log import last_slot, load_point
+from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import LoadLog, ReadContext, Replica, Replicas, SampleStore, Scraper, Signals, Worlds
 
 log = structlog.get_logger()

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import structlog
 
-from bot.domain.burden import BURDEN_METRICS, BURDEN_SECONDS, Burden, burden_in
-from bot.domain.change.context import QUIET_SECONDS
-from bot.domain.change.world import World
-from bot.domain.errors import BotError
-from bot.domain.run import Run, moments_of
-from bot.domain.sampling import loads_in
-from bot.domain.signal import Value
-from bot.domain.window import Window
+from bot.domain.changes.context import QUIET_SECONDS
+from bot.domain.cluster.snapshot import World
+from bot.domain.incidents.impact import BURDEN_METRICS, BURDEN_SECONDS, Burden, burden_in
+from bot.domain.incidents.run import Run, moments_of
+from bot.domain.kernel.errors import BotError
+from bot.domain.signals.sampling import loads_in
+from bot.domain.signals.signal import Value
+from bot.domain.signals.window import Window
 from bot.flow.ports import Cluster, History, ReadContext
 
 log = structlog.get_logger()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from bot.domain.effect import ExportFormat, ExportTimeline, Lane, ReleaseLeases, ShowInSlack, Tell
-from bot.domain.machine.draft import SHOW
-from bot.domain.report import as_json, html, markdown
-from bot.domain.report.chart import Chart
-from bot.domain.timeline import Chained, StoredHead
+from bot.domain.incidents.effect import ExportFormat, ExportTimeline, Lane, ReleaseLeases, ShowInSlack, Tell
+from bot.domain.incidents.machine.draft import SHOW
+from bot.domain.kernel.timeline import Chained, StoredHead
+from bot.domain.reports import as_json, html, markdown
+from bot.domain.reports.chart import Chart
 from bot.flow.draw_chart import ReadSeriesForRun
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, RunStore

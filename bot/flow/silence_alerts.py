@@ -5,8 +5,8 @@ Just what was shown to that person is silenced, and it has an end from the begin
 
 from __future__ import annotations
 
-from bot.domain.effect import EndSilences, SilenceAlerts
-from bot.domain.event import Silenced, SilencesEnded
+from bot.domain.incidents.effect import EndSilences, SilenceAlerts
+from bot.domain.incidents.event import Silenced, SilencesEnded
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Silences
 

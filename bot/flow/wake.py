@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from bot.domain.effect import LANES, Lane
-from bot.domain.errors import BotError
+from bot.domain.incidents.effect import LANES, Lane
+from bot.domain.kernel.errors import BotError
 from bot.flow.advance_run import Advanced
 from bot.flow.ports import Alarms
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.domain.effect import WatchSignals
-from bot.domain.event import Progressed, Watched
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.expression import Unknown
-from bot.domain.playbook.language import WatchState
-from bot.domain.run import scope_values
-from bot.domain.signal import Reading, Value
+from bot.domain.incidents.effect import WatchSignals
+from bot.domain.incidents.event import Progressed, Watched
+from bot.domain.incidents.run import scope_values
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.expressions.expression import Unknown
+from bot.domain.playbooks.language import WatchState
+from bot.domain.signals.signal import Reading, Value
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Tick, WatchLog
 from bot.flow.read_for_run import PlaybookOf, ReadForRun

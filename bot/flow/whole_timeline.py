@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from bot.domain.run import Run
-from bot.domain.timeline import Chained, StoredHead
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.timeline import Chained, StoredHead
 
 MOST_TRIES = 5
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.domain.change.objects import dig
-from bot.domain.change.rollout import replica_sets_of, revision_of
-from bot.domain.change.template_differences import template_differences
-from bot.domain.change.world import Obj, World
-from bot.domain.load_log import METRICS, load_of, load_specs
-from bot.domain.sampling import SampledSpec, read_window, span_of
-from bot.domain.signal import Reading, unknown
-from bot.domain.window import Window, short
+from bot.domain.changes.template_differences import template_differences
+from bot.domain.cluster.objects import dig
+from bot.domain.cluster.rollout import replica_sets_of, revision_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.load_log import METRICS, load_of, load_specs
+from bot.domain.signals.sampling import SampledSpec, read_window, span_of
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.window import Window, short
 from bot.flow.past_probes import PastRuns, troubled_times
 from bot.flow.ports import History, LoadLog, Probe, Question
 from bot.flow.probes import SOURCE, Part, answer, is_ours, rolled_out_at, unreadable

@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 
-from bot.domain.errors import BotError
-from bot.domain.playbook.durations import seconds
+from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.errors import BotError
 from bot.sandbox import valkey
 from bot.sandbox.alerting.rule import labels_of
 from bot.sandbox.processes import Family

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.domain.errors import BotError
+from bot.domain.kernel.errors import BotError
 from bot.sandbox.leash import leash
 
 READY = "ready "

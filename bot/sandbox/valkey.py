@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from bot.domain.errors import BotError
+from bot.domain.kernel.errors import BotError
 from bot.sandbox.leash import leash
 
 PROGRAMS = ("valkey-server", "redis-server")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import SourceError
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports import PodPage, Question, ReadContext
 
 OPENED, NOW = 10_000.0, 10_060.0

@@ -16,7 +16,7 @@ from bot.adapters.alertmanager import (
     fingerprint,
     read_webhook,
 )
-from bot.domain.errors import BadWebhookError
+from bot.domain.kernel.errors import BadWebhookError
 
 pytestmark = pytest.mark.fast
 

@@ -22,11 +22,11 @@ import pytest
 
 from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi, reachable
-from bot.domain.alert import Alert
-from bot.domain.effect import EndSilences, SilenceAlerts
-from bot.domain.errors import BadWebhookError, SourceError
-from bot.domain.event import Silenced, SilencesEnded
-from bot.domain.silence import matchers_of
+from bot.domain.incidents.effect import EndSilences, SilenceAlerts
+from bot.domain.incidents.event import Silenced, SilencesEnded
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import BadWebhookError, SourceError
+from bot.domain.kernel.silence import matchers_of
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed
 from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun

@@ -9,8 +9,8 @@ from html import unescape
 import pytest
 
 from bot.adapters.charts import SHARPNESS, WIDTH, drawn
-from bot.domain.report.chart import Chart, chart_of
-from tests.domain.charted import fixed, thrash_line, usage_line
+from bot.domain.reports.chart import Chart, chart_of
+from tests.domain.reports.charted import fixed, thrash_line, usage_line
 
 pytestmark = pytest.mark.fast
 

@@ -14,12 +14,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bot.adapters.drawn_graph import WIDTH_PIXELS, drawn, figure_of
 from bot.adapters.yaml_playbooks import load_playbook
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.overview import overview
-from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.playbook.picture import Picture, picture
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.picture.overview import overview
+from bot.domain.playbooks.picture.picture import Picture, picture
 
-SMALL = load_playbook(Path(__file__).parents[1] / "domain" / "playbook" / "small.yaml").playbook
+SMALL = load_playbook(Path(__file__).parents[1] / "domain" / "playbooks" / "small.yaml").playbook
 PACKAGED = sorted(path.stem for path in packaged_playbooks().glob("*.yaml") if not path.name.endswith(".test.yaml"))
 PICTURE = picture(SMALL, way=("look", "cap"), current="cap")
 

@@ -4,7 +4,7 @@ import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.durability import Server, durability, judge
-from bot.domain.finding import Grade
+from bot.domain.kernel.finding import Grade
 
 KEEPS = {"appendonly": "yes", "appendfsync": "always", "maxmemory": "0", "maxmemory-policy": "noeviction"}
 

@@ -9,8 +9,8 @@ import pytest
 from bot.adapters.gpu.exporters import Exporters
 from bot.adapters.gpu.fault import GpuFault, judge_gpu
 from bot.adapters.gpu.remediators import remediators_of
-from bot.domain.change.world import Obj, World
-from bot.domain.signal import PROBES, Reading
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.signal import PROBES, Reading
 from tests.adapters.gpu_nodes import NOW, OPENED, Cluster, counted, gpu, node, pod, question, world
 from tests.fakes.samples import FakeSampleStore
 

@@ -15,13 +15,12 @@ from bot.adapters.gpu.nodes import judge_node
 from bot.adapters.gpu.nvidia import judge_gpu, readings_of
 from bot.adapters.gpu.xids import xid_of
 from bot.adapters.pod_pages import AddressPages
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import ClusterError, SourceError
-from bot.domain.gpu_query import FIELDS, GpuQuery
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.run import STARTS_AT
-from bot.domain.signal import Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import ClusterError, SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.gpu_query import FIELDS, GpuQuery
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import STARTS_AT, ProbeSignal
 from bot.flow.ports import Question, ReadContext
 from tests.fakes.samples import FakeSampleStore
 

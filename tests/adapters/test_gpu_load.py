@@ -7,10 +7,10 @@ import pytest
 
 from bot.adapters.gpu.load import DayOfMemory, GpuLoad, gpus_of
 from bot.adapters.prometheus.memory import PrometheusMemory, least_free_query
-from bot.domain.errors import SourceError
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.signal import Reading
-from bot.domain.target import Target
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports import PodPage, Question, ReadContext
 from tests.adapters.test_gpu_health import Finder, cluster, exporter_pod
 

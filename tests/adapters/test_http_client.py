@@ -14,7 +14,7 @@ from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.http_client import CircuitClient
 from bot.adapters.prometheus.memory import PrometheusMemory
-from bot.domain.errors import CircuitOpenError, SourceError
+from bot.domain.kernel.errors import CircuitOpenError, SourceError
 from bot.flow.circuit import OPENS_AFTER, Circuit
 from bot.wiring import Circuits
 from tests.fakes.clocks import Steps

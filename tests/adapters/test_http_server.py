@@ -18,7 +18,7 @@ from bot import wiring
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.http_server import BoundedProtocol, ClientLimits, bounded
 from bot.adapters.web import Inside, create_app
-from bot.domain.alert import Alert
+from bot.domain.kernel.alert import Alert
 from bot.settings import load_settings
 from tests.adapters.test_web import BODY
 from tests.test_settings import ENOUGH

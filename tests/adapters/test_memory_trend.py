@@ -8,11 +8,11 @@ from typing import Literal
 import pytest
 
 from bot.adapters.gpu.trend import CRASH_SECONDS, MemoryTrend, Points
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import SourceError
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.signal import Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports import Question, ReadContext
 
 pytestmark = pytest.mark.fast

@@ -16,9 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.prometheus.history import PrometheusHistory, raw_query
 from bot.adapters.vllm import metrics as vllm_metrics
-from bot.domain.change.world import World
-from bot.domain.errors import SourceError
-from bot.domain.playbook.language import (
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.sampling import SampledSpec, metrics_of, read_window
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.specs import (
     ComparedSignal,
     MeanSignal,
     MetricSignal,
@@ -27,10 +30,7 @@ from bot.domain.playbook.language import (
     ShareSignal,
     StallSignal,
 )
-from bot.domain.sampling import SampledSpec, metrics_of, read_window
-from bot.domain.scrape import Scrape
-from bot.domain.target import Target
-from bot.domain.window import Window
+from bot.domain.signals.window import Window
 from bot.flow.ports import History, ReadContext, Replica
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import SampledHistory

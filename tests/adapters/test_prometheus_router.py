@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from bot.adapters.prometheus.router import PrometheusRouter
-from bot.domain.errors import SourceError
-from bot.domain.target import Target
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
 
 pytestmark = pytest.mark.fast
 

@@ -7,8 +7,8 @@ import pytest
 
 from bot.adapters.gpu.exporters import Exporters, GpuSeen
 from bot.adapters.gpu.heat import ThermalScope, heat_of, scope_of
-from bot.domain.change.world import Obj
-from bot.domain.signal import PROBES, Reading
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.signals.signal import PROBES, Reading
 from tests.adapters.gpu_nodes import NOW, Cluster, gpu, node, pod, question, world
 from tests.fakes.samples import FakeSampleStore
 

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.web import Credentials, Inside, create_app
-from bot.domain.alert import Alert
-from bot.domain.errors import StorageUnavailableError
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import StorageUnavailableError
 
 pytestmark = pytest.mark.fast
 

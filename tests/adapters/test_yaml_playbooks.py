@@ -26,12 +26,12 @@ from bot.adapters.yaml_playbooks import (
     load_text,
     with_packaged,
 )
-from bot.domain.errors import PlaybookError
-from bot.domain.playbook.bundle import Bundle
+from bot.domain.kernel.errors import PlaybookError
+from bot.domain.playbooks.bundle import Bundle
 
 pytestmark = pytest.mark.fast
 
-FOLDER = Path(__file__).parent.parent / "domain" / "playbook"
+FOLDER = Path(__file__).parent.parent / "domain" / "playbooks"
 SMALL = (FOLDER / "small.yaml").read_text(encoding="utf-8")
 SHIPPED = Path(__file__).parents[2] / "playbooks"
 

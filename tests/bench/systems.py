@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import redis
 
-from bot.domain.run import Run
+from bot.domain.incidents.run import Run
 from bot.sandbox import demo, valkey
 from tests import processes
 from tests.bench.load import BenchError

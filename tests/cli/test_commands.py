@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from bot.adapters.redis.connection import Connection
 from bot.cli import app
-from bot.domain.timeline import GENESIS, Entry, chain
+from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.sandbox import valkey
 from tests.test_settings import ENOUGH
 

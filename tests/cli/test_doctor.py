@@ -18,7 +18,7 @@ from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.yaml_playbooks import load_text
 from bot.cli.doctor import examine, of_reach, of_settings, options_of, rendered
 from bot.cli.who_approves import who_approves
-from bot.domain.finding import Finding, broken, fine, weak
+from bot.domain.kernel.finding import Finding, broken, fine, weak
 from bot.sandbox import valkey
 from bot.settings import Settings, load_settings
 from tests.processes import running

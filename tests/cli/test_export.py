@@ -11,13 +11,13 @@ import pytest
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.store import RedisStore
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.scrape import Scrape
-from bot.domain.timeline import GENESIS, Entry, chain
+from bot.domain.kernel.timeline import GENESIS, Entry, chain
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.signals.scrape import Scrape
 from bot.sandbox import valkey
 from tests import builders
 from tests.cli.test_commands import incident_bot
-from tests.domain.charted import WATCHED
+from tests.domain.reports.charted import WATCHED
 from tests.test_settings import ENOUGH
 
 BUNDLE = Bundle.of(WATCHED)

@@ -13,7 +13,7 @@ from typer.testing import Result
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.domain.event import Commanded
+from bot.domain.incidents.event import Commanded
 from bot.flow.keep_halts import KeepHalts
 from bot.sandbox import valkey
 from tests import builders

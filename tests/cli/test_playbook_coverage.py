@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from bot.adapters.yaml_playbooks import load_text
 from bot.cli import app
 from bot.cli.playbook_coverage import Covered, told
-from bot.domain.playbook.rows import coverage
+from bot.domain.playbooks.testing.rows import coverage
 from tests.cli.test_commands import written
 from tests.cli.test_playbook_test import PLAYBOOK, TABLE
 

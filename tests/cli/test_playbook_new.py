@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli.playbook_test import play_file
-from bot.domain.rehearsed import missing_edges
+from bot.domain.incidents.rehearsed import missing_edges
 from tests.cli.test_commands import incident_bot
 
 pytestmark = pytest.mark.fast

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.yaml_playbooks import packaged_pieces
-from bot.domain.metric import SHAPES
-from bot.domain.playbook.functions import FUNCTION_NAMES
-from bot.domain.playbook.glossary import ARGUMENTS_SAY, PROBES_SAY, VERBS_SAY
-from bot.domain.playbook.vocabulary import VERBS
-from bot.domain.signal import PROBES
+from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
+from bot.domain.playbooks.glossary import ARGUMENTS_SAY, PROBES_SAY, VERBS_SAY
+from bot.domain.playbooks.vocabulary import VERBS
+from bot.domain.signals.metric import SHAPES
+from bot.domain.signals.signal import PROBES
 from tests.cli.test_commands import PLAYBOOK, incident_bot, written
 
 pytestmark = pytest.mark.fast

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from bot.cli.short_report import short_report
-from bot.domain.report import Report
-from tests.domain.test_report import fixed
+from bot.domain.reports import Report
+from tests.domain.reports.test_report import fixed
 
 pytestmark = pytest.mark.fast
 

@@ -11,7 +11,7 @@ import pytest
 
 from bot.adapters.alertmanager import NAMING_LABELS
 from bot.adapters.yaml_playbooks import load_folder
-from bot.domain.playbook.packaged import packaged_playbooks
+from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox.alerting.rule import THRASH_RATIO
 from tests.deploy.files import DEPLOY, document
 

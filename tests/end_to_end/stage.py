@@ -17,11 +17,11 @@ import redis
 from bot import wiring
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.samples import RedisSamples
-from bot.domain.errors import StorageUnavailableError
-from bot.domain.run import Run
-from bot.domain.scrape import Scrape
-from bot.domain.target import Target
-from bot.domain.timeline import Chained, Entry
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.target import Target
+from bot.domain.kernel.timeline import Chained, Entry
+from bot.domain.signals.scrape import Scrape
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from tests.open_index import faults_of

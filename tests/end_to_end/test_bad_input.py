@@ -14,7 +14,7 @@ import httpx
 import pytest
 from slack_sdk.signature import SignatureVerifier
 
-from bot.domain.run import Question
+from bot.domain.incidents.run import Question
 from bot.sandbox import demo
 from tests.end_to_end.stage import FIRST, Json, Stage, alert, as_body, slots, stage, webhook
 from tests.waiting import until

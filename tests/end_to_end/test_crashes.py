@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 from bot.cli.demo import is_verified
-from bot.domain.run import Run
-from bot.domain.timeline import first_break
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.timeline import first_break
 from bot.sandbox import demo
 from tests.end_to_end.stage import Stage, alert, as_body, slots, stage, webhook
 from tests.waiting import until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli.demo import is_verified
-from bot.domain.timeline import first_break
+from bot.domain.kernel.timeline import first_break
 from bot.sandbox import demo
 from tests.end_to_end.monitoring import monitoring
 from tests.end_to_end.stage import Stage, stage

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from bot.adapters.kubernetes.requests import Looked, misfit, seen_in, stamped
-from bot.domain.alert import Alert
-from bot.domain.approval import Approved
-from bot.domain.change.json_patch import PatchConflictError, applied
-from bot.domain.change.objects import (
+from bot.domain.approvals.grant import Approved
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.json_patch import PatchConflictError, applied
+from bot.domain.cluster.objects import (
     CALL_ANNOTATION,
     CANARY_LABEL,
     DELETION_COST_ANNOTATION,
@@ -26,13 +26,13 @@ from bot.domain.change.objects import (
     selects_plainly,
     uid_of,
 )
-from bot.domain.change.plan import Call
-from bot.domain.change.rollout import replicas_of, revision_of, same_template, template_digest
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import ApprovalError, ClusterError
-from bot.domain.target import Target, named_by
+from bot.domain.cluster.rollout import replicas_of, revision_of, same_template, template_digest
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import ApprovalError, ClusterError
+from bot.domain.kernel.target import Target, named_by
 from bot.flow.ports import Sent
-from tests.domain.change import worlds
+from tests.domain.changes import worlds
 
 Key = tuple[str, str]
 """Kind and name; everything lives in one namespace."""

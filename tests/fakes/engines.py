@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from bot.domain.approval import Approved
-from bot.domain.change.plan import Call
-from bot.domain.errors import ApprovalError
-from bot.domain.scrape import Scrape
+from bot.domain.approvals.grant import Approved
+from bot.domain.changes.plan import Call
+from bot.domain.kernel.errors import ApprovalError
+from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import Generated, Replica
 
 POOL, BLOCK = 1025.0, 16.0

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bot.domain.alert import Alert
-from bot.domain.approval import Authority, Policy, Press
-from bot.domain.effect import ExportFormat
-from bot.domain.errors import OpeningError, StorageUnavailableError
-from bot.domain.event import Commanded
-from bot.domain.form import problems
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.library import Library
-from bot.domain.run import Run
-from bot.domain.target import Target
-from bot.domain.timeline import Chained
+from bot.domain.approvals.grant import Authority, Policy, Press
+from bot.domain.incidents.effect import ExportFormat
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import OpeningError, StorageUnavailableError
+from bot.domain.kernel.form import problems
+from bot.domain.kernel.target import Target
+from bot.domain.kernel.timeline import Chained
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.library import Library
 from bot.flow.hear_people import OPEN_READ
 from bot.flow.open_by_hand import Opened, Opening
 from bot.flow.ports import OpenPage

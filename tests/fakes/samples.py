@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from bot.domain.load_log import LoadPoint
-from bot.domain.scrape import Scrape
+from bot.domain.signals.load_log import LoadPoint
+from bot.domain.signals.scrape import Scrape
 
 
 class FakeSampleStore:

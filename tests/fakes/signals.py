@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bot.domain.playbook.language import ProbeSignal, SignalSpec
-from bot.domain.signal import Reading, unknown
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.specs import ProbeSignal, SignalSpec
 from bot.flow.ports import ReadContext
 
 Script = Callable[[], Mapping[str, object]]

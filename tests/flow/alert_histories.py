@@ -16,11 +16,11 @@ import redis.asyncio as aioredis
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.domain.alert import Alert
-from bot.domain.event import AlertChanged, Commanded, Event
-from bot.domain.machine import Decision
-from bot.domain.playbook.library import Library
-from bot.domain.run import Run
+from bot.domain.incidents.event import AlertChanged, Commanded, Event
+from bot.domain.incidents.machine import Decision
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.playbooks.library import Library
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.route_alerts import RouteAlerts
 from tests import builders

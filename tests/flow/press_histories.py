@@ -14,17 +14,28 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, 
 from dataclasses import dataclass
 from typing import Any, cast
 
-from bot.domain.approval import Approved, Authority, Demand, Press, Request
-from bot.domain.approval_rules import ApprovalRules
-from bot.domain.change.node_disruption import NodeDisruption
-from bot.domain.change.plan import Call, Circumstance, Plan, PlanResult
-from bot.domain.effect import ApplyStep, Effect, JudgePress, PlanChange
-from bot.domain.event import AlertChanged, Commanded, Due, Event, Judged, Planned, Posted, Pressed, SignalsRead, Watched
-from bot.domain.machine import Decision, Rules, advance
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.run import Run
-from bot.domain.signal import Reading
+from bot.domain.approvals.grant import Approved, Authority, Demand, Press, Request
+from bot.domain.approvals.rules import ApprovalRules
+from bot.domain.changes.plan import Call, Circumstance, Plan, PlanResult
+from bot.domain.cluster.node_disruption import NodeDisruption
+from bot.domain.incidents.effect import ApplyStep, Effect, JudgePress, PlanChange
+from bot.domain.incidents.event import (
+    AlertChanged,
+    Commanded,
+    Due,
+    Event,
+    Judged,
+    Planned,
+    Posted,
+    Pressed,
+    SignalsRead,
+    Watched,
+)
+from bot.domain.incidents.machine import Decision, Rules, advance
+from bot.domain.incidents.run import Run
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.signals.signal import Reading
 from bot.flow.apply_call import ApplyCall
 from bot.flow.generate_on_replica import GenerateOnReplica
 from bot.flow.job_result import JobResult
@@ -34,7 +45,7 @@ from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord, Owed, RunStore, Sent
 from bot.flow.see_world import SeeWorld
 from tests import builders
-from tests.domain.machine.steps import BUNDLE, PLAYBOOK
+from tests.domain.incidents.machine.steps import BUNDLE, PLAYBOOK
 from tests.flow.press_oracle import Done, Memory, as_seen, why_not
 
 Advance = Callable[[Run, Event, Bundle, Rules], Decision]

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.domain.approval import Press, Request
-from bot.domain.change.plan import Call
+from bot.domain.approvals.grant import Press, Request
+from bot.domain.changes.plan import Call
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from bot.adapters.redis.pace import RedisPace
 from bot.adapters.slack.own_channel import ChannelRules
 from bot.adapters.yaml_playbooks import load_playbook
 from tests import builders
-from tests.domain.change.test_run_job import cron_job
+from tests.domain.changes.test_run_job import cron_job
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.signals import Script
 from tests.flow.harness import CHANNEL, LEAD, Scene

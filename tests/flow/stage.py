@@ -17,12 +17,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.kubernetes.requests import Looked
 from bot.adapters.redis.connection import Connection
-from bot.domain.alert import Alert
-from bot.domain.approval import Approved, Authority, Policy
-from bot.domain.change.plan import Call
-from bot.domain.change.world import World
-from bot.domain.errors import StorageUnavailableError
-from bot.domain.target import Target
+from bot.domain.approvals.grant import Approved, Authority, Policy
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.target import Target
 from bot.flow.ports import Generated, Replica, Sent
 from bot.sandbox.slack.api_routes import EVERY_METHOD
 from bot.sandbox.slack.arguments import Arguments

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.world import Obj, World
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.signal import PROBES, Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import PROBES, Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.ports import Question, ReadContext
 from tests.flow.test_world_probes import OLD, OPENED, at, endpoints, revision, template, world

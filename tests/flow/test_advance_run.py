@@ -10,13 +10,13 @@ import pytest
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.yaml_playbooks import load_playbook
-from bot.domain.approval import Authority
-from bot.domain.effect import Effect, Tell
-from bot.domain.errors import Fault, PlaybookError, StaleRunError
-from bot.domain.event import AlertChanged, Commanded, Judged, StepSettled
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.run import Run
-from bot.domain.timeline import Chained, first_break
+from bot.domain.approvals.grant import Authority
+from bot.domain.incidents.effect import Effect, Tell
+from bot.domain.incidents.event import AlertChanged, Commanded, Judged, StepSettled
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import Fault, PlaybookError, StaleRunError
+from bot.domain.kernel.timeline import Chained, first_break
+from bot.domain.playbooks.bundle import Bundle
 from bot.flow.advance_run import AdvanceRun
 from tests import builders
 from tests.flow.harness import RULES, Bot, Scene, compiled_once, told, until

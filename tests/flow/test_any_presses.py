@@ -17,11 +17,11 @@ import pytest
 import redis.asyncio as aioredis
 from structlog.testing import capture_logs
 
-from bot.domain.approval import Press
-from bot.domain.event import Event, Judged
-from bot.domain.machine import Decision, Rules, advance
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.run import Run
+from bot.domain.approvals.grant import Press
+from bot.domain.incidents.event import Event, Judged
+from bot.domain.incidents.machine import Decision, Rules, advance
+from bot.domain.incidents.run import Run
+from bot.domain.playbooks.bundle import Bundle
 from tests import builders
 from tests.flow.harness import APPROVERS, CHANNEL, LEAD, Bot, Scene, wanted_presses
 from tests.flow.press_histories import NO_BUGS, TEAMS, Advance, Bugs, Claims, History, World

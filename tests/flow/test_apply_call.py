@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bot.adapters.redis.claims import BreakerLimits
-from bot.domain.effect import ApplyStep
-from bot.domain.event import Commanded, StepSettled
-from bot.domain.run import Run
+from bot.domain.incidents.effect import ApplyStep
+from bot.domain.incidents.event import Commanded, StepSettled
+from bot.domain.incidents.run import Run
 from bot.flow.apply_call import PATIENCE_SECONDS, what_changed
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from bot.domain.errors import CircuitOpenError
+from bot.domain.kernel.errors import CircuitOpenError
 from bot.flow.circuit import OPENS_AFTER, SLOW_SECONDS, TRIAL_EVERY_SECONDS, Circuit
 
 pytestmark = pytest.mark.fast

@@ -24,8 +24,8 @@ from bot.adapters.slack.digest import LOOK_AGAIN_SECONDS, Digest, Folded, Kept, 
 from bot.adapters.slack.limits import SECTION, TEXT
 from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.shown import Shown
-from bot.domain.errors import LostRunError, MessengerError
-from bot.domain.run import Post, Question, Run
+from bot.domain.incidents.run import Post, Question, Run
+from bot.domain.kernel.errors import LostRunError, MessengerError
 from bot.sandbox.slack.arguments import Arguments
 from bot.sandbox.slack.errors import ApiError
 from bot.sandbox.slack.team import Settings, Team

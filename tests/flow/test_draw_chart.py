@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from bot.domain.effect import DrawChart, ExportTimeline, ReadSeries
-from bot.domain.errors import SourceError
-from bot.domain.event import EffectFailed, Posted, SeriesRead
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.report.chart import Chart, chart_of
-from bot.domain.run import Run
-from bot.domain.scrape import Scrape
-from bot.domain.series import Series, as_evidence
-from bot.domain.timeline import GENESIS, Chained, Entry, chain
+from bot.domain.incidents.effect import DrawChart, ExportTimeline, ReadSeries
+from bot.domain.incidents.event import EffectFailed, Posted, SeriesRead
+from bot.domain.incidents.run import Run
+from bot.domain.incidents.series import Series, as_evidence
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.timeline import GENESIS, Chained, Entry, chain
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.reports.chart import Chart, chart_of
+from bot.domain.signals.scrape import Scrape
 from bot.flow.draw_chart import ReadSeriesForRun, comment_of
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed, ReadContext
 from bot.flow.show_run import ExportForRun
 from tests.adapters.slack.runs import BEGAN, run
-from tests.domain.charted import WATCHED, fixed, thrash_line, usage_line
-from tests.domain.machine.steps import Story
+from tests.domain.incidents.machine.steps import Story
+from tests.domain.reports.charted import WATCHED, fixed, thrash_line, usage_line
 
 pytestmark = pytest.mark.fast
 

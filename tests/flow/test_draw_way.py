@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.effect import DrawWay
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.picture import Picture
-from bot.domain.run import Run
+from bot.domain.incidents.effect import DrawWay
+from bot.domain.incidents.run import Run
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.picture.picture import Picture
 from bot.flow.draw_way import DrawWayForRun, way_picture
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed
 from tests.adapters.slack.runs import BEGAN, run
-from tests.domain.machine.steps import PLAYBOOK, TEXT
+from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 
 pytestmark = pytest.mark.fast
 

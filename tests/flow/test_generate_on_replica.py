@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval import Approved
-from bot.domain.change.plan import Call
-from bot.domain.errors import ClusterError
-from bot.domain.target import Target
+from bot.domain.approvals.grant import Approved
+from bot.domain.changes.plan import Call
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import Target
 from bot.flow.generate_on_replica import GenerateOnReplica, Made
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Generated, Replica
 from tests import builders
 from tests.adapters.kubernetes.lab import granted
-from tests.domain.change.test_probe_request import ASK
-from tests.domain.change.test_replicas import isolated_world
-from tests.domain.change.worlds import NOW, planned
+from tests.domain.changes.test_probe_request import ASK
+from tests.domain.changes.test_replicas import isolated_world
+from tests.domain.changes.worlds import NOW, planned
 from tests.fakes.engines import MemoryEngines
 
 pytestmark = pytest.mark.fast

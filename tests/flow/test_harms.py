@@ -19,32 +19,32 @@ import redis.asyncio as aioredis
 
 from bot.adapters.vllm.recording import Recording, read_recording
 from bot.adapters.yaml_playbooks import load_playbook, load_table, load_text
-from bot.domain.approval import Demand, Request
-from bot.domain.approval_rules import ApprovalRules
-from bot.domain.change.json_patch import applied
-from bot.domain.change.plan import Call, LedgerEntry, PlanResult, Wait
-from bot.domain.change.progress import progress
-from bot.domain.errors import PlaybookError
-from bot.domain.event import AlertChanged, Planned
-from bot.domain.machine import Rules, advance
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.cases import Table, table_of
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.edges import edges_of
-from bot.domain.playbook.language import AskState, ChangeState, WatchState
-from bot.domain.playbook.other_playbook import with_stand_ins
-from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.rehearsed import Rehearsed
-from bot.domain.run import Run
-from bot.domain.scrape import Scrape
-from bot.domain.signal import Value
+from bot.domain.approvals.grant import Demand, Request
+from bot.domain.approvals.rules import ApprovalRules
+from bot.domain.changes.plan import Call, LedgerEntry, PlanResult, Wait
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.json_patch import applied
+from bot.domain.incidents.event import AlertChanged, Planned
+from bot.domain.incidents.machine import Rules, advance
+from bot.domain.incidents.rehearsed import Rehearsed
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import PlaybookError
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.edges import edges_of
+from bot.domain.playbooks.language import AskState, ChangeState, WatchState
+from bot.domain.playbooks.loading.other_playbook import with_stand_ins
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.testing.cases import Table, table_of
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Value
 from bot.flow.rehearse_case import play_case
 from bot.flow.route_alerts import opened
 from bot.flow.see_world import context_of
 from tests import builders
 from tests.adapters.vllm.captures import ARCHIVE
-from tests.domain.change import worlds
-from tests.domain.change.worlds import (
+from tests.domain.changes import worlds
+from tests.domain.changes.worlds import (
     CONTEXT,
     declined,
     deployment,

@@ -7,7 +7,7 @@ import pytest
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.domain.event import Commanded
+from bot.domain.incidents.event import Commanded
 from bot.flow.hear_people import HearPeople
 from bot.flow.keep_halts import KeepHalts
 from tests import builders

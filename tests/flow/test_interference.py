@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval import Approved
-from bot.domain.change.plan import Call, PlanResult
-from bot.domain.change.world import World
-from bot.domain.effect import ApplyStep
-from bot.domain.event import StepSettled
-from bot.domain.run import Run
+from bot.domain.approvals.grant import Approved
+from bot.domain.changes.plan import Call, PlanResult
+from bot.domain.cluster.snapshot import World
+from bot.domain.incidents.effect import ApplyStep
+from bot.domain.incidents.event import StepSettled
+from bot.domain.incidents.run import Run
 from bot.flow.apply_call import ApplyCall
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders
-from tests.domain.change.worlds import deployment, planned, world
-from tests.domain.machine.steps import PLAYBOOK, Story
+from tests.domain.changes.worlds import deployment, planned, world
+from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 
 pytestmark = pytest.mark.fast
 

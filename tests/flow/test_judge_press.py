@@ -2,10 +2,10 @@
 
 import pytest
 
-from bot.domain.approval import Authority, Demand, Policy
-from bot.domain.effect import JudgePress
-from bot.domain.event import Judged
-from bot.domain.run import Question
+from bot.domain.approvals.grant import Authority, Demand, Policy
+from bot.domain.incidents.effect import JudgePress
+from bot.domain.incidents.event import Judged
+from bot.domain.incidents.run import Question
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed

@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.store import RedisStore
-from bot.domain.alert import Alert
-from bot.domain.epoch import numbers_begin_at
-from bot.domain.errors import MessengerError, SourceError, StorageUnavailableError
-from bot.domain.playbook.library import Library
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.epoch import numbers_begin_at
+from bot.domain.kernel.errors import MessengerError, SourceError, StorageUnavailableError
+from bot.domain.playbooks.library import Library
 from bot.flow.keep_epoch import KeepEpoch
 from bot.flow.route_alerts import RouteAlerts
 from bot.sandbox import valkey

@@ -7,13 +7,13 @@ import pytest
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.domain.change.plan import PlanResult
-from bot.domain.event import ALL, Commanded
-from bot.domain.run import ActiveChange
+from bot.domain.changes.plan import PlanResult
+from bot.domain.incidents.event import ALL, Commanded
+from bot.domain.incidents.run import ActiveChange
 from bot.flow.hear_people import HearPeople
 from bot.flow.keep_halts import AT_A_TIME, LOOKS, KeepHalts
 from tests import builders
-from tests.domain.machine.steps import Story
+from tests.domain.incidents.machine.steps import Story
 from tests.flow.test_hear_people import command, opened
 
 pytestmark = pytest.mark.fast

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bot.adapters.redis.store import RedisStore
-from bot.domain.effect import ApplyStep, Effect, JudgePress, ReadSignals, ShowInSlack, WatchSignals
-from bot.domain.target import Target
+from bot.domain.incidents.effect import ApplyStep, Effect, JudgePress, ReadSignals, ShowInSlack, WatchSignals
+from bot.domain.kernel.target import Target
 from bot.flow.advance_run import Advanced
 from bot.flow.judge_press import JudgeForRun
 from bot.flow.perform_effect import Done, Handler, Job, PerformEffect

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.yaml_playbooks import hashes_of, load_folder
-from bot.domain.errors import MessengerError
-from bot.domain.target import Target
+from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.target import Target
 from bot.flow.live_playbooks import LivePlaybooks
 
 pytestmark = pytest.mark.fast

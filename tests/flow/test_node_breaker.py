@@ -6,8 +6,8 @@ import pytest
 import redis.asyncio as aioredis
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.change.node_disruption import NodeDisruption
-from bot.domain.run import Run
+from bot.domain.cluster.node_disruption import NodeDisruption
+from bot.domain.incidents.run import Run
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
 from tests.flow.harness import Bot, Scene, told, until

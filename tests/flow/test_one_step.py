@@ -8,16 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from bot.domain.approval import Approved
-from bot.domain.approval_repeats import REMEMBERED_SECONDS
-from bot.domain.burden import Burden
-from bot.domain.change.plan import Call, Circumstance, LedgerEntry, ObjectRef, Plan, PlanResult, Wait
-from bot.domain.change.world import World
-from bot.domain.effect import ApplyStep
-from bot.domain.errors import ClusterError
-from bot.domain.event import Event, Progressed, StepSettled
-from bot.domain.run import ActiveChange, Run
-from bot.domain.signal import Reading
+from bot.domain.approvals.grant import Approved
+from bot.domain.approvals.repeats import REMEMBERED_SECONDS
+from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Wait
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.cluster.snapshot import World
+from bot.domain.incidents.effect import ApplyStep
+from bot.domain.incidents.event import Event, Progressed, StepSettled
+from bot.domain.incidents.impact import Burden
+from bot.domain.incidents.run import ActiveChange, Run
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.signal import Reading
 from bot.flow.apply_call import (
     LOOK_EVERY_SECONDS,
     LOOKS_APART_SECONDS,
@@ -32,8 +33,8 @@ from bot.flow.generate_on_replica import Made
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders
-from tests.domain.change import worlds
-from tests.domain.machine.steps import PLAYBOOK
+from tests.domain.changes import worlds
+from tests.domain.incidents.machine.steps import PLAYBOOK
 
 pytestmark = pytest.mark.fast
 NOW = worlds.NOW

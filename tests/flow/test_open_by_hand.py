@@ -10,11 +10,11 @@ import pytest
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.errors import OpeningError
-from bot.domain.event import OpenedByHand
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.library import Library
-from bot.domain.target import Target
+from bot.domain.incidents.event import OpenedByHand
+from bot.domain.kernel.errors import OpeningError
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import OpenByHand, Opening
 
 DRILL = (Path(__file__).parent / "drill.yaml").read_text(encoding="utf-8")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import SourceError
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.scrape import Scrape
-from bot.domain.signal import PROBES, Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import PROBES, Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.outside import Outside
 from bot.flow.ports import Question, ReadContext
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.plan import LedgerEntry, ObjectRef
-from bot.domain.change.world import Obj, World
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.run import Run
-from bot.domain.signal import Reading
+from bot.domain.changes.plan import LedgerEntry
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.incidents.run import Run
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.past_probes import past_probes, rollbacks_in_a_day
 from bot.flow.ports import Question, ReadContext
 from tests.builders import START, TARGET, request, run

@@ -9,10 +9,10 @@ import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.domain.effect import Effect, ReadSignals, ShowInSlack
-from bot.domain.errors import ClusterError, MessengerError, StorageUnavailableError
-from bot.domain.event import EffectFailed, Event, Progressed
-from bot.domain.run import Run
+from bot.domain.incidents.effect import Effect, ReadSignals, ShowInSlack
+from bot.domain.incidents.event import EffectFailed, Event, Progressed
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.flow.perform_effect import Done, Job, Later, PerformEffect
 from tests import builders
 from tests.redis_server import VirtualTime

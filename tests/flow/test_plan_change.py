@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.domain.change.plan import Call, Plan, PlanResult
-from bot.domain.change.world import World
-from bot.domain.effect import PlanChange
-from bot.domain.errors import ClusterError
-from bot.domain.event import Planned
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.run import Run
-from bot.domain.scrape import Scrape
-from bot.domain.target import Target
+from bot.domain.changes.plan import Call, Plan, PlanResult
+from bot.domain.cluster.snapshot import World
+from bot.domain.incidents.effect import PlanChange
+from bot.domain.incidents.event import Planned
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.signals.scrape import Scrape
 from bot.flow.perform_effect import Job
 from bot.flow.plan_change import GRANT_IT, PlanForRun
 from bot.flow.ports import Owed, ReadContext
 from bot.flow.read_for_run import ReadForRun
 from bot.flow.see_world import SeeWorld
 from tests import builders
-from tests.domain.machine.steps import PLAYBOOK, Story
+from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.signals import Script, ScriptedSignals
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.world import Obj, World
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.scrape import Histogram, Scrape
-from bot.domain.signal import PROBES, Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.target import Target
+from bot.domain.signals.scrape import Histogram, Scrape
+from bot.domain.signals.signal import PROBES, Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports import Question, ReadContext
 from bot.flow.pressure_probes import pressure_probes
 from tests.flow.test_workload_probes import Pages

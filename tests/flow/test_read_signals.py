@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.domain.change.world import World
-from bot.domain.errors import ClusterError, SourceError, StorageUnavailableError
-from bot.domain.playbook.language import (
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.errors import ClusterError, SourceError, StorageUnavailableError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import (
     ComparedSignal,
     MeanSignal,
     MetricSignal,
@@ -19,9 +22,6 @@ from bot.domain.playbook.language import (
     SignalSpec,
     StallSignal,
 )
-from bot.domain.scrape import Scrape
-from bot.domain.signal import Reading
-from bot.domain.target import Target
 from bot.flow.ports import Probe, Question, ReadContext, Replica
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, replicas_in

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from bot.domain.change.world import World
-from bot.domain.errors import ClusterError
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import Target
 from bot.flow.recent_worlds import RecentWorlds
 from tests import builders
 

@@ -9,12 +9,12 @@ import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.domain.alert import Alert
-from bot.domain.errors import ClusterError
-from bot.domain.event import Commanded
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.library import Library
-from bot.domain.target import Target
+from bot.domain.incidents.event import Commanded
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.library import Library
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.route_alerts import RouteAlerts
 from tests import builders

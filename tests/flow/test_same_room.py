@@ -9,19 +9,19 @@ import pytest
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.domain.approval import Approved
-from bot.domain.change.context import PlanContext
-from bot.domain.change.plan import Call, PlanResult
-from bot.domain.change.planning import plan_change
-from bot.domain.change.world import Obj, World
-from bot.domain.effect import ApplyStep
-from bot.domain.event import StepSettled
-from bot.domain.run import Run
+from bot.domain.approvals.grant import Approved
+from bot.domain.changes.context import PlanContext
+from bot.domain.changes.plan import Call, PlanResult
+from bot.domain.changes.planning import plan_change
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.incidents.effect import ApplyStep
+from bot.domain.incidents.event import StepSettled
+from bot.domain.incidents.run import Run
 from bot.flow.apply_call import ROOM_TAKEN, ApplyCall
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Sent
-from tests.domain.change import worlds
-from tests.domain.machine.steps import PLAYBOOK, Story
+from tests.domain.changes import worlds
+from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.domain.alert import Alert
-from bot.domain.change.plan import Call, ObjectRef, Wait
-from bot.domain.change.progress import progress
-from bot.domain.change.world import World
-from bot.domain.scrape import Scrape
-from bot.domain.target import Target
+from bot.domain.changes.plan import Call, Wait
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.target import Target
+from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import ReadContext
 from bot.flow.see_world import SeeWorld
 from tests.builders import START, TARGET, run

@@ -8,8 +8,8 @@ import pytest
 import redis.asyncio as aioredis
 from structlog.testing import capture_logs
 
-from bot.domain.event import Commanded
-from bot.domain.run import Run
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
 from bot.flow.ports import Generated
 from tests.flow.harness import Bot, Scene, play, told, until
 from tests.flow.scenes import trial_scene

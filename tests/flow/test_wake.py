@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bot.domain.effect import ShowInSlack
-from bot.domain.errors import StorageUnavailableError
+from bot.domain.incidents.effect import ShowInSlack
+from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.advance_run import Advanced
 from bot.flow.wake import AT_ONCE, Wake
 

@@ -9,11 +9,11 @@ import pytest
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.watch_log import RedisWatchLog
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.effect import WatchSignals
-from bot.domain.event import Progressed, Watched
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.run import ActiveWatch, Run
-from bot.domain.signal import Reading
+from bot.domain.incidents.effect import WatchSignals
+from bot.domain.incidents.event import Progressed, Watched
+from bot.domain.incidents.run import ActiveWatch, Run
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.signals.signal import Reading
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Tick
 from bot.flow.read_for_run import ReadForRun

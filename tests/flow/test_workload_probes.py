@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.world import Obj, World
-from bot.domain.load_log import SLOT_SECONDS, LoadPoint
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.run import Run
-from bot.domain.scrape import Histogram, Scrape
-from bot.domain.signal import PROBES, Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.target import Target
+from bot.domain.signals.load_log import SLOT_SECONDS, LoadPoint
+from bot.domain.signals.scrape import Histogram, Scrape
+from bot.domain.signals.signal import PROBES, Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports import Question, ReadContext
 from bot.flow.workload_probes import workload_probes
 from tests.builders import run

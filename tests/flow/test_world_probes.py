@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.world import Obj, World
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.run import STARTS_AT
-from bot.domain.signal import PROBES, Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import PROBES, Reading
+from bot.domain.signals.specs import STARTS_AT, ProbeSignal
 from bot.flow.ports import Question, ReadContext
 from bot.flow.probes import WORLD_PROBES
 

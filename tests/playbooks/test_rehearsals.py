@@ -20,20 +20,20 @@ from bot.adapters.vllm.log_lines import last_words
 from bot.adapters.vllm.probes import KvBudget
 from bot.adapters.vllm.recording import RecordedHistory, Recording, read_recording
 from bot.adapters.yaml_playbooks import load_folder, load_playbook, load_table
-from bot.domain.playbook.bundle import Bundle
-from bot.domain.playbook.cases import Circumstances, Table, table_of
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.rehearsed import Rehearsed
-from bot.domain.signal import Reading
+from bot.domain.incidents.rehearsed import Rehearsed
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.testing.cases import Circumstances, Table, table_of
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports import Probe, Question
 from bot.flow.rehearse_case import TARGET, AsWritten, alert_at
 from bot.flow.rehearse_recording import OverRecording
 from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened
 from tests.adapters.vllm.captures import ARCHIVE
-from tests.domain.change.worlds import deployment, load, planned, service, template, weighed, world
+from tests.domain.changes.worlds import deployment, load, planned, service, template, weighed, world
 
 PLAYBOOKS = packaged_playbooks()
 THRASHES, SHEDS = "A_thrash_then_lower_max_num_seqs", "E_queue_limit_503"

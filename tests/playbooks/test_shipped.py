@@ -11,8 +11,8 @@ import pytest
 from bot.adapters.yaml_playbooks import load_folder
 from bot.cli.playbook_coverage import Covered, covered
 from bot.cli.playbook_test import ENDING, play_file, told
-from bot.domain.playbook.packaged import packaged_playbooks
-from bot.domain.playbook.rows import rows
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.testing.rows import rows
 from bot.sandbox.demo import WINDOWS
 from bot.sandbox.scenarios import SCENARIOS, Scenario
 

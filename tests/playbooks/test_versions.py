@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from bot.adapters.yaml_playbooks import load_table
-from bot.domain.change.flag_history import fault_of_flag, has_flag, release_of
-from bot.domain.playbook.cases import Case, Table, table_of
-from bot.domain.playbook.language import ChangeState
-from bot.domain.playbook.other_playbook import with_stand_ins
-from bot.domain.playbook.packaged import packaged_playbooks
+from bot.domain.flags.flag_history import fault_of_flag, has_flag, release_of
+from bot.domain.playbooks.language import ChangeState
+from bot.domain.playbooks.loading.other_playbook import with_stand_ins
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.testing.cases import Case, Table, table_of
 from bot.flow.rehearse_case import play_case
-from tests.domain.change.worlds import CONTEXT, deployment, planned, template, world
+from tests.domain.changes.worlds import CONTEXT, deployment, planned, template, world
 from tests.flow.test_harms import shipped, shipped_case
 
 ASKED: dict[str, dict[str, Any]] = {

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.domain.change.objects import dig, is_going_away, name_of, namespace_of
-from bot.domain.change.world import Obj
+from bot.domain.cluster.objects import dig, is_going_away, name_of, namespace_of
+from bot.domain.cluster.snapshot import Obj
 from bot.flow.ports import Finder, PodPage
 
 DCGM_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.gpu import amd, nvidia
 from bot.adapters.gpu.exporter_pods import DEADLINE_SECONDS, Exporter, exporters_by_node
-from bot.domain.errors import SourceError
+from bot.domain.kernel.errors import SourceError
 from bot.flow.ports import Finder, PodPages
 
 XIDS_COUNTED = "DCGM_EXP_XID_ERRORS_COUNT"

@@ -16,13 +16,13 @@ from bot.adapters.gpu.node_events import about_nodes, xids_in
 from bot.adapters.gpu.nodes import judge_node
 from bot.adapters.gpu.remediators import marks_of, remediators_of
 from bot.adapters.gpu.xids import class_of, xid_of
-from bot.domain.change.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
-from bot.domain.change.rotation import pods_of_workload
-from bot.domain.change.verbs.nodes import others_on
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import ClusterError
-from bot.domain.scrape import Scrape
-from bot.domain.signal import Reading
+from bot.domain.changes.verbs.nodes import others_on
+from bot.domain.cluster.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
+from bot.domain.cluster.rotation import pods_of_workload
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
 from bot.flow.ports import Finder, Question, SampleStore
 from bot.flow.probes import Part, answer, unreadable
 

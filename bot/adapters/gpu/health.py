@@ -16,11 +16,11 @@ from bot.adapters.gpu.inside import InsideGpus
 from bot.adapters.gpu.node_events import about_nodes, judge_events
 from bot.adapters.gpu.nodes import judge_node
 from bot.adapters.gpu.verdict import Verdict, any_of
-from bot.domain.change.objects import dig, name_of
-from bot.domain.change.world import Obj
-from bot.domain.errors import ClusterError, SourceError
-from bot.domain.scrape import Scrape
-from bot.domain.signal import Reading
+from bot.domain.cluster.objects import dig, name_of
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.kernel.errors import ClusterError, SourceError
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
 from bot.flow.ports import Finder, PodPages, Question, SampleStore
 from bot.flow.probes import answer, pods_asked_for, unreadable
 

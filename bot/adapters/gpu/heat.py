@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from bot.adapters.gpu import amd, nvidia
 from bot.adapters.gpu.exporters import Exporters, GpuSeen, NodeSeen
 from bot.adapters.gpu.health import SOURCE
-from bot.domain.change.objects import dig, labels_of, name_of
-from bot.domain.change.rotation import pods_of_workload
-from bot.domain.change.world import World
-from bot.domain.scrape import Scrape
-from bot.domain.signal import Reading
-from bot.domain.window import Point, short, slope
+from bot.domain.cluster.objects import dig, labels_of, name_of
+from bot.domain.cluster.rotation import pods_of_workload
+from bot.domain.cluster.snapshot import World
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.window import Point, short, slope
 from bot.flow.ports import Question, SampleStore
 from bot.flow.probes import Part, answer, unreadable
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from bot.adapters.gpu import amd, nvidia
 from bot.adapters.gpu.verdict import Verdict, any_of
-from bot.domain.change.flags_in_spec import engine_container
-from bot.domain.change.objects import dig, name_of, namespace_of
-from bot.domain.change.world import Obj
-from bot.domain.errors import SourceError
-from bot.domain.gpu_query import FIELDS, OLD_FIELDS, GpuQuery
-from bot.domain.scrape import Scrape
+from bot.domain.cluster.objects import dig, name_of, namespace_of
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.flags.flags_in_spec import engine_container
+from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.gpu_query import FIELDS, OLD_FIELDS, GpuQuery
+from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import GpuShell, SampleStore
 
 DEADLINE_SECONDS = 2.5

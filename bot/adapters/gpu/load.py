@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.gpu.exporter_pods import DEADLINE_SECONDS, Exporter, exporters_by_node
 from bot.adapters.gpu.nvidia import BLANK
-from bot.domain.change.objects import dig, name_of
-from bot.domain.errors import SourceError
-from bot.domain.signal import Reading
+from bot.domain.cluster.objects import dig, name_of
+from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.signal import Reading
 from bot.flow.ports import Finder, PodPages, Question
 from bot.flow.probes import Part, answer, pods_asked_for, unreadable
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from bot.adapters.gpu.nodes import TROUBLE
 from bot.adapters.gpu.verdict import Verdict, any_of
 from bot.adapters.gpu.xids import xid_of
-from bot.domain.change.objects import dig, seconds_of
-from bot.domain.change.world import Obj
+from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.cluster.snapshot import Obj
 
 _XID = re.compile(r"\bxid\s*\([^)]*\):?\s*(\d{1,3})(?!\d)|xid[\s:=#]*(\d{1,3})(?!\d)", re.IGNORECASE)
 """The driver's own line (`Xid (PCI:0000:3b:00): 79, …`), `XID 79`, or a reason such as `NvidiaXID79Error`."""

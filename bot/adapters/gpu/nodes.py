@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from bot.adapters.gpu.verdict import Verdict, any_of
-from bot.domain.change.objects import condition, dig, seconds_of
-from bot.domain.change.world import Obj
+from bot.domain.cluster.objects import condition, dig, seconds_of
+from bot.domain.cluster.snapshot import Obj
 
 PLAIN_CONDITIONS = frozenset({"Ready", "NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure"})
 TROUBLE = re.compile(r"unhealthy|fault|fail|error|problem|xid|ecc|degraded|thermal|repair|hang|deadlock|fallen", re.I)

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 
 from bot.adapters.gpu.nodes import PLAIN_CONDITIONS
-from bot.domain.change.objects import INCIDENT_ANNOTATION, annotations_of, dig, labels_of
-from bot.domain.change.world import Obj
+from bot.domain.cluster.objects import INCIDENT_ANNOTATION, annotations_of, dig, labels_of
+from bot.domain.cluster.snapshot import Obj
 
 _TAINTS = (
     (re.compile(r"^karpenter\.sh/disrupt"), "Karpenter"),

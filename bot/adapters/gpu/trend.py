@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Literal, Protocol
 
-from bot.domain.change.objects import name_of
-from bot.domain.errors import SourceError
-from bot.domain.sampling import end_of
-from bot.domain.signal import Reading, unknown
-from bot.domain.trend import DAY_SECONDS, Trend, trend_of
+from bot.domain.cluster.objects import name_of
+from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.sampling import end_of
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.trend import DAY_SECONDS, Trend, trend_of
 from bot.flow.ports import Question
 from bot.flow.probes import Part, answer, pods_asked_for, unreadable
 

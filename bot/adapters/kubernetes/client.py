@@ -21,7 +21,7 @@ import aiohttp
 import structlog
 
 from bot.adapters.kubernetes.credentials import Connection, Credentials, NotSentError, load
-from bot.domain.errors import BotError, CircuitOpenError
+from bot.domain.kernel.errors import BotError, CircuitOpenError
 from bot.flow.circuit import Circuit
 
 log = structlog.get_logger()

@@ -9,10 +9,10 @@ from bot.adapters.kubernetes.permissions import Permissions
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.rehearsal import Rehearsal
 from bot.adapters.kubernetes.targets import TargetFinder
-from bot.domain.alert import Alert
-from bot.domain.change.plan import Call
-from bot.domain.change.world import World
-from bot.domain.target import Target
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.target import Target
 
 
 class KubernetesCluster:

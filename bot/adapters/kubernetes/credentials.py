@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.domain.errors import BotError
+from bot.domain.kernel.errors import BotError
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration

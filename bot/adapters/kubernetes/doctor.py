@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.permissions import Checked, Permission, check, needed
-from bot.domain.errors import ClusterError
-from bot.domain.finding import Finding, broken, fine, weak
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.finding import Finding, broken, fine, weak
 
 ABOUT = "kubernetes"
 

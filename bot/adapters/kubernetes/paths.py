@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bot.domain.change.plan import ObjectRef
-from bot.domain.errors import ClusterError
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.kernel.errors import ClusterError
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import KINDS
-from bot.domain.change.plan import Call
-from bot.domain.change.workload import KINDS as WORKLOADS
-from bot.domain.errors import ClusterError
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.workload import KINDS as WORKLOADS
+from bot.domain.kernel.errors import ClusterError
 
 REMEMBERED_SECONDS = 60.0
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

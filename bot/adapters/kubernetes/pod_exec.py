@@ -13,9 +13,9 @@ import aiohttp
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
-from bot.domain.errors import ClusterError, SourceError
-from bot.domain.gpu_query import GpuQuery
-from bot.domain.redaction import redacted
+from bot.domain.kernel.errors import ClusterError, SourceError
+from bot.domain.kernel.redaction import redacted
+from bot.domain.signals.gpu_query import GpuQuery
 
 STDOUT, STDERR, STATUS = 1, 2, 3
 """Channels of `v4.channel.k8s.io`, the first byte of each frame."""

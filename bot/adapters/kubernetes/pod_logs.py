@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from bot.adapters.kubernetes.paths import path_of
 from bot.adapters.kubernetes.reader import KubernetesReader
-from bot.domain.change.flags_in_spec import engine_container
-from bot.domain.change.objects import annotations_of, dig
-from bot.domain.errors import ClusterError
+from bot.domain.cluster.objects import annotations_of, dig
+from bot.domain.flags.flags_in_spec import engine_container
+from bot.domain.kernel.errors import ClusterError
 
 MOST_BYTES = 1024 * 1024
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"

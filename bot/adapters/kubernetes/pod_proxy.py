@@ -9,7 +9,7 @@ from __future__ import annotations
 from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
-from bot.domain.errors import ClusterError, SourceError
+from bot.domain.kernel.errors import ClusterError, SourceError
 from bot.flow.ports import MOST_PAGE_BYTES, PodPage
 
 DEADLINE_SECONDS = 5.0

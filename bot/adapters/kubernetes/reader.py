@@ -14,13 +14,13 @@ from typing import Any
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
-from bot.domain.change.flags_in_spec import config_maps_named
-from bot.domain.change.objects import CANARY_LABEL, JOB_LABEL, dig, name_of, uid_of
-from bot.domain.change.rollout import rollout_state
-from bot.domain.change.workload import KINDS, SET_NAME_LABEL, pod_templates
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import ClusterError
-from bot.domain.target import Target
+from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, dig, name_of, uid_of
+from bot.domain.cluster.rollout import rollout_state
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import KINDS, SET_NAME_LABEL, pod_templates
+from bot.domain.flags.flags_in_spec import config_maps_named
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import Target
 
 WORLD_SECONDS = 10.0
 LOOKS, LOOK_AGAIN_SECONDS = 10, 0.1

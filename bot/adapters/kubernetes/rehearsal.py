@@ -8,8 +8,8 @@ from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.requests import TWO_BUDGETS, http_request, misfit
-from bot.domain.change.plan import Call
-from bot.domain.errors import ClusterError
+from bot.domain.changes.plan import Call
+from bot.domain.kernel.errors import ClusterError
 
 CALL_ID = "rehearsal"
 DRY_RUN = "All"

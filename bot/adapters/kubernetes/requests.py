@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from bot.adapters.kubernetes.client import Answer
 from bot.adapters.kubernetes.paths import path_of, path_of_ref
-from bot.domain.change.json_patch import ABSENT, Broken, broken_tests, is_in_force, pointer, value_at
-from bot.domain.change.objects import CALL_ANNOTATION, annotations_of, dig, is_going_away, uid_of
-from bot.domain.change.plan import Call
-from bot.domain.change.world import Obj
-from bot.domain.errors import ApprovalError
-from bot.domain.redaction import redacted_data
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.json_patch import ABSENT, Broken, broken_tests, is_in_force, pointer, value_at
+from bot.domain.cluster.objects import CALL_ANNOTATION, annotations_of, dig, is_going_away, uid_of
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.kernel.errors import ApprovalError
+from bot.domain.kernel.redaction import redacted_data
 from bot.flow.ports import Sent
 
 RETRY_SECONDS = 10.0

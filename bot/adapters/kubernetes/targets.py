@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.adapters.kubernetes.paths import is_name
 from bot.adapters.kubernetes.reader import KubernetesReader
-from bot.domain.alert import Alert
-from bot.domain.change.objects import (
+from bot.domain.cluster.objects import (
     CANARY_OF_ANNOTATION,
     annotations_of,
     controller_of,
@@ -16,10 +15,11 @@ from bot.domain.change.objects import (
     selects_plainly,
     uid_of,
 )
-from bot.domain.change.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, template_of
-from bot.domain.change.world import Obj
-from bot.domain.errors import ClusterError
-from bot.domain.target import WORKLOAD_LABELS, Target
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.cluster.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, template_of
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import WORKLOAD_LABELS, Target
 
 Found = tuple[str, Obj]
 """A workload with its kind."""

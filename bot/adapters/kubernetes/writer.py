@@ -10,10 +10,10 @@ from bot.adapters.kubernetes.client import DEADLINE_SECONDS, Answer, KubernetesC
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.requests import Looked, http_request, misfit, outcome, rests_on_absence, seen_in
-from bot.domain.approval import Approved
-from bot.domain.change.plan import Call
-from bot.domain.change.world import Obj
-from bot.domain.errors import ApprovalError, ClusterError
+from bot.domain.approvals.grant import Approved
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.flow.ports import Sent
 
 ANNOTATION_RACES = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from bot.domain.finding import Finding, broken, fine
+from bot.domain.kernel.finding import Finding, broken, fine
 
 ABOUT = "prometheus"
 

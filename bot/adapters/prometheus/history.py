@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import httpx
 
-from bot.domain.errors import SourceError
-from bot.domain.metric import Sample
-from bot.domain.scrape import Scrape
-from bot.domain.target import Target
-from bot.domain.window import STALE_SECONDS
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.metric import Sample
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports import ReadContext, Replica, Replicas
 
 DEADLINE_SECONDS = 4.0

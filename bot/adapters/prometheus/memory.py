@@ -12,7 +12,7 @@ from typing import Any, Literal
 import httpx
 
 from bot.adapters.prometheus.history import POD_OF_IT, result_of
-from bot.domain.errors import SourceError
+from bot.domain.kernel.errors import SourceError
 
 DEADLINE_SECONDS = 4.0
 Remembered = Literal["gpu", "host"]

@@ -13,8 +13,8 @@ from string import Template
 
 import httpx
 
-from bot.domain.errors import SourceError
-from bot.domain.target import Target
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
 
 DEADLINE_SECONDS = 4.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.change.node_disruption import NodeDisruption
+from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord
 
 NODE_BREAKER = "node-breaker"

@@ -13,7 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
-from bot.domain.errors import StorageUnavailableError
+from bot.domain.kernel.errors import StorageUnavailableError
 
 SILENT_SECONDS = 3.0
 """A frozen Redis is reported after so long. Longer than `wait_for_replicas` may take."""

@@ -12,8 +12,8 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.errors import StorageUnavailableError
-from bot.domain.finding import Finding, broken, fine, weak
+from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.finding import Finding, broken, fine, weak
 
 ABOUT = "redis"
 ASKED = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")

@@ -8,8 +8,8 @@ from typing import Any
 import structlog
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.epoch import Epoch
-from bot.domain.errors import StorageUnavailableError
+from bot.domain.kernel.epoch import Epoch
+from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.ports import StorageSeen
 
 log = structlog.get_logger()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.load_log import DAY_SECONDS, LoadPoint
+from bot.domain.signals.load_log import DAY_SECONDS, LoadPoint
 
 KEPT_SECONDS = DAY_SECONDS + 2 * 3600.0
 """The same time yesterday, for windows of up to two hours."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.scrape import Scrape
+from bot.domain.signals.scrape import Scrape
 
 _ROUND: TypeAdapter[list[Scrape]] = TypeAdapter(list[Scrape])
 MANY_SCRAPES, MANY_BYTES = 16, 128 * 1024

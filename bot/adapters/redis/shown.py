@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.errors import LostRunError
+from bot.domain.kernel.errors import LostRunError
 
 S = TypeVar("S")
 

@@ -11,12 +11,12 @@ from typing import Any
 import structlog
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.alert import Alert
-from bot.domain.effect import EFFECT, Effect, Lane
-from bot.domain.errors import StaleRunError
-from bot.domain.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
-from bot.domain.run import Offer, Run
-from bot.domain.timeline import Chained
+from bot.domain.incidents.effect import EFFECT, Effect, Lane
+from bot.domain.incidents.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
+from bot.domain.incidents.run import Offer, Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import StaleRunError
+from bot.domain.kernel.timeline import Chained
 from bot.flow.ports import Intake, OpenPage, Owed, RouteKind, Waiting
 
 log = structlog.get_logger()

@@ -57,11 +57,11 @@ from bot.adapters.slack.press_value import (
 from bot.adapters.slack.signed import only_signed
 from bot.adapters.slack.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
-from bot.domain.approval import Press
-from bot.domain.approval import Request as ChangeRequest
-from bot.domain.approval_edits import EditableValue, editable_values, values_of
-from bot.domain.errors import ApprovalError, MessengerError, StorageUnavailableError
-from bot.domain.form import Answer, Form, answers, problems
+from bot.domain.approvals.edits import EditableValue, editable_values, values_of
+from bot.domain.approvals.grant import Press
+from bot.domain.approvals.grant import Request as ChangeRequest
+from bot.domain.kernel.errors import ApprovalError, MessengerError, StorageUnavailableError
+from bot.domain.kernel.form import Answer, Form, answers, problems
 
 log = structlog.get_logger(__name__)
 

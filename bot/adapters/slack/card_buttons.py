@@ -17,7 +17,7 @@ from bot.adapters.slack.commands import Commands
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message
 from bot.adapters.slack.press_value import ButtonValue
-from bot.domain.errors import MessengerError, StorageUnavailableError
+from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]

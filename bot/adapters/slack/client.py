@@ -16,7 +16,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.domain.errors import MessengerError
+from bot.domain.kernel.errors import MessengerError
 
 TIMEOUT_SECONDS = 10.0
 SLACK_API = "https://slack.com/api/"

@@ -12,7 +12,7 @@ from bot.adapters.slack.blocks import context, section
 from bot.adapters.slack.escape import line
 from bot.adapters.slack.forms import Modal
 from bot.adapters.slack.messages import Message
-from bot.domain.run import Run
+from bot.domain.incidents.run import Run
 
 Answer = Message | Modal
 _PERSON = re.compile(r"<@([UW][A-Z0-9]+)\|[^>]*>")

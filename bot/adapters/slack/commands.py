@@ -20,10 +20,10 @@ from bot.adapters.slack.playbook_words import PlaybookWords
 from bot.adapters.slack.silencing import Silencing
 from bot.adapters.slack.steering_words import SteeringWords
 from bot.adapters.slack.words import moment
-from bot.domain.effect import ExportFormat
-from bot.domain.event import Commanded
-from bot.domain.run import Run, Severity
-from bot.domain.timeline import Chained
+from bot.domain.incidents.effect import ExportFormat
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run, Severity
+from bot.domain.kernel.timeline import Chained
 
 ENTRIES_SHOWN = 20
 LISTED = 20

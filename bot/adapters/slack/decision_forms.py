@@ -10,7 +10,7 @@ from bot.adapters.slack.blocks import context, plain_text
 from bot.adapters.slack.forms import Modal
 from bot.adapters.slack.limits import INPUT_LABEL, Block
 from bot.adapters.slack.press_value import ButtonValue
-from bot.domain.approval_edits import EditableValue
+from bot.domain.approvals.edits import EditableValue
 
 Json = dict[str, Any]
 REASON = "reason"

@@ -20,7 +20,7 @@ from bot.adapters.slack.escape import line
 from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
 from bot.adapters.slack.messages import Message, sign_of
 from bot.adapters.slack.shown import Pace, Shown
-from bot.domain.run import Run
+from bot.domain.incidents.run import Run
 from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
-from bot.domain.finding import Finding, broken, fine, weak
+from bot.domain.kernel.finding import Finding, broken, fine, weak
 
 ABOUT = "slack"
 SCOPES = frozenset(

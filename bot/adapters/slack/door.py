@@ -10,7 +10,7 @@ from typing import Literal
 import structlog
 
 from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
-from bot.domain.errors import MessengerError
+from bot.domain.kernel.errors import MessengerError
 from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)

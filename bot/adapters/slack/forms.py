@@ -14,7 +14,7 @@ from typing import Any
 from bot.adapters.slack import limits
 from bot.adapters.slack.blocks import plain_text
 from bot.adapters.slack.limits import Block
-from bot.domain.form import Answer, FormField
+from bot.domain.kernel.form import Answer, FormField
 
 FIELD = "field:"
 """Before a field's name, in the id of its block."""

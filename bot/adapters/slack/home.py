@@ -25,9 +25,9 @@ from bot.adapters.slack.limits import Block
 from bot.adapters.slack.messages import GOOD_ENDINGS, linked, now_line, sign_of
 from bot.adapters.slack.shown import Pace
 from bot.adapters.slack.words import moment, span
-from bot.domain.approval import Request, is_asked
-from bot.domain.errors import StorageUnavailableError
-from bot.domain.run import Question, Run
+from bot.domain.approvals.grant import Request, is_asked
+from bot.domain.incidents.run import Question, Run
+from bot.domain.kernel.errors import StorageUnavailableError
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.domain.alert import Alert
-from bot.domain.approval import Authority, Policy, Press
-from bot.domain.effect import ExportFormat
-from bot.domain.event import Commanded
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.library import Library
-from bot.domain.run import Run
-from bot.domain.target import Target
-from bot.domain.timeline import Chained
+from bot.domain.approvals.grant import Authority, Policy, Press
+from bot.domain.incidents.effect import ExportFormat
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.target import Target
+from bot.domain.kernel.timeline import Chained
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import Opened, Opening
 from bot.flow.ports import Clock, Messenger, OpenPage, People
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bot.domain.playbook.text_sizes import LABEL
+from bot.domain.playbooks.text_sizes import LABEL
 
 Block = dict[str, Any]
 

@@ -20,9 +20,9 @@ from bot.adapters.slack.numbers import last_read, numbers, of_last_look, what_wa
 from bot.adapters.slack.press_value import CHOOSE, FILL, SAY, SEE, ButtonValue
 from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
 from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, span
-from bot.domain.playbook import text_sizes
-from bot.domain.run import Post, Question, Run
-from bot.domain.signal import Reading
+from bot.domain.incidents.run import Post, Question, Run
+from bot.domain.playbooks import text_sizes
+from bot.domain.signals.signal import Reading
 
 CARD = "card"
 OWN_CHANNEL = "channel"

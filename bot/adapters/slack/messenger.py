@@ -21,9 +21,9 @@ from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key, time_lef
 from bot.adapters.slack.messages import CARD, Message, card, thread
 from bot.adapters.slack.own_channel import CHANNEL, ChannelRules, OwnChannels, is_out_of_reach, thread_of
 from bot.adapters.slack.shown import Pace, Shown, ShownStore
-from bot.domain.errors import MessengerError
-from bot.domain.event import Event, Posted
-from bot.domain.run import Post, Run
+from bot.domain.incidents.event import Event, Posted
+from bot.domain.incidents.run import Post, Run
+from bot.domain.kernel.errors import MessengerError
 from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)

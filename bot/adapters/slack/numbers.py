@@ -14,8 +14,8 @@ from bot.adapters.slack.blocks import context, section
 from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.words import day, moment, reasons_of, rows_of, table, value
-from bot.domain.signal import SAME_LOOK_SECONDS, Reading
-from bot.domain.window import clock
+from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading
+from bot.domain.signals.window import clock
 
 NUMBERS = 6
 ROWS = 40

@@ -18,10 +18,10 @@ from bot.adapters.slack.command import Command, TeachError
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message
-from bot.domain.errors import ClusterError, MessengerError, OpeningError, StorageUnavailableError
-from bot.domain.form import Answer, Form, FormField
-from bot.domain.playbook.language import Playbook
-from bot.domain.target import Target
+from bot.domain.kernel.errors import ClusterError, MessengerError, OpeningError, StorageUnavailableError
+from bot.domain.kernel.form import Answer, Form, FormField
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.language import Playbook
 from bot.flow.open_by_hand import Opening as Wanted
 
 log = structlog.get_logger(__name__)

@@ -20,8 +20,8 @@ from bot.adapters.slack.escape import is_person, plain
 from bot.adapters.slack.messages import CARD, OWN_CHANNEL
 from bot.adapters.slack.request_message import people_of
 from bot.adapters.slack.shown import Shown, ShownStore
-from bot.domain.errors import MessengerError
-from bot.domain.run import Run
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import MessengerError
 
 log = structlog.get_logger(__name__)
 

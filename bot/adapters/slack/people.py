@@ -15,8 +15,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.accounts import Accounts, LastKnown, Memory, SlackAccounts, is_channel
 from bot.adapters.slack.client import Refusal, ask
-from bot.domain.approval import Authority, Demand, Policy
-from bot.domain.errors import StorageUnavailableError
+from bot.domain.approvals.grant import Authority, Demand, Policy
+from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)

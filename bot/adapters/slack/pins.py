@@ -22,10 +22,10 @@ from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.lookup import METADATA_TYPE
 from bot.adapters.slack.messages import CARD
 from bot.adapters.slack.own_channel import of_channel
-from bot.domain.errors import MessengerError, StorageUnavailableError
-from bot.domain.event import Commanded
-from bot.domain.form import Form, FormField, problems
-from bot.domain.run import Run
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
+from bot.domain.kernel.form import Form, FormField, problems
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]

@@ -16,12 +16,12 @@ from bot.adapters.slack.escape import code, code_block, line, mention
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message
 from bot.adapters.slack.words import span, value
-from bot.domain.errors import Fault, MessengerError
-from bot.domain.event import Commanded
-from bot.domain.playbook.compiled import CompiledPlaybook
-from bot.domain.playbook.graph import mermaid
-from bot.domain.playbook.language import Playbook
-from bot.domain.run import Run
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import Fault, MessengerError
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.language import Playbook
+from bot.domain.playbooks.picture.graph import mermaid
 
 log = structlog.get_logger()
 PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]

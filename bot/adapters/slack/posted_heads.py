@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.lookup import CLOCK_SLACK_SECONDS, METADATA_TYPE
-from bot.domain.timeline_check import PostedHead
+from bot.domain.kernel.timeline_check import PostedHead
 
 HEAD = re.compile(r"timeline `([0-9a-f]{16})`")
 PAGE = 200

@@ -14,11 +14,11 @@ from bot.adapters.slack.escape import channel_mention, code, code_block, group_m
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.press_value import APPROVE, APPROVE_AGAIN, BREAK_GLASS, EDIT, MORE_TIME, REFUSE, ButtonValue
 from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, ago, moment, span, value
-from bot.domain.approval import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
-from bot.domain.approval_edits import editable_values
-from bot.domain.change.plan import Call, Difference
-from bot.domain.playbook import text_sizes
-from bot.domain.run import Run
+from bot.domain.approvals.edits import editable_values
+from bot.domain.approvals.grant import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
+from bot.domain.changes.plan import Call, Difference
+from bot.domain.incidents.run import Run
+from bot.domain.playbooks import text_sizes
 
 WORST_FIRST = ("warning", "note", "fine")
 TEXT = 2_000

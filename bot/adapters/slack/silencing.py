@@ -18,14 +18,14 @@ from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.steering_words import ANSWER_SECONDS, INCIDENT, NOT_STORED, PointedAt, event_of
 from bot.adapters.slack.words import span
-from bot.domain.approval import Authority, Policy, still_missing_at_best
-from bot.domain.errors import StorageUnavailableError
-from bot.domain.event import Commanded
-from bot.domain.form import Form, FormField, problems
-from bot.domain.playbook.durations import seconds
-from bot.domain.redaction import shown_value
-from bot.domain.run import Run
-from bot.domain.silence import digest_of, matchers_of
+from bot.domain.approvals.grant import Authority, Policy, still_missing_at_best
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.form import Form, FormField, problems
+from bot.domain.kernel.redaction import shown_value
+from bot.domain.kernel.silence import digest_of, matchers_of
 
 Json = dict[str, Any]
 SILENCE_FORM = "silence"

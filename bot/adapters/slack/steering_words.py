@@ -20,11 +20,11 @@ from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError,
 from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messages import Message
-from bot.domain.errors import StorageUnavailableError
-from bot.domain.event import Commanded
-from bot.domain.form import Form, FormField, problems
-from bot.domain.machine.by_hand import ways_to_skip
-from bot.domain.run import Run
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.machine.operator_actions import ways_to_skip
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.form import Form, FormField, problems
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]

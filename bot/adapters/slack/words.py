@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.domain.signal import Reading, in_words
+from bot.domain.signals.signal import Reading, in_words
 
 GRADES = {"fine": "🟢", "note": "🟡", "warning": "🔴"}
 RISKS = {"low": "🟢 low", "medium": "🟡 medium", "high": "🔴 high"}

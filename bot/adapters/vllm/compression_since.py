@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from bot.adapters.vllm.compression import Evidence, compression_of
-from bot.domain.change.flags_in_spec import engine_container, flags_of_template
-from bot.domain.change.objects import dig
-from bot.domain.change.rollout import replica_sets_of, revision_of
-from bot.domain.change.template_differences import template_differences
-from bot.domain.change.world import Obj, World
-from bot.domain.signal import Reading, unknown
+from bot.domain.changes.template_differences import template_differences
+from bot.domain.cluster.objects import dig
+from bot.domain.cluster.rollout import replica_sets_of, revision_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
+from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import Question
 from bot.flow.probes import SOURCE, Part, answer, rolled_out_at, unreadable
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.adapters.vllm.probes import BEFORE_SECONDS, SOURCE, Ended, PodsProbe, ends_of, is_crash
-from bot.domain.change.flags_in_spec import ENGINE_WORDS, engine_container
-from bot.domain.change.objects import dig, is_ready, name_of, seconds_of
-from bot.domain.change.rollout import new_and_old_pods
-from bot.domain.change.world import Obj, World
-from bot.domain.signal import Reading
+from bot.domain.cluster.objects import dig, is_ready, name_of, seconds_of
+from bot.domain.cluster.rollout import new_and_old_pods
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.flags.flags_in_spec import ENGINE_WORDS, engine_container
+from bot.domain.signals.signal import Reading
 from bot.flow.ports import Question
 from bot.flow.probes import Part, answer
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.adapters.vllm.log_lines import StartLines
-from bot.domain.change.flag_table import FlagValueError, newest_table, parse_value
-from bot.domain.change.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
-from bot.domain.change.objects import dig, labels_of
-from bot.domain.change.world import Obj
+from bot.domain.cluster.objects import dig, labels_of
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.flags.flag_table import FlagValueError, newest_table, parse_value
+from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
 
 GPU_LABEL, GPU_RESOURCE = "nvidia.com/gpu.product", "nvidia.com/gpu"
 _MANY_SEQS = re.compile(r"H100|H200|H20\b|H800|B100|B200|B300")

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from bot.adapters.vllm.engine_flags import version_of_tag
 from bot.adapters.vllm.log_lines import start_lines
 from bot.adapters.vllm.probes import MOST_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
-from bot.domain.change.capacity import accelerators_of
-from bot.domain.change.command_words import variables_of
-from bot.domain.change.flag_history import fault_of_flag, fault_of_variable, history, is_v0, life_of_flag, release_of
-from bot.domain.change.flag_rules import (
+from bot.domain.cluster.capacity import accelerators_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.flags.command_words import variables_of
+from bot.domain.flags.flag_history import fault_of_flag, fault_of_variable, history, is_v0, life_of_flag, release_of
+from bot.domain.flags.flag_rules import (
     ALLOCATOR,
     Engine,
     EnvEdit,
@@ -23,9 +24,8 @@ from bot.domain.change.flag_rules import (
     changes_nothing,
     faults_of_engine,
 )
-from bot.domain.change.flags_in_spec import FlagEdit, FlagsInSpec, engine_container, flags_of_template
-from bot.domain.change.world import Obj, World
-from bot.domain.signal import Reading, unknown
+from bot.domain.flags.flags_in_spec import FlagEdit, FlagsInSpec, engine_container, flags_of_template
+from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import Question
 from bot.flow.probes import Part, answer
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import aiohttp
 
-from bot.domain.approval import Approved
-from bot.domain.change.plan import Call
-from bot.domain.errors import ApprovalError
+from bot.domain.approvals.grant import Approved
+from bot.domain.changes.plan import Call
+from bot.domain.kernel.errors import ApprovalError
 from bot.flow.ports import Generated, Replica
 
 PROMPT = "Count upwards from one, every number in words, separated by commas: one, two, three,"

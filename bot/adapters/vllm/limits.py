@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from bot.adapters.vllm.engine_flags import version_of_tag
 from bot.adapters.vllm.log_lines import StartLines, start_lines
 from bot.adapters.vllm.probes import MOST_LOGS, SOURCE, logs_of, one_of_each_template
-from bot.domain.change.flag_history import is_v0, release
-from bot.domain.change.flag_table import newest_table, parse_value
-from bot.domain.change.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
-from bot.domain.change.objects import dig
-from bot.domain.change.world import Obj
-from bot.domain.quantity import parse_quantity
-from bot.domain.signal import PROBES, Reading, unknown
+from bot.domain.cluster.objects import dig
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.flags.flag_history import is_v0, release
+from bot.domain.flags.flag_table import newest_table, parse_value
+from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
+from bot.domain.kernel.quantity import parse_quantity
+from bot.domain.signals.signal import PROBES, Reading, unknown
 from bot.flow.ports import PodLogs, Question
 from bot.flow.probes import Part, answer, pods_asked_for, unreadable
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bot.domain import redaction
+from bot.domain.kernel import redaction
 
 OomClass = Literal[
     "none",

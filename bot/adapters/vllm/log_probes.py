@@ -26,12 +26,12 @@ from bot.adapters.vllm.probes import (
     was_killed,
 )
 from bot.adapters.vllm.served_config import served_config
-from bot.domain.change.flags_in_spec import engine_container, flags_of_template
-from bot.domain.change.objects import name_of, namespace_of
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import BotError, ClusterError
-from bot.domain.signal import Reading, unknown
-from bot.domain.window import STALE_SECONDS
+from bot.domain.cluster.objects import name_of, namespace_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
+from bot.domain.kernel.errors import BotError, ClusterError
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports import History, PodLogs, Probe, Question
 from bot.flow.probes import Part, answer
 

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from bot.domain.metric import COUNTERS, FRACTIONS, GAUGES, HISTOGRAMS, Sample, on_the_page
-from bot.domain.scrape import Histogram, Scrape
+from bot.domain.signals.metric import COUNTERS, FRACTIONS, GAUGES, HISTOGRAMS, Sample, on_the_page
+from bot.domain.signals.scrape import Histogram, Scrape
 from bot.flow.ports import Replica
 
 PREFIX = r"(?:ray_|kserve_)?vllm[:_]"

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from bot.adapters.vllm.engine_flags import EngineFlags, engine_flags
 from bot.adapters.vllm.log_lines import CUDA_OOM, LastWords, StartLines, last_words, start_lines
-from bot.domain.change.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
-from bot.domain.change.pod_end import was_told_to_end
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import ClusterError
-from bot.domain.history import gather
-from bot.domain.metric import value_of
-from bot.domain.sampling import span_of
-from bot.domain.signal import Reading, unknown
-from bot.domain.window import STALE_SECONDS, Window
+from bot.domain.cluster.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
+from bot.domain.cluster.pod_end import was_told_to_end
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.history import gather
+from bot.domain.signals.metric import value_of
+from bot.domain.signals.sampling import span_of
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.window import STALE_SECONDS, Window
 from bot.flow.ports import History, PodLogs, Probe, Question
 from bot.flow.probes import Part, answer, pods_asked_for, staying, unreadable
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.adapters.vllm.metrics import parse, scrape_of
-from bot.domain.errors import SourceError
-from bot.domain.scrape import Scrape
+from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import ReadContext, Replica
 
 INDEX = Path("scrapes") / "index.jsonl"

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from bot.adapters.vllm.metrics import parse, scrape_of
-from bot.domain.errors import SourceError
-from bot.domain.scrape import Scrape
+from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import PodPage, PodPages, Replica
 
 DEADLINE_SECONDS = 2.0

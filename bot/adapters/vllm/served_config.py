@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.domain.change.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
-from bot.domain.change.objects import dig
-from bot.domain.change.world import Obj
-from bot.domain.redaction import redacted
-from bot.domain.signal import Reading, unknown
+from bot.domain.cluster.objects import dig
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
+from bot.domain.kernel.redaction import redacted
+from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import Question
 from bot.flow.probes import SOURCE, answer, pods_asked_for, staying, unreadable
 

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from bot.domain.quantity import whole
+from bot.domain.kernel.quantity import whole
 from bot.sandbox.fleet import nvidia_smi
 from bot.sandbox.fleet.addresses import Addresses
 from bot.sandbox.fleet.api import ApiError, KubernetesApi, Object

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.domain.quantity import whole
+from bot.domain.kernel.quantity import whole
 from bot.sandbox.fleet.serve_flags import is_vllm
 
 VLLM_IMAGE = "vllm/vllm-openai"

@@ -4,7 +4,7 @@ import math
 import re
 from fractions import Fraction
 
-from bot.domain.quantity import SUFFIXES, parse_quantity, split_quantity
+from bot.domain.kernel.quantity import SUFFIXES, parse_quantity, split_quantity
 
 DECIMAL, BINARY = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _SMALLEST = Fraction(1, 10**9)

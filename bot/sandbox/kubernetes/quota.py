@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from bot.domain.quantity import parse_quantity
+from bot.domain.kernel.quantity import parse_quantity
 from bot.sandbox.kubernetes.quantities import canonical
 from bot.sandbox.kubernetes.resources import PODS, RESOURCE_QUOTAS
 from bot.sandbox.kubernetes.store import Store, name_of

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bot.domain.quantity import parse_quantity
+from bot.domain.kernel.quantity import parse_quantity
 from bot.sandbox.kubernetes.errors import Cause
 from bot.sandbox.kubernetes.quantities import resolve_int_or_percent
 from bot.sandbox.kubernetes.resources import (

@@ -19,14 +19,25 @@ from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.domain.approval import APPROVERS, Approved, Authority, Demand, JudgedPress, Policy, Press, Request, grant
-from bot.domain.change.context import PlanContext
-from bot.domain.change.plan import Call, LedgerEntry, Plan, Wait
-from bot.domain.change.planning import plan_change
-from bot.domain.change.progress import Progress, progress
-from bot.domain.change.rotation import rotation_of
-from bot.domain.change.world import Obj, ReplicaLoad, World
-from bot.domain.target import Target
+from bot.domain.approvals.grant import (
+    APPROVERS,
+    Approved,
+    Authority,
+    Demand,
+    JudgedPress,
+    Policy,
+    Press,
+    Request,
+    grant,
+)
+from bot.domain.changes.context import PlanContext
+from bot.domain.changes.plan import Call, LedgerEntry, Plan, Wait
+from bot.domain.changes.planning import plan_change
+from bot.domain.changes.progress import Progress, progress
+from bot.domain.cluster.rotation import rotation_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.target import Target
+from bot.domain.signals.scrape import ReplicaLoad
 from bot.flow.ports import Sent
 
 TARGET = Target(cluster="sandbox", namespace="serving", name="llm")

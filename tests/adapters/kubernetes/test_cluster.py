@@ -13,10 +13,10 @@ from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection, NotSentError
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.reader import KubernetesReader
-from bot.domain.alert import Alert
-from bot.domain.change.planning import VERBS, plan_change
-from bot.domain.errors import ClusterError
-from bot.domain.target import Target
+from bot.domain.changes.planning import VERBS, plan_change
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import Target
 from tests.adapters.kubernetes.lab import CONTEXT, LLM, PODS, TARGET, Lab
 from tests.builders import alert
 from tests.processes import start

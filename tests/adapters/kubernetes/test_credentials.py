@@ -17,9 +17,9 @@ from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.credentials import Connection, NotSentError
 from bot.adapters.kubernetes.doctor import access
 from bot.adapters.kubernetes.pod_exec import PodExec
-from bot.domain.change.world import Obj
-from bot.domain.errors import SourceError
-from bot.domain.gpu_query import GpuQuery
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.gpu_query import GpuQuery
 from tests.processes import start
 
 NODES = "/api/v1/nodes"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.drain import drain_mode
-from bot.domain.change.objects import is_going_away, labels_of, name_of
-from bot.domain.change.plan import Plan, Wait
-from bot.domain.change.rollout import rollout_state
-from bot.domain.change.rotation import OUT_VALUE
-from bot.domain.change.world import Obj, World
+from bot.domain.changes.drain import drain_mode
+from bot.domain.changes.plan import Plan, Wait
+from bot.domain.cluster.objects import is_going_away, labels_of, name_of
+from bot.domain.cluster.rollout import rollout_state
+from bot.domain.cluster.rotation import OUT_VALUE
+from bot.domain.cluster.snapshot import Obj, World
 from tests.adapters.kubernetes.lab import CAP, LLM, LOOK_SECONDS, Lab, granted, names, spec, with_ledger
 
 

@@ -13,9 +13,9 @@ from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.vllm.scraper import VllmScraper
-from bot.domain.errors import SourceError
-from bot.domain.gpu_query import FIELDS, GpuQuery
-from bot.domain.target import Target
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.gpu_query import FIELDS, GpuQuery
 from bot.flow.ports import PodPage
 from bot.flow.sample_replicas import WorldReplicas
 from tests.processes import start

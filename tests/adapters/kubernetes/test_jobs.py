@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
-from bot.domain.change.context import PlanContext
-from bot.domain.change.plan import LedgerEntry, Plan, Wait
-from bot.domain.change.planning import plan_change
-from bot.domain.change.progress import progress
-from bot.domain.change.world import Obj
-from bot.domain.signal import Reading
+from bot.domain.changes.context import PlanContext
+from bot.domain.changes.plan import LedgerEntry, Plan, Wait
+from bot.domain.changes.planning import plan_change
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.signals.signal import Reading
 from bot.flow.job_result import JobResult
 from tests import builders
 from tests.adapters.kubernetes.lab import CONTEXT, TARGET, Lab

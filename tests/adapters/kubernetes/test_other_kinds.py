@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.plan import Wait
-from bot.domain.change.progress import progress
-from bot.domain.change.rotation import replicas_present
-from bot.domain.change.world import Obj
-from bot.domain.target import Target
+from bot.domain.changes.plan import Wait
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.rotation import replicas_present
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.kernel.target import Target
 from tests.adapters.kubernetes.lab import CAP, LLM, Lab, names, with_ledger
 from tests.builders import alert
 

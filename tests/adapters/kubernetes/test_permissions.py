@@ -12,16 +12,16 @@ from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.doctor import access
 from bot.adapters.kubernetes.permissions import CHANGING, Permissions, needed, permission_of
-from bot.domain.change.plan import Plan
-from bot.domain.change.workload import KINDS
-from bot.domain.change.world import World
-from bot.domain.errors import ClusterError
+from bot.domain.changes.plan import Plan
+from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.workload import KINDS
+from bot.domain.kernel.errors import ClusterError
 from tests.adapters.kubernetes.lab import TARGET
-from tests.domain.change import test_canary, test_kinds, worlds
-from tests.domain.change.test_held_rollout import spare
-from tests.domain.change.test_probe_request import ASK
-from tests.domain.change.test_replicas import isolated_world
-from tests.domain.change.test_run_job import cron_job
+from tests.domain.changes import test_canary, test_kinds, worlds
+from tests.domain.changes.test_held_rollout import spare
+from tests.domain.changes.test_probe_request import ASK
+from tests.domain.changes.test_replicas import isolated_world
+from tests.domain.changes.test_run_job import cron_job
 from tests.processes import start
 
 CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6.0}]}

@@ -10,7 +10,7 @@ from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.vllm.scraper import VllmScraper
-from bot.domain.errors import SourceError
+from bot.domain.kernel.errors import SourceError
 from bot.flow.ports import MOST_PAGE_BYTES, PodPage, Replica
 
 pytestmark = pytest.mark.fast

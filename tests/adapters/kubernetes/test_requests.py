@@ -6,8 +6,9 @@ import pytest
 
 from bot.adapters.kubernetes.client import Answer
 from bot.adapters.kubernetes.requests import Looked, http_request, outcome, patch_body, seen_in
-from bot.domain.change.plan import Call, ObjectRef
-from bot.domain.change.world import Obj
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.cluster.snapshot import Obj
 from bot.flow.ports import Sent
 
 pytestmark = pytest.mark.fast

@@ -10,11 +10,11 @@ import pytest
 from bot.adapters.kubernetes.client import Answer, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.writer import ANNOTATION_RACES, NOT_SENT_RETRY_SECONDS, KubernetesWriter
-from bot.domain.approval import Approved, grant
-from bot.domain.change.objects import CALL_ANNOTATION
-from bot.domain.change.plan import Call
-from bot.domain.change.world import Obj
-from bot.domain.errors import ApprovalError, ClusterError
+from bot.domain.approvals.grant import Approved, grant
+from bot.domain.changes.plan import Call
+from bot.domain.cluster.objects import CALL_ANNOTATION
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.flow.ports import Sent
 from tests import builders
 

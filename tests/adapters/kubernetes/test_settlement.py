@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.domain.change.plan import Call, Plan, Wait
+from bot.domain.changes.plan import Call, Plan, Wait
 from tests.adapters.kubernetes.lab import CAP, LLM, Lab, granted, names, with_ledger
 from tests.adapters.kubernetes.test_held_rollout import with_short_grace
 from tests.adapters.kubernetes.test_jobs import CRON_JOBS, template

@@ -12,7 +12,7 @@ from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.domain.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError
 from bot.flow.circuit import OPENS_AFTER, Circuit
 from tests.adapters.kubernetes.lab import LLM, TARGET, Lab, names
 from tests.fakes.clocks import Steps

@@ -14,12 +14,13 @@ from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.domain.change.context import PlanContext
-from bot.domain.change.plan import ObjectRef, Plan, Wait
-from bot.domain.change.progress import Progress, progress
-from bot.domain.change.rollout import template_digest
-from bot.domain.change.startup import recorded_start_seconds, with_own_start_time
-from bot.domain.change.world import World
+from bot.domain.changes.context import PlanContext
+from bot.domain.changes.plan import Plan, Wait
+from bot.domain.changes.progress import Progress, progress
+from bot.domain.changes.startup import recorded_start_seconds, with_own_start_time
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.cluster.rollout import template_digest
+from bot.domain.cluster.snapshot import World
 from tests.adapters.kubernetes.lab import CAP, LLM, PODS, Lab, names, with_ledger
 from tests.processes import Running, start
 

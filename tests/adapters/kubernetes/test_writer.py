@@ -8,8 +8,8 @@ from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.domain.change.plan import Plan
-from bot.domain.errors import ApprovalError
+from bot.domain.changes.plan import Plan
+from bot.domain.kernel.errors import ApprovalError
 from tests.adapters.kubernetes.lab import LLM, PODS, Lab, granted
 
 CAP = [{"flag": "--max-num-seqs", "value": 6.0}]

@@ -11,9 +11,9 @@ from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.slack.digest import Folded, Kept
 from bot.adapters.slack.shown import Shown
-from bot.domain.effect import ShowInSlack
-from bot.domain.event import Commanded
-from bot.domain.run import Run
+from bot.domain.incidents.effect import ShowInSlack
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
 from tests import builders
 from tests.redis_server import VirtualTime
 

@@ -18,7 +18,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.web import Inside, create_app
-from bot.domain.errors import StorageUnavailableError
+from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.sandbox import valkey
 from bot.wiring import Storage, not_ready

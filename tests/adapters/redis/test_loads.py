@@ -4,7 +4,7 @@ import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.loads import KEPT_SECONDS, RedisLoads
-from bot.domain.load_log import LoadPoint
+from bot.domain.signals.load_log import LoadPoint
 
 pytestmark = pytest.mark.fast
 

@@ -8,7 +8,7 @@ from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.store import RedisStore
-from bot.domain.effect import ShowInSlack
+from bot.domain.incidents.effect import ShowInSlack
 from bot.flow.ports import HaltWord
 from tests.flow.test_hear_people import opened
 

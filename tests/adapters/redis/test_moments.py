@@ -11,12 +11,12 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.digest import CLAIM_SECONDS, RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore, StoreLimits
-from bot.domain.change.node_disruption import NodeDisruption
-from bot.domain.effect import ReadSignals, ShowInSlack
-from bot.domain.errors import StaleRunError
-from bot.domain.event import Commanded, Due, OpenedByHand, Progressed
-from bot.domain.run import Run
-from bot.domain.timeline import GENESIS, Entry, chain
+from bot.domain.cluster.node_disruption import NodeDisruption
+from bot.domain.incidents.effect import ReadSignals, ShowInSlack
+from bot.domain.incidents.event import Commanded, Due, OpenedByHand, Progressed
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import StaleRunError
+from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.flow.ports import Intake, Owed
 from tests import builders
 from tests.redis_server import VirtualTime

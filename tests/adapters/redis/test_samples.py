@@ -4,7 +4,7 @@ import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.samples import RedisSamples, SampleLimits
-from bot.domain.scrape import Histogram, Scrape
+from bot.domain.signals.scrape import Histogram, Scrape
 
 pytestmark = pytest.mark.fast
 

@@ -10,12 +10,12 @@ from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore, StoreLimits
-from bot.domain.change.node_disruption import NodeDisruption
-from bot.domain.effect import ReadSignals, ShowInSlack
-from bot.domain.errors import StaleRunError, StorageUnavailableError
-from bot.domain.event import Due, Progressed
-from bot.domain.run import Run
-from bot.domain.timeline import GENESIS, Entry, chain, first_break
+from bot.domain.cluster.node_disruption import NodeDisruption
+from bot.domain.incidents.effect import ReadSignals, ShowInSlack
+from bot.domain.incidents.event import Due, Progressed
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import StaleRunError, StorageUnavailableError
+from bot.domain.kernel.timeline import GENESIS, Entry, chain, first_break
 from bot.sandbox import valkey
 from tests import builders
 from tests.redis_server import VirtualTime

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from bot.domain.alert import Alert
-from bot.domain.approval import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
-from bot.domain.change.plan import Call, Circumstance, Difference, LedgerEntry, ObjectRef, Plan, Risk, Wait
-from bot.domain.run import ActiveChange, Post, PostKind, Question, Run
-from bot.domain.signal import Reading
-from bot.domain.target import Target
+from bot.domain.approvals.grant import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
+from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Risk, Wait
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.incidents.run import ActiveChange, Post, PostKind, Question, Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import Reading
 
 BEGAN = 1_795_000_000.0
 DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="u-1")

@@ -17,10 +17,10 @@ from slack_sdk.signature import SignatureVerifier
 
 from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import WORDS, Commands
-from bot.domain.alert import Alert
-from bot.domain.approval import Press
-from bot.domain.run import Offer, Run
-from bot.domain.timeline import GENESIS, Entry, chain
+from bot.domain.approvals.grant import Press
+from bot.domain.incidents.run import Offer, Run
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, desk_of, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
 from tests.adapters.slack.test_playbook_words import playbooks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bot.domain.run import Run
+from bot.domain.incidents.run import Run
 from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
 from tests.adapters.slack.runs import plan, request, waiting
 from tests.adapters.slack.test_app import pressed, presses

@@ -8,9 +8,9 @@ import pytest
 
 from bot.adapters.slack import forms
 from bot.adapters.slack.limits import OPTIONS
-from bot.domain.approval import Press
-from bot.domain.form import Form, FormField, answers, problems
-from bot.domain.run import Run
+from bot.domain.approvals.grant import Press
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.form import Form, FormField, answers, problems
 from bot.sandbox.slack.block_kit import checked_view
 from bot.sandbox.slack.interactions import state_of
 from tests.adapters.slack.conftest import CHANNEL, Counter, send_in, view_of, whispered

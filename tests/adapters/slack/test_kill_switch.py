@@ -13,7 +13,7 @@ from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
 from bot.adapters.slack.messages import Message
 from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
-from bot.domain.approval import Demand
+from bot.domain.approvals.grant import Demand
 from tests.adapters.slack.conftest import Bench, desk_of
 from tests.fakes.inbound import MemoryInbound
 from tests.fakes.shown import MemoryPeople

@@ -9,8 +9,8 @@ import pytest
 
 from bot.adapters.slack.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
-from bot.domain.approval import Demand
-from bot.domain.run import ActiveChange, ActiveWatch, Note, Run
+from bot.domain.approvals.grant import Demand
+from bot.domain.incidents.run import ActiveChange, ActiveWatch, Note, Run
 from bot.sandbox.slack.block_kit import problems_of_blocks
 from tests.adapters.slack.runs import (
     BEGAN,

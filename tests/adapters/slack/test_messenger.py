@@ -10,9 +10,9 @@ import pytest
 from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
 from bot.adapters.slack.lookup import SETTLE_SECONDS
 from bot.adapters.slack.messenger import Place, SlackMessenger
-from bot.domain.errors import MessengerError
-from bot.domain.event import Posted
-from bot.domain.run import Run
+from bot.domain.incidents.event import Posted
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import MessengerError
 from tests.adapters.slack.conftest import CHANNEL, Bench, until
 from tests.adapters.slack.runs import BEGAN, approval, post, run, waiting
 

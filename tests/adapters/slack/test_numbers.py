@@ -9,7 +9,7 @@ import pytest
 
 from bot.adapters.slack.messages import card, thread
 from bot.adapters.slack.numbers import numbers, what_was_read, when
-from bot.domain.signal import Reading
+from bot.domain.signals.signal import Reading
 from tests.adapters.slack.runs import BEGAN, number, post, run, waiting
 
 pytestmark = pytest.mark.fast

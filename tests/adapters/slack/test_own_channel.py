@@ -11,9 +11,9 @@ from bot.adapters.slack.messages import CARD
 from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.own_channel import ChannelRules, names_of, of_channel, topic_of
 from bot.adapters.slack.shown import Shown
-from bot.domain.errors import MessengerError, StorageUnavailableError
-from bot.domain.run import Run
-from bot.domain.target import Target
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
+from bot.domain.kernel.target import Target
 from tests.adapters.slack.conftest import CHANNEL, Bench, Counter
 from tests.adapters.slack.runs import BEGAN, approval, run, waiting
 from tests.fakes.shown import MemoryShownStore

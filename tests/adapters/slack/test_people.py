@@ -8,7 +8,7 @@ import pytest
 
 from bot.adapters.slack.accounts import Home, reason_against
 from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
-from bot.domain.approval import Demand
+from bot.domain.approvals.grant import Demand
 from tests.adapters.slack.conftest import Bench
 from tests.adapters.slack.runs import policy
 from tests.fakes.shown import MemoryPeople

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bot.adapters.slack.home import QUIET_SECONDS, VIEWED_SECONDS, Seen, home, week
-from bot.domain.approval import Demand
-from bot.domain.errors import StorageUnavailableError
-from bot.domain.event import Commanded
-from bot.domain.run import Run
+from bot.domain.approvals.grant import Demand
+from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import StorageUnavailableError
 from bot.sandbox.slack.block_kit import checked_view
 from tests.adapters.slack.conftest import CHANNEL, Counter, send_in, until, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, policy, question, request, run, waiting

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.errors import Fault
-from bot.domain.playbook.library import Library
+from bot.domain.kernel.errors import Fault
+from bot.domain.playbooks.library import Library
 from tests.adapters.slack.conftest import Counter, send_in, until, view_of, whispered
 from tests.adapters.slack.runs import run
-from tests.domain.machine.steps import TEXT
+from tests.domain.incidents.machine.steps import TEXT
 
 BY_HAND = "opens: by_hand\n"
 FORM = """

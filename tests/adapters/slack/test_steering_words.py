@@ -10,13 +10,13 @@ from bot.adapters.slack.command import Command
 from bot.adapters.slack.commands import Commands
 from bot.adapters.slack.messages import Message
 from bot.adapters.slack.silencing import _covered
-from bot.domain.event import Commanded
-from bot.domain.playbook.library import Library
-from bot.domain.silence import matchers_of
+from bot.domain.incidents.event import Commanded
+from bot.domain.kernel.silence import matchers_of
+from bot.domain.playbooks.library import Library
 from tests import builders
 from tests.adapters.slack.conftest import Bench, Counter, desk_of, send_in, view_of
 from tests.adapters.slack.runs import BEGAN, policy, run
-from tests.domain.machine.steps import PLAYBOOK
+from tests.domain.incidents.machine.steps import PLAYBOOK
 
 
 def watching(counter: Counter) -> None:

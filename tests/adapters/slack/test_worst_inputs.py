@@ -13,12 +13,12 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.decision_forms import GLASS_FORM, REFUSE_FORM, edit_form, reason_form
 from bot.adapters.slack.messages import Message, card, thread
 from bot.adapters.slack.press_value import ButtonValue
-from bot.domain.approval import Demand
-from bot.domain.approval_edits import EditableValue
-from bot.domain.change.plan import Call, Circumstance, Difference
-from bot.domain.run import ActiveChange, Run
-from bot.domain.signal import Reading
-from bot.domain.target import Target
+from bot.domain.approvals.edits import EditableValue
+from bot.domain.approvals.grant import Demand
+from bot.domain.changes.plan import Call, Circumstance, Difference
+from bot.domain.incidents.run import ActiveChange, Run
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import Reading
 from bot.sandbox.slack.block_kit import problems_of_blocks, problems_of_view
 from tests.adapters.slack.runs import (
     DEPLOYMENT,

@@ -20,16 +20,16 @@ from bot.adapters.slack.messenger import Place, SlackMessenger
 from bot.adapters.slack.pins import which
 from bot.adapters.slack.press_value import ButtonValue
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.errors import Fault
-from bot.domain.form import Answer, FormField
-from bot.domain.playbook.library import Library
-from bot.domain.run import Run
-from bot.domain.timeline import GENESIS, Entry, chain
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import Fault
+from bot.domain.kernel.form import Answer, FormField
+from bot.domain.kernel.timeline import GENESIS, Entry, chain
+from bot.domain.playbooks.library import Library
 from bot.sandbox.slack.block_kit import problems_of_view
 from tests.adapters.slack.runs import BEGAN, alert
 from tests.adapters.slack.test_worst_inputs import INJECTION, OUR_TOKENS, assert_accepted, filled, visible
 from tests.builders import policy
-from tests.domain.machine.steps import TEXT
+from tests.domain.incidents.machine.steps import TEXT
 from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MovableClock
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bot.adapters.vllm.recording import read_recording
-from bot.domain.window import Window
+from bot.domain.signals.window import Window
 from bot.flow.ports import Replica
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "vllm-captures.tar.xz"

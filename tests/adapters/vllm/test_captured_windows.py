@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from bot.domain.playbook.language import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, StallSignal, Take
-from bot.domain.sampling import SampledSpec, points, read_window
-from bot.domain.signal import Reading
-from bot.domain.window import Window
+from bot.domain.signals.sampling import SampledSpec, points, read_window
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, StallSignal, Take
+from bot.domain.signals.window import Window
 from tests.adapters.vllm.captures import Capture
 
 pytestmark = pytest.mark.fast

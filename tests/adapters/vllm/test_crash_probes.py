@@ -2,9 +2,9 @@
 
 import pytest
 
-from bot.domain.change.world import Obj
-from bot.domain.signal import PROBES
-from bot.domain.trend import DAY_SECONDS, trend_of
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.signals.signal import PROBES
+from bot.domain.signals.trend import DAY_SECONDS, trend_of
 from tests.adapters.vllm.test_vllm_probes import OPENED, Logs, ask, at, pod, restarted
 
 pytestmark = pytest.mark.fast

@@ -14,10 +14,10 @@ from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.scraper import VllmScraper
-from bot.domain.change.context import PlanContext
-from bot.domain.change.plan import Plan
-from bot.domain.change.planning import plan_change
-from bot.domain.target import Target
+from bot.domain.changes.context import PlanContext
+from bot.domain.changes.plan import Plan
+from bot.domain.changes.planning import plan_change
+from bot.domain.kernel.target import Target
 from bot.flow.generate_on_replica import GenerateOnReplica, Made
 from bot.flow.perform_effect import Job
 from bot.flow.sample_replicas import WorldReplicas

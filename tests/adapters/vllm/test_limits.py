@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from bot.adapters.vllm.limits import Limits
-from bot.domain.change.world import Obj, World
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.signal import PROBES, Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import PROBES, Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports import Question, ReadContext
 from tests.adapters.vllm.test_vllm_probes import OPENED, Logs, pod
 

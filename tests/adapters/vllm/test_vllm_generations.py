@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 
 from bot.adapters.vllm.generations import VllmGenerations
-from bot.domain.errors import ApprovalError
+from bot.domain.kernel.errors import ApprovalError
 from bot.flow.ports import Generated, Replica
 from tests.adapters.kubernetes.lab import granted
-from tests.domain.change.test_probe_request import ASK
-from tests.domain.change.test_replicas import isolated_world
-from tests.domain.change.worlds import planned
+from tests.domain.changes.test_probe_request import ASK
+from tests.domain.changes.test_replicas import isolated_world
+from tests.domain.changes.worlds import planned
 
 pytestmark = pytest.mark.fast
 PLAN = planned("probe_request", ASK, isolated_world())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.vllm.log_lines import CUDA_OOM, OomClass, last_words, plain, redacted, start_lines
-from bot.domain.redaction import MASK
+from bot.domain.kernel.redaction import MASK
 
 pytestmark = pytest.mark.fast
 

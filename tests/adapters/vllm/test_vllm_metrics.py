@@ -6,8 +6,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.vllm.metrics import parse, scrape_of, series_pattern
-from bot.domain.metric import COUNTERS, GAUGES, HISTOGRAMS
-from bot.domain.scrape import Scrape
+from bot.domain.signals.metric import COUNTERS, GAUGES, HISTOGRAMS
+from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import Replica
 
 pytestmark = pytest.mark.fast

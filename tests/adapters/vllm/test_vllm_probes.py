@@ -10,12 +10,12 @@ import pytest
 from bot.adapters.vllm.engine_flags import default_max_num_seqs, version_of_tag
 from bot.adapters.vllm.log_probes import log_probes
 from bot.adapters.vllm.probes import vllm_probes
-from bot.domain.change.world import Obj, World
-from bot.domain.errors import ClusterError
-from bot.domain.playbook.language import ProbeSignal
-from bot.domain.scrape import Scrape
-from bot.domain.signal import PROBES, Reading
-from bot.domain.target import Target
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import PROBES, Reading
+from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports import Question, ReadContext
 
 pytestmark = pytest.mark.fast

@@ -20,12 +20,12 @@ from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.domain.change.capacity import why_not
-from bot.domain.change.objects import INCIDENT_ANNOTATION
-from bot.domain.change.rollout import rollout_state
-from bot.domain.change.world import World
-from bot.domain.quantity import parse_quantity
-from bot.domain.target import Target
+from bot.domain.cluster.capacity import why_not
+from bot.domain.cluster.objects import INCIDENT_ANNOTATION
+from bot.domain.cluster.rollout import rollout_state
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.quantity import parse_quantity
+from bot.domain.kernel.target import Target
 from tests.adapters.kubernetes.lab import Hands
 from tests.sandbox.kubernetes.cluster import MERGE_PATCH, Cluster, Obj
 

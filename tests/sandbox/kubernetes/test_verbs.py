@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.objects import condition, name_of
-from bot.domain.change.plan import Wait
-from bot.domain.change.planning import plan_change
-from bot.domain.change.progress import progress
-from bot.domain.change.world import World
+from bot.domain.changes.plan import Wait
+from bot.domain.changes.planning import plan_change
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.objects import condition, name_of
+from bot.domain.cluster.snapshot import World
 from tests.adapters.kubernetes.lab import CAP, CONTEXT, names, spec, with_ledger
 from tests.sandbox.kubernetes.bench import ARGS, NAME, REPLICAS, Bench
 from tests.sandbox.kubernetes.cluster import STRATEGIC

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bot.domain.change.capacity import Capacity, capacity_of
-from bot.domain.change.interference import interference
-from bot.domain.change.plan import Plan, Wait
-from bot.domain.change.planning import plan_change
-from bot.domain.change.progress import progress
-from bot.domain.change.world import World
+from bot.domain.changes.interference import interference
+from bot.domain.changes.plan import Plan, Wait
+from bot.domain.changes.planning import plan_change
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.capacity import Capacity, capacity_of
+from bot.domain.cluster.snapshot import World
 from tests.adapters.kubernetes.lab import CAP, CONTEXT, names, spec, with_ledger
 from tests.sandbox.kubernetes.bench import NAME, REPLICAS, Bench
 from tests.sandbox.kubernetes.cluster import MERGE_PATCH

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from bot.domain.quantity import parse_quantity
+from bot.domain.kernel.quantity import parse_quantity
 from bot.sandbox.kubernetes import clock
 from bot.sandbox.kubernetes.controllers.loop import Key
 from bot.sandbox.kubernetes.controllers.ownership import controller_of

@@ -1,0 +1,110 @@
+"""Which numbers of a request a person may write instead, within which range; what is written is planned anew.
+
+Nothing is ever applied with a value that was not planned, shown and approved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.changes.plan import Plan
+from bot.domain.changes.verbs.scale import MOST_REPLICAS
+from bot.domain.flags.flag_rules import RANGES
+from bot.domain.flags.flag_table import FlagValueError, newest_table, parse_value, text_of
+from bot.domain.kernel.errors import ApprovalError
+
+REPLICAS = "replicas"
+LONGEST_NUMBER = 9
+Number = int | float
+
+
+class EditableValue(BaseModel):
+    """One number of a plan: how it is called, what it is now, and what it may be."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    now: str
+    range_text: str
+
+    def read(self, text: str) -> Number:
+        """Raise `ApprovalError` with what is wrong, for people."""
+        return _replicas(text) if self.name == REPLICAS else _flag(self.name, text, self.range_text)
+
+
+def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
+    """Numbers whose range is known; other parts of a plan are chosen by the playbook alone."""
+    if plan.verb == "scale" and "to" in plan.choices:
+        return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MOST_REPLICAS}"),)
+    edits = plan.choices.get("edits") if plan.verb in ("set_flags", "canary") else None
+    chosen = edits.items() if isinstance(edits, Mapping) else ()
+    known = [
+        EditableValue(name=name, now=str(now), range_text=RANGES[name][2]) for name, now in chosen if name in RANGES
+    ]
+    return tuple(each for each in known if _is_number(each))
+
+
+def values_of(plan: Plan, written: str) -> dict[str, Number]:
+    """What a press of `edit` carries, checked; raise `ApprovalError` unless it changes something within range."""
+    try:
+        texts = json.loads(written)
+    except ValueError:
+        texts = None
+    offered = {each.name: each for each in editable_values(plan)}
+    if not isinstance(texts, dict) or not texts.keys() <= offered.keys():
+        raise ApprovalError("these values are not of this request; open its form again")
+    values = {name: offered[name].read(str(text)) for name, text in texts.items()}
+    if all(text_of(value) == offered[name].now for name, value in values.items()):
+        raise ApprovalError("nothing is different from what the request says")
+    return values
+
+
+def with_values(verb: str, arguments: Mapping[str, Any], values: Mapping[str, Number]) -> dict[str, Any]:
+    """The arguments of a change with what a person wrote in place of the playbook's numbers."""
+    if verb == "scale" and REPLICAS in values:
+        return {"to": values[REPLICAS]}
+    edits = arguments.get("edits")
+    if not isinstance(edits, list | tuple):
+        return dict(arguments)
+    return {**arguments, "edits": [_edited(edit, values) for edit in edits]}
+
+
+def _edited(edit: Any, values: Mapping[str, Number]) -> Any:
+    if not isinstance(edit, Mapping) or "flag" not in edit:
+        return edit
+    flag = str(edit["flag"])
+    name = newest_table().name_of(flag if flag.startswith("-") else f"--{flag}") or flag
+    return {**edit, "value": values[name]} if name in values else edit
+
+
+def _is_number(value: EditableValue) -> bool:
+    try:
+        value.read(value.now)
+    except ApprovalError:
+        return False
+    return True
+
+
+def _flag(name: str, text: str, range_text: str) -> Number:
+    try:
+        value = parse_value(newest_table().spec(name), text.strip())
+    except FlagValueError as error:
+        raise ApprovalError(f"{name} {error}") from None
+    least, most, _ = RANGES[name]
+    # Where a plan gives the flag another type than its table, planning will say so; a range needs a number.
+    if isinstance(value, str | bool) or not least <= value <= most:
+        raise ApprovalError(f"{name} has to be {range_text}, not {text.strip()}")
+    return value
+
+
+def _replicas(text: str) -> int:
+    stripped = text.strip()
+    # A number of thousands of digits takes Python as many steps to read as it has, squared.
+    is_short = stripped.isascii() and stripped.isdigit() and len(stripped) <= LONGEST_NUMBER
+    if not is_short or not 1 <= int(stripped) <= MOST_REPLICAS:
+        raise ApprovalError(f"the number of replicas has to be a whole number from 1 to {MOST_REPLICAS}")
+    return int(stripped)

@@ -1,0 +1,302 @@
+"""Who may let a change happen: requests, presses, and `grant`, the only maker of permission.
+
+Permission is a type: a writer accepts only `Approved`, only `grant` makes one, from stored facts; it is never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.changes.plan import Plan
+from bot.domain.kernel.errors import ApprovalError
+
+RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "withdrawn"]
+
+
+APPROVERS = "approvers"
+"""The team of whoever a risk level names; the other teams are teams: `serving`, `platform`, `model`, `lead`."""
+
+
+class Demand(BaseModel):
+    """So many different people of one team."""
+
+    model_config = ConfigDict(frozen=True)
+
+    team: str = APPROVERS
+    needed: int = 1
+    users: tuple[str, ...] = ()
+    """User ids; nobody is in a team without users, user group and channel."""
+    user_group: str = ""
+    channel: str = ""
+    """Whoever is a member of this channel."""
+    or_of: tuple[Demand, ...] = ()
+    """Other teams whose people are as good (`serving or platform`)."""
+    stands_in: bool = False
+    """The settings name nobody for this team: the approvers stand in for it, and the request says so."""
+
+    @property
+    def sources(self) -> tuple[Demand, ...]:
+        """Every place that names people for it; empty when none does."""
+        every = (self, *self.or_of)
+        return tuple(each for each in every if each.users or each.user_group or each.channel)
+
+
+class Policy(BaseModel):
+    """Who decides about one request, and how long they have. Every demand is met by people of its own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    demands: tuple[Demand, ...]
+    expires_seconds: float
+    own_work_counts: bool
+    """False: who asked for or edited the plan is never the only approver. `single_operator` makes it True."""
+    single_operator: bool = False
+    """One person may meet every demand of whose team they are, and approve their own work."""
+    escalate_to: Demand | None = None
+    """Who is asked besides once half of the time has passed."""
+    break_glass: Demand | None = None
+    """Of whom one alone may decide, with a typed reason, while half of the time has passed and a team is silent."""
+
+    @property
+    def needed(self) -> int:
+        return sum(demand.needed for demand in self.demands)
+
+    @property
+    def heard(self) -> tuple[Demand, ...]:
+        """Every team whose people have a say here."""
+        return (*self.demands, self.break_glass) if self.break_glass else self.demands
+
+
+class Authority(BaseModel):
+    """What was read once about a presser, kept as evidence; unreadable is not allowed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    allowed: bool
+    reason: str
+    """Why not, in words for the presser; or what gave the right."""
+    teams: tuple[str, ...] = ()
+    """The teams of the policy's demands that this person is in."""
+    read_at: float
+
+
+class Press(BaseModel):
+    """A person's click as it arrived, stored before it was acknowledged."""
+
+    model_config = ConfigDict(frozen=True)
+
+    press_id: str
+    action: Literal["approve", "refuse", "choose", "undo", "edit", "more_time", "break_glass"]
+    about: str
+    """The request id (`R3`) or question id (`Q2`) that was on the button."""
+    digest: str = ""
+    value: str = ""
+    """The choice; of an edit the new values as JSON."""
+    fields: dict[str, float | str] = {}
+    """What was filled in beside the choice."""
+    reason: str = ""
+    user: str
+    user_name: str = ""
+    channel: str
+    message_ts: str = ""
+    response_url: str = ""
+
+
+class JudgedPress(BaseModel):
+    """A press with the authority that was read for it and the storage's time of the press."""
+
+    model_config = ConfigDict(frozen=True)
+
+    press: Press
+    authority: Authority
+    at: float
+
+
+class Request(BaseModel):
+    """A plan put to people."""
+
+    model_config = ConfigDict(frozen=True)
+
+    request_id: str
+    state: str
+    visit: int
+    plan: Plan
+    digest: str
+    policy: Policy
+    why: str
+    still: str = ""
+    """The reason of the change as an expression, for people; it is read again right before the call."""
+    evidence: tuple[str, ...] = ()
+    asked_at: float
+    own_work_of: tuple[str, ...] = ()
+    """Who asked for this change or edited it."""
+    edited_by: str = ""
+    """Who wrote its values; empty when they are those of the playbook."""
+    posted_at: float | None = None
+    expires_at: float | None = None
+    """Counts from the posted card; None until it is posted."""
+    half_at: float | None = None
+    half_passed: bool = False
+    """Half of the time went by without a decision, and others were asked too."""
+    extended_by: str = ""
+    """Who asked for more time; that is given once."""
+    status: RequestStatus = "open"
+    presses: tuple[JudgedPress, ...] = ()
+    decided_by: str = ""
+    decided_at: float | None = None
+    decision_reason: str = ""
+    outcome: str = ""
+    """How its change ended (`done`, `failed`, `unclear`, …); empty while it has not."""
+    ended_at: float | None = None
+    """When its change ended."""
+    asked_before: str = ""
+    """The request that asked for exactly this within half an hour, `R3` or another incident's `INC-6/R3`: an approval
+    needs a new reason in words."""
+    alerts_resolved_at: float | None = None
+    """All alerts resolved while it waited: presses before this moment no longer count."""
+
+
+class Approved:
+    """Proof that these presses satisfy the policy for exactly this plan. Only `grant` makes it; never serialised."""
+
+    __slots__ = ("plan", "presses", "request_id")
+
+    def __init__(self, *, request: Request, presses: tuple[JudgedPress, ...], made_by: object) -> None:
+        if made_by is not _GRANT:
+            raise ApprovalError("only grant() makes an approval")
+        self.plan, self.presses, self.request_id = request.plan, presses, request.request_id
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise ApprovalError("an approval is never serialised; store the presses and call grant() again")
+
+
+_GRANT = object()
+
+
+def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
+    """Make permission for `request` from stored, judged presses.
+
+    Raise `ApprovalError`, which tells the presser why, unless these presses satisfy the request's policy.
+    """
+    if not request.policy.demands:
+        raise ApprovalError("nobody may approve this: no approvers are set")
+    for judged in presses:
+        must_count(request, judged)
+    if not any(judged.press.action == "break_glass" for judged in presses):
+        _must_be_enough(request, presses)
+    elif not silent_teams(request.policy, presses):
+        raise ApprovalError("somebody of every team has approved: it waits for their number, not for a team")
+    return Approved(request=request, presses=presses, made_by=_GRANT)
+
+
+def _must_be_enough(request: Request, presses: tuple[JudgedPress, ...]) -> None:
+    if missing := still_missing(request.policy, presses):
+        raise ApprovalError(" and ".join(map(_more_needed, missing)))
+    asked = {demand.team for demand in request.policy.demands}
+    approvers = {judged.press.user for judged in presses if asked.intersection(judged.authority.teams)}
+    if not request.policy.own_work_counts and not approvers - set(request.own_work_of):
+        raise ApprovalError("somebody else must approve what you asked for or edited")
+
+
+def silent_teams(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
+    """The demands that nobody has met at all, however those who approved are counted."""
+    one_of_each = tuple(demand.model_copy(update={"needed": 1}) for demand in policy.demands)
+    approvals = [judged for judged in presses if judged.press.action == "approve"]
+    return still_missing(policy.model_copy(update={"demands": one_of_each}), approvals)
+
+
+def still_missing(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
+    """The demands that these presses do not meet, each with how many people it lacks.
+
+    One person meets one demand: who is in two teams is counted where that leaves the least to ask for.
+    """
+    people: dict[str, set[str]] = {}
+    for judged in presses:
+        people.setdefault(judged.press.user, set()).update(judged.authority.teams)
+    return still_missing_at_best(policy, people)
+
+
+def still_missing_at_best(policy: Policy, people: Mapping[str, Collection[str]]) -> tuple[Demand, ...]:
+    """As `still_missing`, once each of these people, by their teams, has approved."""
+    if policy.single_operator:
+        met = [sum(demand.team in teams for teams in people.values()) for demand in policy.demands]
+    else:
+        places = [number for number, demand in enumerate(policy.demands) for _ in range(demand.needed)]
+        seated = _seated([policy.demands[number].team for number in places], people)
+        met = [sum(places[seat] == number for seat in seated) for number in range(len(policy.demands))]
+    lacking = [(demand, demand.needed - count) for demand, count in zip(policy.demands, met, strict=True)]
+    return tuple(demand.model_copy(update={"needed": count}) for demand, count in lacking if count > 0)
+
+
+def _seated(seats: Sequence[str], people: Mapping[str, Collection[str]]) -> Mapping[int, str]:
+    """As many people as can be, each on one seat of a team of theirs (an augmenting path for each in turn)."""
+    taken: dict[int, str] = {}
+
+    def seat(user: str, tried: set[int]) -> bool:
+        for number, team in enumerate(seats):
+            if team not in people[user] or number in tried:
+                continue
+            tried.add(number)
+            if number not in taken or seat(taken[number], tried):
+                taken[number] = user
+                return True
+        return False
+
+    for user in people:
+        seat(user, set())
+    return taken
+
+
+def _more_needed(demand: Demand) -> str:
+    more = f"{demand.needed} more approval{'s' if demand.needed > 1 else ''} needed"
+    return more if demand.team == APPROVERS else f"{more} from {demand.team}"
+
+
+def must_count(request: Request, judged: JudgedPress) -> None:
+    """Raise `ApprovalError`, in words for the presser, unless this press counts for `request`."""
+    if judged.press.action not in ("approve", "break_glass"):
+        raise ApprovalError("this press is not an approval")
+    if not judged.authority.allowed:
+        raise ApprovalError(judged.authority.reason)
+    if judged.press.digest != request.plan.digest:
+        raise ApprovalError("the plan changed after this button was posted; use the newer request")
+    if request.expires_at is not None and judged.at >= request.expires_at:
+        raise ApprovalError(f"this request expired at {_clock(request.expires_at)} UTC; ask again")
+    if request.alerts_resolved_at is not None and judged.at < request.alerts_resolved_at:
+        raise ApprovalError("all alerts resolved after this press; if it is still wanted, press again")
+    if request.asked_before and not judged.press.reason.strip():
+        raise ApprovalError(
+            f"{request.asked_before} asked for exactly this within the last half hour; approving it needs a new reason"
+        )
+    if judged.press.action == "break_glass":
+        _may_break_glass(request, judged)
+    elif not is_asked(request.policy, judged.authority):
+        raise ApprovalError("you are not in a team that is asked here; you may only break the glass, after half time")
+
+
+def is_asked(policy: Policy, authority: Authority) -> bool:
+    """Whether one of the teams that were read is asked to approve, and not only heard."""
+    asked = {demand.team for demand in policy.demands}
+    return not authority.teams or bool(asked & set(authority.teams))
+
+
+def _may_break_glass(request: Request, judged: JudgedPress) -> None:
+    leads = request.policy.break_glass
+    if leads is None:
+        raise ApprovalError("the glass can be broken only in a critical incident, for what two teams have to approve")
+    if leads.team not in judged.authority.teams:
+        raise ApprovalError(f"only one of {leads.team} may break the glass")
+    if request.half_at is None or judged.at < request.half_at:
+        raise ApprovalError("the teams have half of the time to answer; the glass can be broken after that")
+    if judged.press.user == request.edited_by:
+        raise ApprovalError("somebody else must approve what you edited")
+    if not judged.press.reason.strip():
+        raise ApprovalError("breaking the glass needs a reason in words")
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")

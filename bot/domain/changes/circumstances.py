@@ -1,0 +1,203 @@
+"""What a person should weigh before a change: who owns the object, room, disruption budgets, streams that would be cut.
+
+The names of circumstances are stable, so that a later plan can be compared grade by grade with the approved one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bot.domain.changes.drain import DrainMode
+from bot.domain.changes.plan import Circumstance
+from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of
+from bot.domain.cluster.disruption import Budget
+from bot.domain.cluster.objects import condition, dig, is_ready, name_of, seconds_of
+from bot.domain.cluster.owner import owner_of, patch_text, unknown_manager
+from bot.domain.cluster.quota import QuotaRoom, quota_room
+from bot.domain.cluster.rollout import Strategy
+from bot.domain.cluster.rotation import replicas_present, whole_replica
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import pod_templates
+from bot.domain.flags.flags_in_spec import FlagEdit
+from bot.domain.kernel.errors import impossible
+from bot.domain.kernel.redaction import redacted_data
+
+CAPS = ("--max-num-seqs", "--max-num-active-seqs")
+
+
+def refuse_if_owned(obj: Obj, spec: dict[str, Any], *, kind: str = "") -> Circumstance:
+    """Raise when somebody would revert the edit; the hint is what they have to be given."""
+    owner = owner_of(obj)
+    if owner is not None:
+        raise impossible(
+            f"{owner.text} owns it and would revert the edit; {owner.how}",
+            patch_text(obj, redacted_data(spec), owner, kind=kind),
+        )
+    if manager := unknown_manager(obj):
+        text = f"its label says that {manager} manages it: nothing shows whether {manager} would revert the edit"
+        return Circumstance(name="owner", grade="warning", text=text)
+    return Circumstance(name="owner", grade="fine", text="applied by hand: nobody reverts it")
+
+
+def no_autoscaler(world: World) -> Circumstance:
+    """For a world in which no autoscaler was found."""
+    missing = [world.unreadable[name] for name in ("autoscalers", "scaled_objects") if name in world.unreadable]
+    if missing:
+        text = f"whether an autoscaler owns the replica count could not be read: {'; '.join(missing)}"
+        return Circumstance(name="autoscaler", grade="warning", text=text)
+    return Circumstance(name="autoscaler", grade="fine", text="no autoscaler owns the replica count")
+
+
+def room_for_replicas(world: World, more: int, what: str) -> Circumstance:
+    """Room for whole replicas of the workload, each with all of its pods."""
+    replica = [(each.template, each.pods) for each in pod_templates(world.workload)]
+    _refuse_beyond_quota(world, replica, more, what)
+    return _room(capacity_of(world), more, what, is_needed=True)
+
+
+def last_room(world: World, more: int) -> Circumstance | None:
+    """That no accelerator stays free for a surge or a spare; None where one does, or the workload asks for none."""
+    if not any(accelerators_of(each.template) for each in pod_templates(world.workload)):
+        return None
+    room = capacity_of(world)
+    if isinstance(room, str):
+        text = (
+            "whether it takes the last free accelerator, or a node has to be added, is not known: platform decides too"
+        )
+    elif room.replicas_that_fit > more:
+        return None
+    else:
+        text = "it takes the last room that there is: no surge or spare fits afterwards, so platform decides too"
+    return Circumstance(name="last_room", grade="warning", text=text)
+
+
+def room_for(world: World, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:
+    """Room for `pods` more of this template; raise when it is needed and known not to be there."""
+    if is_needed:
+        _refuse_beyond_quota(world, [(template, 1)], pods, what)
+    return _room(capacity_for(world, template), pods, what, is_needed=is_needed)
+
+
+def _refuse_beyond_quota(world: World, replica: Sequence[tuple[Obj, int]], more: int, what: str) -> None:
+    """Also where the room on nodes is not known."""
+    quota = quota_room(world, replica)
+    if isinstance(quota, QuotaRoom) and quota.replicas < more:
+        raise impossible(f"the {what} cannot be created: {quota.text}, {more} needed", "ask for a larger quota")
+
+
+def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Circumstance:
+    if isinstance(room, str):
+        return Circumstance(name="room", grade="warning", text=f"room for the {what} is not known: {room}")
+    if room.replicas_that_fit < pods:
+        free = f"{room.free_total} free accelerators on schedulable nodes, room for {room.replicas_that_fit}"
+        if said := room.said:
+            free += f" ({said})"
+        if not is_needed:
+            return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
+        raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free an accelerator or add a node")
+    best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
+    besides = f"; {said}" if (said := room.said) else ""
+    text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"
+    return Circumstance(name="room", grade="warning" if room.unread or room.is_quota_unknown else "fine", text=text)
+
+
+def streams_of(world: World, pods: Iterable[Obj]) -> float | None:
+    """Requests that clients of these pods wait for now, queued ones included; None when one of them did not say."""
+    found = _open_on(world, pods)
+    return None if found is None else sum(found)
+
+
+def _open_on(world: World, pods: Iterable[Obj]) -> tuple[float, float] | None:
+    """How many requests run and how many are queued."""
+    running = waiting = 0.0
+    for pod in pods:
+        if not _may_serve(pod):
+            continue
+        load = world.load.get(name_of(pod))
+        if load is None or load.running is None or load.waiting is None:
+            return None
+        running, waiting = running + load.running, waiting + load.waiting
+    return running, waiting
+
+
+def _may_serve(pod: Obj) -> bool:
+    """Whether a client may wait for it: not while its engine does not run, nor before that was Ready once."""
+    states = [dig(status, "state", "running") for status in dig(pod, "status", "containerStatuses") or []]
+    if not states or is_ready(pod):
+        return True
+    if None in states:
+        return False
+    began = max((seconds_of(state.get("startedAt")) or 0.0 for state in states), default=0.0)
+    not_ready_since = seconds_of(condition(pod, "Ready").get("lastTransitionTime"))
+    return not_ready_since is None or not_ready_since > began
+
+
+def _streams(world: World, pods: list[Obj], verb: str = "") -> str:
+    """`24 streams are open (8 of them queued) on 4 pods`."""
+    found = _open_on(world, pods)
+    where = f"on {len(pods)} pod{'' if len(pods) == 1 else 's'}"
+    if found is None:
+        return f"{verb or 'there is'} an unknown number of streams {where}"
+    running, waiting = found
+    queued = f" ({waiting:.0f} of them queued)" if waiting else ""
+    if verb:
+        return f"{verb} ~{running + waiting:.0f} streams{queued} {where}"
+    return f"{running + waiting:.0f} streams are open{queued} {where}"
+
+
+def drain_circumstance(world: World, drain: DrainMode, pods: Iterable[Obj], *, is_empty: bool = False) -> Circumstance:
+    """What ending these pods does to the requests they serve."""
+    pods = list(pods)
+    if is_empty:
+        return Circumstance(name="drain", grade="fine", text="nothing runs there any more")
+    if not drain.cuts_streams:
+        text = f"native drain: {drain.text}; {_streams(world, pods)}, those that need longer are cut"
+        return Circumstance(name="drain", grade="fine", text=text)
+    return Circumstance(name="drain", grade="warning", text=f"{_streams(world, pods, 'cuts')}: {drain.text}")
+
+
+def emptied_circumstance(world: World, pods: Iterable[Obj]) -> Circumstance:
+    """Each of these pods is emptied before it ends."""
+    text = f"each replica leaves rotation and runs empty before it ends, one by one; {_streams(world, list(pods))}"
+    return Circumstance(name="drain", grade="fine", text=text)
+
+
+def budget_circumstance(budget: Budget) -> Circumstance:
+    """Raise when the budget never lets it happen; when not now, the call is tried again later."""
+    if budget.verdict == "never":
+        raise impossible(budget.text, "the budget's owner has to widen it; the bot never edits one")
+    grades = {"allowed": "fine", "not_now": "warning", "unknown": "warning"}
+    text = budget.text if budget.verdict != "not_now" else f"{budget.text}: it will be tried again"
+    return Circumstance.model_validate({"name": "disruption_budget", "grade": grades[budget.verdict], "text": text})
+
+
+def rolling_budget_note(world: World, strategy: Strategy) -> Circumstance:
+    """A rolling update does not ask disruption budgets; maxUnavailable is what keeps capacity."""
+    names = ", ".join(name_of(pdb) for pdb in world.pdbs) or "none"
+    text = f"rolling updates do not ask disruption budgets ({names}); at most {strategy.max_unavailable} replicas less"
+    return Circumstance(name="disruption_budget", grade="fine", text=text)
+
+
+def others_carry_on(world: World, leaving: Obj) -> Circumstance:
+    """What the replicas that stay have to take over."""
+    leaves = {name_of(pod) for pod in whole_replica(world, leaving)}
+    rest = [pod for pod in replicas_present(world) if name_of(pod) not in leaves]
+    share = f"{len(rest)} of {len(rest) + 1} replicas stay"
+    waiting = [load.waiting for pod in rest if (load := world.load.get(name_of(pod))) and load.waiting is not None]
+    if not waiting:
+        return Circumstance(name="others", grade="note", text=f"{share}; how busy they are is not known")
+    text = f"{share}; {sum(waiting):.0f} requests wait on them now"
+    return Circumstance(name="others", grade="note", text=text)
+
+
+def binding_note(world: World, edits: Iterable[FlagEdit]) -> tuple[Circumstance, ...]:
+    """A cap above what runs now restarts every replica for nothing. Running counts swing, so it is only a note."""
+    cap = next((edit.value for edit in edits if edit.flag in CAPS), None)
+    running = [load.running for load in world.load.values() if load.running is not None]
+    if cap is None or isinstance(cap, str) or not running:
+        return ()
+    if cap < max(running):
+        return (Circumstance(name="binds", grade="note", text=f"it binds: up to {max(running):.0f} run at once now"),)
+    text = f"it may not bind: at most {max(running):.0f} run at once now"
+    return (Circumstance(name="binds", grade="note", text=text),)

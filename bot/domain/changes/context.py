@@ -1,0 +1,52 @@
+"""What planning knows besides the cluster, and how a verb declines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.domain.changes.plan import LedgerEntry
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.errors import NoPlanError
+
+DEFAULT_STARTUP_SECONDS = 1200.0
+"""70B models load for 5 to 15 minutes; a shorter wait calls good replicas dead."""
+DEFAULT_DRAIN_SECONDS = 600.0
+QUIET_SECONDS = 30.0
+"""No new arrivals for this long before a replica counts as left alone."""
+MARGIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    incident_id: str
+    now: float = 0.0
+    ledger: tuple[LedgerEntry, ...] = ()
+    picked: Mapping[str, str] = field(default_factory=dict)
+    startup_seconds: float = DEFAULT_STARTUP_SECONDS
+    drain_seconds: float = DEFAULT_DRAIN_SECONDS
+    quiet_seconds: float = QUIET_SECONDS
+    against: str = ""
+    """The diagnosis that the change is against; empty where the playbook names none."""
+
+    @property
+    def slug(self) -> str:
+        """The incident id as a part of Kubernetes names and label values."""
+        return self.incident_id.lower()
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that a verb plans from."""
+
+    world: World
+    context: PlanContext
+    arguments: Mapping[str, Any]
+
+
+def require_readable(world: World, *sources: str) -> None:
+    """Raise `NoPlanError` (unknown) when something that the decision rests on could not be read."""
+    missing = [f"{name.replace('_', ' ')}: {world.unreadable[name]}" for name in sources if name in world.unreadable]
+    if missing:
+        raise NoPlanError("unknown", "could not be read: " + "; ".join(missing))

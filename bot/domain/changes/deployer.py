@@ -1,0 +1,39 @@
+"""Who rolled the present revision out and whom the workload belongs to, as its annotations and labels say.
+
+They are told when their deploy is taken back, not asked: it is known state, and they may be asleep.
+"""
+
+from __future__ import annotations
+
+from bot.domain.changes.plan import Circumstance
+from bot.domain.cluster.objects import annotations_of, labels_of
+from bot.domain.cluster.rollout import current_replica_set, current_revision
+from bot.domain.cluster.snapshot import World
+
+CHANGE_CAUSE = "kubernetes.io/change-cause"
+OWNER_WORDS = frozenset({"owner", "owners", "team", "author", "deployed-by", "maintainer", "contact"})
+"""The last part of a label's or annotation's name: `team`, `example.com/owner`."""
+
+
+def deployers_of(world: World) -> tuple[str, ...]:
+    """`owner=U0ANA`, `change-cause=helm upgrade by ana`; empty when nothing names anybody."""
+    newest, workload = current_replica_set(world) or {}, world.workload or {}
+    # A Deployment's cause may already be that of the next revision; the ReplicaSet keeps its own.
+    cause = annotations_of(newest).get(CHANGE_CAUSE) or annotations_of(workload).get(CHANGE_CAUSE)
+    named = {"change-cause": cause} if cause else {}
+    for said in (labels_of(workload), annotations_of(workload)):
+        for key, value in sorted(said.items()):
+            word = key.rpartition("/")[2].lower()
+            if word in OWNER_WORDS and value:
+                named.setdefault(word, value)
+    return tuple(f"{word}={value}" for word, value in named.items())
+
+
+def told_circumstance(world: World, deployers: tuple[str, ...]) -> Circumstance:
+    current = current_revision(world)
+    what = f"revision {current.number}" if current is not None else "what runs"
+    if deployers:
+        text = f"{what} is of {', '.join(deployers)}: told in the thread when it is taken back, not asked"
+    else:
+        text = f"who deployed {what} is not known: no {CHANGE_CAUSE} and no owner label; tell them yourself"
+    return Circumstance(name="deployed_by", grade="note", text=text)

@@ -1,0 +1,104 @@
+"""How a replica of this workload can end without cutting its streams; read from the pod spec and the selectors alone.
+
+native: it leaves rotation in preStop and finishes its requests within `--shutdown-timeout`. label: a label takes it out
+of rotation first. orphan: only a label that its ReplicaSet needs, which costs a replacement at once. none: streams are
+cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.domain.cluster.objects import dig, labels_of
+from bot.domain.cluster.rotation import RotationKey, replicas_present, rotation_key, services_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import template_of
+from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
+
+Mode = Literal["native", "label", "orphan", "none"]
+LEAST_PRE_STOP_SECONDS = 10.0
+"""Endpoints and proxies need this long to forget a pod; with less, requests reach an engine that has stopped."""
+SPARE_SECONDS = 15.0
+"""What the grace period must leave beyond preStop and the engine's own drain."""
+DEFAULT_GRACE_SECONDS = 30.0
+_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
+
+
+@dataclass(frozen=True)
+class DrainMode:
+    mode: Mode
+    text: str
+    seconds: float = 0.0
+    """native: how long a request has to finish after the replica has left rotation."""
+
+    @property
+    def cuts_streams(self) -> bool:
+        """Whether ending a replica by itself cuts what it serves."""
+        return self.mode != "native"
+
+
+def drain_mode(world: World, template: Obj | None = None) -> DrainMode:
+    """The mode of the workload's replicas, or of pods made from `template`."""
+    template = template or template_of(world.workload)
+    native, why_not = _native(template, world.config_maps)
+    if native is not None:
+        return native
+    key = rotation_key(world, _labels(world, template))
+    if isinstance(key, RotationKey):
+        return DrainMode("label", f"label {key.key} takes a replica out of rotation; {why_not}")
+    if services_of(world, _labels(world, template)):
+        return DrainMode("orphan", f"{key}; {why_not}")
+    return DrainMode("none", f"{key}; {why_not}")
+
+
+def _labels(world: World, template: Obj) -> dict[str, str]:
+    """The labels of a running pod of this template, which has the hash that its ReplicaSet selects by."""
+    wanted = labels_of(template)
+    for pod in replicas_present(world):
+        if wanted.items() <= labels_of(pod).items():
+            return labels_of(pod)
+    return wanted
+
+
+def _native(template: Obj, config_maps: Mapping[str, Obj]) -> tuple[DrainMode | None, str]:
+    flags = flags_of_template(template, config_maps=config_maps)
+    pre_stop = pre_stop_seconds(template, flags)
+    if pre_stop is None or pre_stop < LEAST_PRE_STOP_SECONDS:
+        return None, f"preStop sleeps {_seconds(pre_stop)}, at least {LEAST_PRE_STOP_SECONDS:.0f} s are needed"
+    if flags.unparsable:
+        return None, f"--shutdown-timeout is not known: {flags.unparsable}"
+    drain = shutdown_timeout(flags)
+    if drain <= 0:
+        return None, "--shutdown-timeout is 0: the engine cuts its requests on SIGTERM"
+    grace = dig(template, "spec", "terminationGracePeriodSeconds")
+    grace = DEFAULT_GRACE_SECONDS if grace is None else float(grace)
+    if grace < pre_stop + drain + SPARE_SECONDS:
+        return None, f"grace {grace:.0f} s is shorter than preStop {pre_stop:.0f} s + drain {drain:.0f} s + 15 s"
+    text = f"preStop {pre_stop:.0f} s, then up to {drain:.0f} s to finish, grace {grace:.0f} s"
+    return DrainMode("native", text, seconds=drain), ""
+
+
+def pre_stop_seconds(template: Obj, flags: FlagsInSpec) -> float | None:
+    """How long the engine's container sleeps before SIGTERM; None when it has no such hook that can be read."""
+    hook = dig(template, "spec", "containers", flags.container_index, "lifecycle", "preStop")
+    if (sleep := dig(hook, "sleep", "seconds")) is not None:
+        return float(sleep)
+    command = " ".join(dig(hook, "exec", "command") or [])
+    found = _SLEEP.search(command)
+    return float(found.group(1)) if found else None
+
+
+def shutdown_timeout(flags: FlagsInSpec) -> float:
+    """Seconds that the engine finishes requests after SIGTERM; its default is 0."""
+    value = flags.values.get("--shutdown-timeout", "0")
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0
+
+
+def _seconds(value: float | None) -> str:
+    return "not at all" if value is None else f"{value:.0f} s"

@@ -1,0 +1,131 @@
+"""What somebody else did to what this run changed: the after-values of its applied calls, compared with the objects.
+
+Told before the next call goes out, with both values. What the run took back, or ended itself, is not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.domain.changes.plan import Call, LedgerEntry
+from bot.domain.cluster.json_patch import ABSENT, value_at
+from bot.domain.cluster.locate import object_of, unread
+from bot.domain.cluster.objects import ObjectRef, dig, is_going_away, seconds_of, uid_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import KINDS
+
+OURS = "incident-bot"
+
+
+@dataclass(frozen=True)
+class Interference:
+    """One applied call whose effect is no longer there, in words; the call cannot be taken back any more."""
+
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Left:
+    """A field as the bot left it; `ABSENT` where the bot removed it."""
+
+    call_id: str
+    value: Any
+    at: float
+
+
+def interference(ledger: Sequence[LedgerEntry], world: World) -> tuple[Interference, ...]:
+    found: list[Interference] = []
+    for entries in _by_target(ledger).values():
+        ref = entries[0].target
+        if unread(ref, world):
+            continue
+        obj = object_of(ref, world)
+        if obj is None or is_going_away(obj):
+            newest = entries[-1]
+            if not _is_expected(newest, ledger):
+                found.append(Interference(newest.call_id, f"{ref} was deleted; the bot did: {newest.title}"))
+        elif ref.uid and uid_of(obj) != ref.uid:
+            found.append(Interference(entries[-1].call_id, f"{ref} was deleted and made again"))
+        else:
+            found += _differences(ref, entries, obj)
+    return tuple(found)
+
+
+def _by_target(ledger: Sequence[LedgerEntry]) -> dict[tuple[str, str, str], list[LedgerEntry]]:
+    """What the run still holds, object by object, oldest first."""
+    held: dict[tuple[str, str, str], list[LedgerEntry]] = {}
+    for entry in ledger:
+        if entry.undo and not entry.undone_by:
+            held.setdefault((entry.target.kind, entry.target.namespace, entry.target.name), []).append(entry)
+    return held
+
+
+def _is_expected(entry: LedgerEntry, ledger: Sequence[LedgerEntry]) -> bool:
+    """A pod ends by what the run did to its workload or to itself later, a Job's time is up; nothing else just goes."""
+    if entry.target.kind == "Job":
+        return True
+    later = ledger[[one.call_id for one in ledger].index(entry.call_id) + 1 :]
+    return entry.target.kind == "Pod" and any(one.target.kind in KINDS or not one.undo for one in later)
+
+
+def _differences(ref: ObjectRef, entries: Sequence[LedgerEntry], obj: Obj) -> list[Interference]:
+    found = []
+    for path, left in _left(entries).items():
+        present = value_at(obj, path)
+        if present != left.value:
+            text = f"{ref}: {path} is {_shown(present)}, the bot left {_shown(left.value)}{_by(obj, left.at)}"
+            found.append(Interference(left.call_id, text))
+    return found
+
+
+def _left(entries: Sequence[LedgerEntry]) -> dict[str, _Left]:
+    """Each field as the newest call on it left it; a field inside or around it says nothing any more."""
+    left: dict[str, _Left] = {}
+    for entry in entries:
+        for path, value in _after_values(entry.undo):
+            for other in [other for other in left if _overlap(path, other)]:
+                del left[other]
+            left[path] = _Left(entry.call_id, value, entry.applied_at)
+    return left
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or one.startswith(other + "/") or other.startswith(one + "/")
+
+
+def _after_values(undo: Sequence[Call]) -> list[tuple[str, Any]]:
+    """What a call left behind: the fields that its inverse changes, with the values that the inverse expects there."""
+    found: list[tuple[str, Any]] = []
+    for call in undo:
+        if call.method != "patch":
+            continue
+        tests = {op["path"]: op["value"] for op in call.body if op["op"] == "test"}
+        changes = dict.fromkeys(op["path"] for op in call.body if op["op"] != "test")
+        found += [(path, tests.get(path, ABSENT)) for path in changes]
+    return found
+
+
+def _by(obj: Obj, since: float) -> str:
+    """Who wrote the object last since then, where the API server says so: to the second, and not who only took away."""
+    written = [
+        one
+        for one in dig(obj, "metadata", "managedFields") or []
+        if one.get("manager") != OURS
+        and one.get("subresource") != "status"
+        and (seconds_of(one.get("time")) or -math.inf) >= math.floor(since)
+    ]
+    if not written:
+        return ""
+    newest = max(written, key=lambda one: str(one["time"]))
+    return f" (written by {newest.get('manager')} at {newest['time']})"
+
+
+def _shown(value: Any) -> str:
+    if value is ABSENT:
+        return "not set"
+    text = str(value)
+    return text if len(text) <= 300 else text[:297] + "…"

@@ -1,0 +1,178 @@
+"""A plan is exactly what a change would do now: calls with before and after, waits between them, and the circumstances.
+
+The digest covers what people approve (verb, choices, calls). Circumstances are shown and graded, not hashed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.domain.cluster.objects import ObjectRef
+
+Risk = Literal["low", "medium", "high"]
+RISKS: tuple[Risk, ...] = ("low", "medium", "high")
+
+
+def highest(*risks: Risk) -> Risk:
+    return max(risks, key=RISKS.index)
+
+
+class Difference(BaseModel):
+    """One field that a call alters, as people read it; `path` is a JSON pointer where it is one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    before: Any = None
+    after: Any = None
+    text: str = ""
+    """The line for people, e.g. `--max-num-seqs 64 → 6`."""
+
+
+class Call(BaseModel):
+    """One API request of a plan, with the precondition that lets it win at most once.
+
+    `patch`: JSON-patch in `body` with `test` on uid and on the old value of each field; the writer adds the stamp.
+    `create`: `body` is the object with its fixed name. `delete` and `evict`: the uid is the precondition.
+    `generate`: one request to a pod's own engine; nothing shows afterwards whether it was sent.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    step: Literal["call"] = "call"
+    method: Literal["patch", "create", "delete", "evict", "generate"]
+    target: ObjectRef
+    subresource: Literal["", "scale"] = ""
+    body: Any = None
+    differences: tuple[Difference, ...] = ()
+    title: str
+    undo: tuple[Call, ...] = ()
+    """The inverse, recorded in the ledger when this call is done; empty where `no_undo` says why."""
+    no_undo: str = ""
+    stamped: bool = True
+    """Whether the call id can be written on the object (not for `delete`, `evict` and the scale subresource)."""
+    restores: bool = False
+    """Undo, returning a replica and removing our own spare do not count for the breaker."""
+    harmless: bool = False
+    """It touches nothing that serves people, and does not count for the breaker either."""
+    undoes: str = ""
+    """The id of the applied call that this one takes back."""
+    holds: bool | None = None
+    """True: from here on a rollout stands still until a later call lets it go (False). None: neither."""
+    ends: tuple[str, ...] = ()
+    """UIDs of the pods that end by this call: whatever was done to them before is over with it."""
+    node: str = ""
+    """Where the pod runs that this call ends: the next replacement there may be the node's fault."""
+
+
+class Wait(BaseModel):
+    """What must be seen before the next call; `condition` names a check in `domain.change.progress`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: Literal["wait"] = "wait"
+    condition: str
+    about: ObjectRef
+    parameters: dict[str, Any] = {}
+    within_seconds: float
+    title: str
+    gives: str = ""
+    """What is read once it is seen or has failed: a key of `signal.RESULTS`, kept as a result of the state."""
+    closes: bool = False
+    """What it is about is over once it is seen: nothing of that is left to take back."""
+
+
+Step = Annotated[Call | Wait, Field(discriminator="step")]
+
+
+class Circumstance(BaseModel):
+    """Something a person should weigh; a worse grade than the approved one means: ask again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    grade: Literal["fine", "note", "warning"]
+    text: str
+
+
+GRADES = ("fine", "note", "warning")
+
+
+class Plan(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    verb: str
+    title: str
+    choices: dict[str, Any] = {}
+    """What was chosen once and is fixed for the request: pod UID, value, revision."""
+    steps: tuple[Step, ...]
+    circumstances: tuple[Circumstance, ...] = ()
+    risk: Risk
+    approved_by: tuple[str, ...] = ()
+    """Teams of which one person each must approve (`platform`); empty: whoever decides about the risk."""
+    told: tuple[str, ...] = ()
+    """Who is told once it is done and not asked before, as `owner=U0ANA`; nothing of it is hashed."""
+    expected: str = ""
+    undo_text: str = ""
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(s for s in self.steps if isinstance(s, Call))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of verb, choices and calls; equal digests mean that exactly the same thing would be done."""
+        agreed = {
+            "verb": self.verb,
+            "choices": self.choices,
+            "calls": [
+                c.model_dump(mode="json", include={"method", "target", "subresource", "body"}) for c in self.calls
+            ],
+        }
+        return hashlib.sha256(json.dumps(agreed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def is_worse_than(self, approved: Plan) -> tuple[str, ...]:
+        """The circumstances that got worse since `approved` was shown, as texts; empty when none did."""
+        old = {c.name: GRADES.index(c.grade) for c in approved.circumstances}
+        return tuple(c.text for c in self.circumstances if GRADES.index(c.grade) > old.get(c.name, 0))
+
+
+class PlanResult(BaseModel):
+    """The answer of planning: a plan, or why there is none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    outcome: Literal["planned", "not_needed", "impossible", "failed", "unknown"]
+    plan: Plan | None = None
+    reason: str = ""
+    hint: str = ""
+    missing: tuple[str, ...] = ()
+    """Of `unknown`: the names of the playbook that had no value."""
+    asked_before: str = ""
+    """The request of an earlier incident on this target that asked for exactly this within half an hour."""
+
+
+Result = Literal["done", "failed", "unclear", "superseded", "halted"]
+
+
+class LedgerEntry(BaseModel):
+    """One applied call and its inverse: what the bot holds in the world."""
+
+    model_config = ConfigDict(frozen=True)
+
+    call_id: str
+    state: str
+    verb: str
+    title: str
+    target: ObjectRef
+    differences: tuple[Difference, ...] = ()
+    undo: tuple[Call, ...] = ()
+    no_undo: str = ""
+    holds: bool | None = None
+    applied_at: float
+    node: str = ""
+    undone_by: str = ""

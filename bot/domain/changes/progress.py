@@ -1,0 +1,329 @@
+"""Whether a wait has been seen, in plain words: done, pending, or failed for a reason that waiting will not cure.
+
+A rollout is judged by its pods (unschedulable, image, crashes), not by time alone. What cannot be read is pending, and
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from bot.domain.changes.plan import Wait
+from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for
+from bot.domain.cluster.job import pods_of_job
+from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, uid_of
+from bot.domain.cluster.pod_state import first_broken, pod_state
+from bot.domain.cluster.refused_pods import not_created, refused_by_events
+from bot.domain.cluster.rollout import (
+    current_replica_set,
+    digest_of,
+    new_and_old_pods,
+    replicas_of,
+    rollout_state,
+)
+from bot.domain.cluster.rotation import (
+    is_in_rotation,
+    is_replica_ready,
+    pods_of_canary,
+    pods_of_workload,
+    replicas_present,
+)
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import kind_of, pod_templates, pods_in_a_replica, serves
+
+COVERED = 0.8
+"""Samples never reach from edge to edge of a window; this much of it has to be covered."""
+STICKY_SECONDS = 120.0
+"""A pod that no Service lists loses its clients within this; what still arrives then comes over kept connections."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    state: Literal["done", "pending", "failed"]
+    text: str
+    patience_seconds: float | None = None
+    """Pending for longer than this, counted from the start of the wait, is not cured by waiting."""
+
+
+def progress(wait: Wait, world: World, *, waited_seconds: float = 0.0) -> Progress:
+    check, sources = CHECKS[wait.condition]
+    missing = [f"{name.replace('_', ' ')} ({world.unreadable[name]})" for name in sources if name in world.unreadable]
+    if missing:
+        return Progress("pending", f"cannot be read now: {', '.join(missing)}")
+    seen = check(wait, world)
+    if seen.patience_seconds is not None and waited_seconds > seen.patience_seconds:
+        return Progress("failed", seen.text)
+    return seen
+
+
+def _rolled_out(wait: Wait, world: World) -> Progress:
+    workload = world.workload
+    if workload is None or uid_of(workload) != wait.about.uid:
+        return Progress("failed", f"{wait.about} was deleted")
+    if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
+        return Progress("failed", "somebody else changed the template while it rolled out")
+    state, parted = rollout_state(workload), new_and_old_pods(world)
+    if not state.is_observed or parted is None:
+        return Progress("pending", f"the {kind_of(workload)} controller has not seen the change yet")
+    new, old = parted
+    if broken := _hopeless(new, world):
+        return Progress("failed", broken)
+    if _deadline_exceeded(workload):
+        return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
+    ready = sum(is_replica_ready(world, pod) for pod in new if serves(pod))
+    text = _rollout_text(state.wanted, ready, new, old, world.at)
+    return Progress("done" if state.is_complete and not old and ready == state.wanted else "pending", text)
+
+
+def _surge_ready(wait: Wait, world: World) -> Progress:
+    """Enough new replicas serve for the next old one to leave."""
+    workload = world.workload
+    if workload is None or uid_of(workload) != wait.about.uid:
+        return Progress("failed", f"{wait.about} was deleted")
+    if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
+        return Progress("failed", "somebody else changed the template while it rolled out")
+    newest, parted = current_replica_set(world), new_and_old_pods(world)
+    if newest is None or parted is None:
+        return Progress("pending", "the Deployment controller has not seen the change yet")
+    new, old = parted
+    if broken := _hopeless(new, world):
+        return Progress("failed", broken)
+    if int(dig(newest, "status", "availableReplicas") or 0) > 0:
+        return Progress("pending", "the ReplicaSet controller has not seen yet that the rollout is held")
+    ready = sum(map(is_ready, new))
+    text = _rollout_text(replicas_of(workload), ready, new, old, world.at)
+    return Progress("done" if ready >= int(wait.parameters["ready"]) else "pending", text)
+
+
+def _released(wait: Wait, world: World) -> Progress:
+    """The chosen pod has let go of its accelerators, and it was this one that ended."""
+    pod, stay = _pod(wait, world), wait.parameters["stay"]
+    if pod is None:
+        return Progress("done", f"{wait.about.name} is gone")
+    if is_going_away(pod):
+        return Progress("pending", f"{wait.about.name} is ending")
+    still = {uid_of(other) for other in pods_of_workload(world) if not is_going_away(other)}
+    if not still.issuperset(stay):
+        return Progress("failed", f"another replica ended instead of {wait.about.name}")
+    return Progress("pending", f"the controllers have not ended {wait.about.name} yet")
+
+
+def _rollout_text(wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj], at: float) -> str:
+    states = [pod_state(pod, at, is_room_coming=True) for pod in new]
+    starting = [state.text for state in states if state.state == "starting"]
+    parts = [f"{ready} of {wanted} replicas run the new template"]
+    if starting:
+        parts.append(f"{len(starting)} starting" if len(starting) > 1 else starting[0])
+    ending = sum(map(is_going_away, old))
+    if ending:
+        parts.append(f"{ending} old one{'s' if ending > 1 else ''} finishing")
+    return ", ".join(parts)
+
+
+def _deadline_exceeded(workload: Obj) -> bool:
+    said = condition(workload, "Progressing")
+    return said.get("status") == "False" and said.get("reason") == "ProgressDeadlineExceeded"
+
+
+def _canary_ready(wait: Wait, world: World) -> Progress:
+    canary = world.canary
+    if canary is None or is_going_away(canary):
+        return Progress("failed", f"{wait.about} does not exist any more")
+    pods = [pod for pod in pods_of_canary(world) if not is_going_away(pod)]
+    if broken := first_broken(pods, world.at):
+        return Progress("failed", broken)
+    if refused := not_created(canary, world):
+        return Progress("failed", refused)
+    if _deadline_exceeded(canary):
+        return Progress("failed", f"no progress: {condition(canary, 'Progressing').get('message', '')}")
+    if rollout_state(canary).is_complete and any(map(is_ready, pods)):
+        return Progress("done", f"the spare {name_of(pods[0])} is Ready")
+    return Progress("pending", pod_state(pods[0], world.at).text if pods else "the spare's pod is not there yet")
+
+
+def _scaled(wait: Wait, world: World) -> Progress:
+    workload, wanted = world.workload, int(wait.parameters["replicas"])
+    if workload is None or uid_of(workload) != wait.about.uid:
+        return Progress("failed", f"{wait.about} was deleted")
+    if replicas_of(workload) != wanted:
+        return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
+    pods = pods_of_workload(world)
+    if broken := _hopeless(pods, world):
+        return Progress("failed", broken)
+    text = _ready_text(world, wanted)
+    is_all = len(pods) == wanted * pods_in_a_replica(workload) and _ready_replicas(world) == wanted
+    if not (rollout_state(workload).is_complete and is_all):
+        return Progress("pending", text)
+    kept = [name_of(pod) for pod in pods if uid_of(pod) in wait.parameters.get("ends", ())]
+    if kept:
+        return Progress("failed", f"{text}, but {', '.join(kept)} should have ended and another replica did")
+    return Progress("done", text)
+
+
+def _ready_replicas(world: World) -> int:
+    return sum(is_replica_ready(world, pod) for pod in replicas_present(world))
+
+
+def _ready_text(world: World, wanted: int) -> str:
+    ending = sum(map(is_going_away, replicas_present(world)))
+    return f"{_ready_replicas(world)} of {wanted} replicas Ready" + (f", {ending} ending" if ending else "")
+
+
+def _grown(wait: Wait, world: World) -> Progress:
+    """An autoscaler does it, some seconds later, and may want even more."""
+    workload, wanted = world.workload, int(wait.parameters["replicas"])
+    if workload is None:
+        return Progress("failed", "the workload was deleted")
+    if replicas_of(workload) < wanted:
+        return Progress("pending", f"the autoscaler wants {replicas_of(workload)} replicas, not {wanted} yet")
+    if broken := _hopeless(pods_of_workload(world), world):
+        return Progress("failed", broken)
+    return Progress("done" if _ready_replicas(world) >= wanted else "pending", _ready_text(world, wanted))
+
+
+def _out_of_rotation(wait: Wait, world: World) -> Progress:
+    pod = _pod(wait, world)
+    if pod is None:
+        return Progress("failed", f"{wait.about.name} is gone")
+    if is_in_rotation(pod, world.endpoint_slices):
+        return Progress("pending", f"an EndpointSlice still lists {name_of(pod)}")
+    return Progress("done", f"{name_of(pod)} is out of rotation")
+
+
+def _in_rotation(wait: Wait, world: World) -> Progress:
+    pod = _pod(wait, world)
+    if pod is None or is_going_away(pod):
+        return Progress("failed", f"{wait.about.name} is gone")
+    if is_in_rotation(pod, world.endpoint_slices):
+        return Progress("done", f"{name_of(pod)} is in rotation")
+    return Progress("pending", f"no EndpointSlice lists {name_of(pod)} as ready yet")
+
+
+def _emptied(wait: Wait, world: World) -> Progress:
+    """Nothing runs, nothing waits, and nothing arrives any more: kept connections may go on sending for a while."""
+    pod = _pod(wait, world)
+    if pod is None:
+        return Progress("failed", f"{wait.about.name} is gone")
+    load = world.load.get(name_of(pod))
+    if load is None or load.running is None or load.waiting is None:
+        return Progress("pending", f"how many requests run on {name_of(pod)} is not known")
+    left, arrived = load.running + load.waiting, load.arrivals_in_window
+    is_covered = arrived is not None and load.window_seconds >= COVERED * float(wait.parameters["quiet_seconds"])
+    left_over = f"{left:.0f} requests left on {name_of(pod)}"
+    if is_covered and arrived and not is_in_rotation(pod, world.endpoint_slices):
+        text = f"{left_over}; {arrived:.0f} more arrived in the last {load.window_seconds:.0f} s, over kept connections"
+        return Progress("pending", text, patience_seconds=STICKY_SECONDS)
+    if left > 0:
+        return Progress("pending", left_over)
+    if not is_covered:
+        return Progress("pending", f"{name_of(pod)} is idle; watching whether requests still arrive")
+    if arrived:
+        text = f"requests still arrive at {name_of(pod)}: {arrived:.0f} in the last {load.window_seconds:.0f} s"
+        return Progress("pending", text)
+    return Progress("done", f"{name_of(pod)} is empty, nothing arrived for {load.window_seconds:.0f} s")
+
+
+def _replaced(wait: Wait, world: World) -> Progress:
+    workload = world.workload
+    if workload is None:
+        return Progress("failed", "the workload was deleted")
+    wanted, pods = int(wait.parameters["replicas"]), pods_of_workload(world)
+    if replicas_of(workload) < wanted:
+        return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
+    if _pod(wait, world) is not None:
+        return Progress("pending", f"{wait.about.name} is ending")
+    if broken := _hopeless(pods, world):
+        return Progress("failed", broken)
+    ready = _ready_replicas(world)
+    text = f"{ready} of {wanted} replicas Ready, {wait.about.name} is gone"
+    return Progress("done" if ready >= wanted else "pending", text)
+
+
+def _gone(wait: Wait, world: World) -> Progress:
+    if world.canary is not None and wait.about.uid in ("", uid_of(world.canary)):
+        return Progress("pending", f"{wait.about.name} is being deleted")
+    left = len(pods_of_canary(world))
+    if left:
+        return Progress("pending", f"{left} pod{'s' if left > 1 else ''} of {wait.about.name} finishing")
+    return Progress("done", f"{wait.about.name} is gone")
+
+
+def _cordoned(wait: Wait, world: World) -> Progress:
+    node = next((node for node in world.nodes if uid_of(node) == wait.parameters["uid"]), None)
+    if node is None:
+        return Progress("failed", f"{wait.about} is gone")
+    is_cordoned = bool(dig(node, "spec", "unschedulable"))
+    text = f"{name_of(node)} {'takes no new pods' if is_cordoned else 'takes new pods'}"
+    return Progress("done" if is_cordoned == wait.parameters["cordoned"] else "pending", text)
+
+
+def _pod_gone(wait: Wait, world: World) -> Progress:
+    """A pod of any workload, ours or not."""
+    pod = next((pod for pod in world.all_pods if uid_of(pod) == wait.parameters["uid"]), None)
+    if pod is None:
+        return Progress("done", f"{wait.about.name} is gone")
+    return Progress("pending", f"{wait.about.name} is {'ending' if is_going_away(pod) else 'still there'}")
+
+
+def _job_ended(wait: Wait, world: World) -> Progress:
+    """A Job counts its own attempts; here it is given up only where its pod never gets to run."""
+    job = next((job for job in world.jobs if name_of(job) == wait.about.name), None)
+    if job is None or is_going_away(job):
+        return Progress("failed", f"{wait.about} was deleted before its end was seen")
+    if condition(job, "Complete").get("status") == "True":
+        return Progress("done", f"{wait.about.name} is complete")
+    if (said := condition(job, "Failed")).get("status") == "True":
+        text = ": ".join(filter(None, (str(said.get("reason") or ""), str(said.get("message") or ""))))
+        return Progress("failed", f"{wait.about.name} failed{': ' + text if text else ''}")
+    waiting = [pod for pod in pods_of_job(world, job) if dig(pod, "status", "phase") == "Pending"]
+    if broken := first_broken(waiting, world.at) or ("" if pods_of_job(world, job) else refused_by_events(job, world)):
+        return Progress("failed", broken)
+    failed = int(dig(job, "status", "failed") or 0)
+    attempts = f", {failed} failed attempt{'s' if failed > 1 else ''}" if failed else ""
+    at_work = "is running" if dig(job, "status", "active") else "has no pod yet"
+    return Progress("pending", f"{wait.about.name} {at_work}{attempts}")
+
+
+def _hopeless(pods: Sequence[Obj], world: World) -> str:
+    """The first pod that waiting will not help. A pod without room waits for those that are ending."""
+    is_room_coming = any(map(is_going_away, pods_of_workload(world)))
+    if world.workload is not None and not is_room_coming and (refused := not_created(world.workload, world)):
+        return refused
+    is_room_there = any(_has_room_by_now(pod, world) for pod in pods)
+    return first_broken(pods, world.at, is_room_coming=is_room_coming or is_room_there)
+
+
+def _has_room_by_now(pod: Obj, world: World) -> bool:
+    """Turned down for want of accelerators that are free meanwhile: the scheduler has yet to look again."""
+    said = str(condition(pod, "PodScheduled").get("message", ""))
+    if not any(f"Insufficient {kind}" in said for kind in accelerators_of(pod)):
+        return False
+    rest = tuple(other for other in world.all_pods if uid_of(other) != uid_of(pod))
+    room = capacity_for(replace(world, all_pods=rest), pod)
+    return isinstance(room, Capacity) and room.replicas_that_fit > 0
+
+
+def _pod(wait: Wait, world: World) -> Obj | None:
+    return next((pod for pod in world.pods if uid_of(pod) == wait.parameters["uid"]), None)
+
+
+Check = Callable[[Wait, World], Progress]
+CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
+    "rolled_out": (_rolled_out, ("replica_sets", "pods")),
+    "surge_ready": (_surge_ready, ("replica_sets", "pods")),
+    "released": (_released, ("replica_sets", "pods")),
+    "canary_ready": (_canary_ready, ("canary", "pods")),
+    "scaled": (_scaled, ("replica_sets", "pods")),
+    "grown": (_grown, ("replica_sets", "pods")),
+    "out_of_rotation": (_out_of_rotation, ("pods", "endpoint_slices")),
+    "in_rotation": (_in_rotation, ("pods", "endpoint_slices")),
+    "emptied": (_emptied, ("pods",)),
+    "replaced": (_replaced, ("replica_sets", "pods")),
+    "gone": (_gone, ("canary", "pods")),
+    "cordoned": (_cordoned, ("nodes",)),
+    "pod_gone": (_pod_gone, ("all_pods",)),
+    "job_ended": (_job_ended, ("jobs", "all_pods")),
+}
+"""Each condition with its check and what it reads of the world."""

@@ -1,0 +1,109 @@
+"""probe_request: one long generation against a replica that serves nobody, to see how many blocks it really takes.
+
+It changes no object. It still needs a grant and is sent once: on a replica in rotation it would compete with people,
+and afterwards nothing shows whether it was sent.
+"""
+
+from __future__ import annotations
+
+from bot.domain.changes.context import Situation, require_readable
+from bot.domain.changes.plan import Call, Circumstance, Difference, Plan
+from bot.domain.changes.risks import FLOORS
+from bot.domain.cluster.objects import (
+    ROTATION_ANNOTATION,
+    annotations_of,
+    dig,
+    is_going_away,
+    is_ready,
+    name_of,
+    ref_of,
+    uid_of,
+)
+from bot.domain.cluster.rotation import is_in_rotation, pod_named, pods_of_canary
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import impossible
+
+SPARE = "spare"
+DEFAULT_MINUTES = 15.0
+MOST_MINUTES = 60.0
+LEAST_TOKENS, MOST_TOKENS = 16, 1_000_000
+
+
+def plan_probe_request(situation: Situation) -> Plan:
+    world = situation.world
+    require_readable(world, "pods", "endpoint_slices")
+    pod = replica_asked_for(situation)
+    if is_in_rotation(pod, world.endpoint_slices):
+        raise impossible(
+            f"{name_of(pod)} is in rotation: a probe would compete with users", "take it out of rotation first"
+        )
+    if ROTATION_ANNOTATION not in annotations_of(pod):
+        # What no Service lists may still be reached by a gateway that picks pods itself.
+        raise impossible(f"{name_of(pod)} was not taken out of rotation by the bot", "take it out of rotation first")
+    if not is_ready(pod) or not dig(pod, "status", "podIP"):
+        raise impossible(f"{name_of(pod)} is not Ready", "wait for it")
+    company = _company(world, pod)
+    tokens = _tokens(situation)
+    seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MOST_MINUTES)
+    request = f"one request of {tokens} tokens to {name_of(pod)}, at most {seconds / 60:.0f} minutes"
+    call = Call(
+        method="generate",
+        target=ref_of(pod, "Pod"),
+        body={"max_tokens": tokens, "within_seconds": seconds},
+        differences=(Difference(path="", after=tokens, text=request),),
+        title=f"Generate {tokens} tokens on {name_of(pod)}",
+        no_undo="it changes nothing: the request has ended",
+        stamped=False,
+        harmless=True,
+    )
+    return Plan(
+        verb="probe_request",
+        title=f"Send {request}, and watch its free blocks",
+        choices={"replica": name_of(pod), "uid": uid_of(pod)},
+        steps=(call,),
+        circumstances=(company,),
+        risk=FLOORS["probe_request"],
+        expected="none: the replica serves nobody",
+        undo_text="none is needed: the request ends, and a halt ends it sooner",
+    )
+
+
+def replica_asked_for(situation: Situation) -> Obj:
+    """The pod that `replica` names; `spare` is the incident's own."""
+    world, name = situation.world, str(situation.arguments.get("replica") or "")
+    if not name:
+        raise impossible("no replica given", "write: with: {replica: spare} or {replica: '${picked.replica}'}")
+    require_readable(world, "pods")
+    present = [pod for pod in pods_of_canary(world) if not is_going_away(pod)]
+    pod = next(iter(present), None) if name == SPARE else pod_named(world, name)
+    if pod is None:
+        raise impossible("there is no spare" if name == SPARE else f"replica {name} does not exist any more")
+    if is_going_away(pod):
+        raise impossible(f"replica {name_of(pod)} is ending already")
+    return pod
+
+
+def _company(world: World, pod: Obj) -> Circumstance:
+    """Blocks of other requests would be counted as the probe's: raise when there are some."""
+    load = world.load.get(name_of(pod))
+    known = [] if load is None else [each for each in (load.running, load.waiting) if each is not None]
+    if busy := sum(known):
+        raise impossible(f"{busy:.0f} requests are still on {name_of(pod)}", "let it run empty first")
+    if len(known) == 2:
+        return Circumstance(name="company", grade="fine", text=f"no other request is on {name_of(pod)}")
+    text = f"how many requests run on {name_of(pod)} is not known: nothing is sent unless it is seen empty"
+    return Circumstance(name="company", grade="warning", text=text)
+
+
+def _tokens(situation: Situation) -> int:
+    asked = situation.arguments.get("max_tokens")
+    if isinstance(asked, bool) or not isinstance(asked, int | float) or not LEAST_TOKENS <= asked <= MOST_TOKENS:
+        raise impossible(f"max_tokens is a number from {LEAST_TOKENS} to {MOST_TOKENS}, not {asked!r}")
+    return int(asked)
+
+
+def within_seconds(situation: Situation, *, default_minutes: float, most_minutes: float) -> float:
+    asked = situation.arguments.get("within_minutes", default_minutes)
+    if isinstance(asked, bool) or not isinstance(asked, int | float) or not 1 <= asked <= most_minutes:
+        raise impossible(f"within_minutes is a number from 1 to {most_minutes:.0f}, not {asked!r}")
+    return float(asked) * 60

@@ -1,0 +1,57 @@
+"""promote: what the spare was started with is written to the workload, as set_flags does it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from bot.domain.changes.context import Situation, require_readable
+from bot.domain.changes.plan import Circumstance, Plan
+from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.verbs.canary import EDITS_ANNOTATION, own_canary
+from bot.domain.changes.verbs.set_flags import plan_set_flags
+from bot.domain.cluster.objects import annotations_of, is_ready, name_of, seconds_of
+from bot.domain.cluster.objects import condition as condition_of
+from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import impossible
+
+
+def plan_promote(situation: Situation) -> Plan:
+    world = situation.world
+    require_readable(world, "canary", "pods", "endpoint_slices")
+    canary = own_canary(world, situation.context)
+    edits = _edits(canary)
+    pod = next((pod for pod in pods_of_canary(world) if is_ready(pod)), None)
+    if pod is None:
+        raise impossible(f"the spare {name_of(canary)} is not Ready: it shows nothing", "wait for it, or remove it")
+    plan = plan_set_flags(replace(situation, arguments={"edits": edits}))
+    workload = name_of(world.workload or {})
+    return plan.model_copy(
+        update={
+            "verb": "promote",
+            "title": f"Give every replica of {workload} what the spare runs: {_summary(plan)}",
+            "circumstances": (*plan.circumstances, _proof(world, pod)),
+            "risk": FLOORS["promote"],
+        }
+    )
+
+
+def _edits(canary: Obj) -> object:
+    try:
+        return json.loads(annotations_of(canary).get(EDITS_ANNOTATION, ""))
+    except ValueError:
+        raise impossible(f"{name_of(canary)} does not say which edits it was started with") from None
+
+
+def _summary(plan: Plan) -> str:
+    return "; ".join(line.text for line in plan.calls[0].differences)
+
+
+def _proof(world: World, pod: Obj) -> Circumstance:
+    """How long the spare has served; one that answered nobody proves only that it starts."""
+    since = seconds_of(condition_of(pod, "Ready").get("lastTransitionTime"))
+    span = "for an unknown time" if since is None else f"for {max(0.0, world.at - since) / 60:.0f} min"
+    if is_in_rotation(pod, world.endpoint_slices):
+        return Circumstance(name="spare", grade="fine", text=f"the spare has been Ready {span} and serves")
+    return Circumstance(name="spare", grade="note", text=f"the spare has been Ready {span}, but has answered nobody")

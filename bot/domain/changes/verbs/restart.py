@@ -1,0 +1,69 @@
+"""restart: the same template once more, replica by replica, as `kubectl rollout restart` does it."""
+
+from __future__ import annotations
+
+import copy
+
+from bot.domain.changes.calls import Wording
+from bot.domain.changes.circumstances import refuse_if_owned
+from bot.domain.changes.context import PlanContext, Situation, require_readable
+from bot.domain.changes.plan import Difference, Plan
+from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.verbs.rolling import (
+    expected_downtime,
+    refuse_if_not_rollable,
+    refuse_if_rolling,
+    rollout_circumstances,
+    strategy_difference,
+    workload_of,
+)
+from bot.domain.changes.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.cluster.json_patch import edit_of
+from bot.domain.cluster.objects import name_of
+from bot.domain.cluster.rollout import bare, capacity_keeping_edits
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.cluster.workload import KINDS, pod_templates
+
+RESTART_ANNOTATION = "incident-bot/restart"
+
+
+def plan_restart(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = workload_of(world)
+    require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
+    refuse_if_not_rollable(workload)
+    refuse_if_rolling(workload)
+    # Marking the pods that serve is enough: a group starts again as a whole.
+    first, *others = pod_templates(workload)
+    metadata, path = _marked(first.template.get("metadata") or {}, context), f"{first.path}/metadata"
+    templates = [{**first.template, "metadata": metadata}, *(bare(other.template) for other in others)]
+    owner = refuse_if_owned(workload, first.in_spec({"metadata": {"annotations": metadata["annotations"]}}))
+    strategy_edits = capacity_keeping_edits(workload)
+    line = Difference(path=path, text=f"every replica of {name_of(workload)} is restarted, with the flags it has")
+    wording = Wording(
+        title=f"Restart {name_of(workload)}, replica by replica",
+        undo_title=f"Go back to the replicas of before the restart of {name_of(workload)}",
+        differences=(line, *map(strategy_difference, strategy_edits)),
+    )
+    # The whole metadata in one edit: its old value is a precondition even where there are no annotations yet.
+    change = TemplateChange([edit_of(workload, path, metadata), *strategy_edits], templates, wording)
+    return Plan(
+        verb="restart",
+        title=f"Restart every replica of {name_of(workload)}",
+        steps=rollout_steps(world, change, context),
+        circumstances=(owner, *rollout_circumstances(world, templates)),
+        risk=FLOORS["restart"],
+        expected=expected_downtime(world, templates[0]),
+        undo_text="nothing to put back once it is done; taken back half-way, it is another rolling restart",
+    )
+
+
+def _marked(metadata: Obj, context: PlanContext) -> Obj:
+    """A value of its own for each restart of an incident, and the same one whenever this restart is planned again."""
+    number = 1 + sum(entry.verb == "restart" and entry.target.kind in KINDS for entry in context.ledger)
+    marked = copy.deepcopy(metadata)
+    marked["annotations"] = {
+        **(metadata.get("annotations") or {}),
+        RESTART_ANNOTATION: f"{context.incident_id}/{number}",
+    }
+    return marked

@@ -1,0 +1,128 @@
+"""rollback: write an earlier revision's template back, as `kubectl rollout undo` does; every difference is listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.domain.changes.calls import Wording
+from bot.domain.changes.circumstances import refuse_if_owned
+from bot.domain.changes.context import PlanContext, Situation, require_readable
+from bot.domain.changes.deployer import deployers_of, told_circumstance
+from bot.domain.changes.plan import Circumstance, Difference, Plan
+from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.template_differences import template_differences
+from bot.domain.changes.verbs.rolling import (
+    expected_downtime,
+    only_for,
+    refuse_if_not_rollable,
+    rollout_circumstances,
+    strategy_difference,
+)
+from bot.domain.changes.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.cluster.json_patch import edit_of, pointer
+from bot.domain.cluster.objects import CONFIG_ANNOTATION, name_of
+from bot.domain.cluster.rollout import (
+    TEMPLATE,
+    Revision,
+    capacity_keeping_edits,
+    current_revision,
+    revisions_of,
+    same_template,
+)
+from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.workload import template_of
+from bot.domain.flags.flag_table import text_of
+from bot.domain.kernel.errors import impossible, not_needed
+
+
+def plan_rollback(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = only_for(world, ["Deployment", "StatefulSet"], "its earlier revisions are not kept as a whole")
+    require_readable(world, "replica_sets", "revisions", "pods", "services", "endpoint_slices")
+    refuse_if_not_rollable(workload)
+    earlier = _revision_wanted(world, situation.arguments.get("revision"))
+    revision, present, template = earlier.number, template_of(workload), earlier.template
+    differences = template_differences(present, template)
+    owner = refuse_if_owned(workload, {"template": template})
+    deployers = deployers_of(world)
+    strategy_edits = capacity_keeping_edits(workload)
+    wording = Wording(
+        title=f"Write revision {revision} of {name_of(workload)} back",
+        undo_title=f"Write the template of before the rollback of {name_of(workload)} back",
+        differences=(*differences, *map(strategy_difference, strategy_edits)),
+    )
+    change = TemplateChange([edit_of(workload, TEMPLATE, template), *strategy_edits], [template], wording)
+    return Plan(
+        verb="rollback",
+        title=f"Roll {name_of(workload)} back to revision {revision}",
+        choices={"revision": revision},
+        steps=rollout_steps(world, change, context),
+        circumstances=(
+            owner,
+            told_circumstance(world, deployers),
+            *rollout_circumstances(world, [template]),
+            _differences(differences),
+            *_own_work(context, differences),
+            *_config_maps_stay(differences),
+        ),
+        risk=FLOORS["rollback"],
+        told=deployers,
+        expected=expected_downtime(world, template),
+        undo_text="the present template is written back, which is another rolling restart",
+    )
+
+
+def _revision_wanted(world: World, wanted: Any) -> Revision:
+    """The revision to go back to: the given one, else the newest that differs from what runs."""
+    present, kept = template_of(world.workload), revisions_of(world)
+    if wanted not in (None, "", 0):
+        number = _revision(wanted)
+        found = next((one for one in kept if one.number == number), None)
+        if found is None:
+            have = ", ".join(str(one.number) for one in kept) or "none"
+            raise impossible(f"there is no revision {number} any more", f"kept revisions: {have}")
+        if same_template(found.template, present):
+            raise not_needed(f"revision {number} is what runs")
+        return found
+    current = current_revision(world)
+    for candidate in kept:
+        is_older = current is None or candidate.number < current.number
+        if is_older and not same_template(candidate.template, present):
+            return candidate
+    raise impossible("no earlier revision with another template is kept")
+
+
+def _revision(wanted: Any) -> int:
+    text = text_of(wanted) if isinstance(wanted, int | float | str) else str(wanted)
+    if not text.isdigit():
+        raise impossible(f"a revision is a whole number, not {wanted!r}")
+    return int(text)
+
+
+def _differences(differences: tuple[Difference, ...]) -> Circumstance:
+    listed = "; ".join(d.text for d in differences)
+    return Circumstance(name="differences", grade="note", text=f"{len(differences)} differences: {listed}")
+
+
+def _config_maps_stay(differences: tuple[Difference, ...]) -> list[Circumstance]:
+    """A revision holds no ConfigMap: one that was edited in place keeps its text through a rollback."""
+    if not any(d.path.endswith(pointer(CONFIG_ANNOTATION)) for d in differences):
+        return []
+    text = "the edited ConfigMap keeps its present text: only the change's undo puts that back"
+    return [Circumstance(name="config_map", grade="warning", text=text)]
+
+
+def _own_work(context: PlanContext, differences: tuple[Difference, ...]) -> list[Circumstance]:
+    """A rollback that takes the bot's own fix back says so."""
+    changed = {d.text.split(" ", 1)[0] for d in differences if d.text.startswith("--")}
+    taken_back = [
+        f"{d.text} ({entry.call_id})"
+        for entry in context.ledger
+        if not entry.undone_by
+        for d in entry.differences
+        if d.text.split(" ", 1)[0] in changed
+    ]
+    if not taken_back:
+        return []
+    text = f"this takes back the bot's own change of this incident: {', '.join(taken_back)}"
+    return [Circumstance(name="own_work", grade="warning", text=text)]

@@ -1,0 +1,203 @@
+"""What every rolling update of the workload shares: when it may start, what weighs on it, how it is awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bot.domain.changes.circumstances import (
+    drain_circumstance,
+    emptied_circumstance,
+    rolling_budget_note,
+    room_for,
+    streams_of,
+)
+from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
+from bot.domain.changes.differences import changed
+from bot.domain.changes.drain import drain_mode
+from bot.domain.changes.images import image_notes
+from bot.domain.changes.plan import Circumstance, Difference, Wait
+from bot.domain.cluster.json_patch import ABSENT, FieldEdit
+from bot.domain.cluster.objects import controller_of, dig, is_going_away, is_ready, name_of, ref_of, uid_of
+from bot.domain.cluster.rollout import (
+    digest_of,
+    replica_sets_of,
+    replicas_of,
+    rollout_state,
+    same_template,
+    strategy_of,
+)
+from bot.domain.cluster.rotation import in_order_of_leaving, pods_of_workload, replicas_present
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import KINDS, NUMBERED, kind_of, pod_templates
+from bot.domain.kernel.errors import impossible
+
+MOST_EMPTIED = 20
+"""More than these, emptied one after the other, take longer than an incident; then streams are cut, and it is said."""
+
+
+def workload_of(world: World) -> Obj:
+    """The workload, when it is of a kind that the bot can change."""
+    if world.workload is None:
+        raise impossible("the workload does not exist any more")
+    kind = kind_of(world.workload)
+    if kind not in KINDS:
+        raise impossible(f"the bot does not change a {kind}", f"it changes: {', '.join(KINDS)}")
+    return world.workload
+
+
+def only_for(world: World, kinds: Sequence[str], why: str) -> Obj:
+    """The workload, when it is one of these kinds; `why` says what the others lack."""
+    workload = workload_of(world)
+    if kind_of(workload) not in kinds:
+        raise impossible(f"not for a {kind_of(workload)}: {why}")
+    return workload
+
+
+def refuse_if_not_rollable(workload: Obj) -> None:
+    """Raise when a template edit would not become a rolling update."""
+    kind, named = kind_of(workload), f"{kind_of(workload)} {name_of(workload)}"
+    if dig(workload, "spec", "paused"):
+        raise impossible(f"{named} is paused", "resume it first")
+    if kind == "StatefulSet" and dig(workload, "spec", "updateStrategy", "type") == "OnDelete":
+        raise impossible(
+            f"{named} is updated OnDelete: an edit would restart nothing",
+            "edit its template by hand, then replace its replicas one by one",
+        )
+    if kind in NUMBERED and (first := partition_of(workload)) > 0:
+        raise impossible(f"{named} is partitioned: replicas below {first} would keep the old template", "set it to 0")
+    if kind == "Deployment" and strategy_of(workload).kind != "RollingUpdate":
+        raise impossible(
+            f"{named} is recreated, not rolled: every replica would be down at once",
+            "its strategy has to be RollingUpdate",
+        )
+
+
+def partition_of(workload: Obj) -> int:
+    rolling = ("updateStrategy", "rollingUpdate")
+    if kind_of(workload) == "LeaderWorkerSet":
+        rolling = ("rolloutStrategy", "rollingUpdateConfiguration")
+    return int(dig(workload, "spec", *rolling, "partition") or 0)
+
+
+def refuse_if_rolling(workload: Obj) -> None:
+    state = rollout_state(workload)
+    if not state.is_complete:
+        said = f"{state.updated} of {state.wanted} updated, {state.available} available"
+        if not state.is_observed:
+            said = f"the {kind_of(workload)} controller has not seen its last change yet"
+        raise impossible(f"a rollout of {name_of(workload)} is not finished ({said})", "wait for it or roll it back")
+
+
+def strategy_difference(edit: FieldEdit) -> Difference:
+    field = edit.path.rsplit("/", 1)[-1]
+    return changed(f"rollout {field}", edit.path, None if edit.before is ABSENT else edit.before, edit.after)
+
+
+def emptied_first(world: World, template: Obj) -> list[Obj]:
+    """The pods that a rollout to `template` takes out of rotation and empties before each ends, in this order.
+
+    None where the engine empties itself, where no label can do it, where one after the other would take for ever, or
+    where the controller decides when the next replica ends, which only a Deployment's can be held from.
+    """
+    if kind_of(world.workload) != "Deployment" or drain_mode(world).mode != "label":
+        return []
+    leaving = replaced_by(world, template)
+    if len(leaving) > MOST_EMPTIED:
+        return []
+    return in_order_of_leaving(leaving, world.endpoint_slices)
+
+
+def replaced_by(world: World, template: Obj) -> list[Obj]:
+    """The pods that a rollout to `template` ends: those of another template. Of a numbered kind, all that serve."""
+    if kind_of(world.workload) in NUMBERED:
+        return list(replicas_present(world))
+    kept = {uid_of(rs) for rs in replica_sets_of(world) if same_template(dig(rs, "spec", "template"), template)}
+    old = [pod for pod in pods_of_workload(world) if (controller_of(pod) or {}).get("uid") not in kept]
+    return [pod for pod in old if not is_going_away(pod)]
+
+
+def runs_already(world: World, template: Obj) -> bool:
+    """Whether so many replicas serve with `template` that a rollout to it starts none: it takes a stuck one back."""
+    leaving = {uid_of(pod) for pod in replaced_by(world, template)}
+    staying = [pod for pod in replicas_present(world) if uid_of(pod) not in leaving and is_ready(pod)]
+    return len(staying) >= max(1, replicas_of(workload_of(world)))
+
+
+def rollout_circumstances(world: World, templates: Sequence[Obj]) -> tuple[Circumstance, ...]:
+    """What weighs on any rolling update to these templates, as it runs with as much capacity kept as can be."""
+    workload = workload_of(world)
+    images = image_notes(world, [each.template for each in pod_templates(workload)], templates)
+    if kind_of(workload) in NUMBERED:
+        return (*_numbered_circumstances(world, workload), *images)
+    strategy = replace(strategy_of(workload), max_unavailable=0)
+    return (
+        _surge_room(world, templates[0]),
+        rolling_budget_note(world, strategy),
+        _rollout_drain(world, templates[0]),
+        *images,
+    )
+
+
+def _surge_room(world: World, template: Obj) -> Circumstance:
+    if runs_already(world, template):
+        return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
+    # A rollout that is stuck half-way is taken back by ending its new pods: that needs no room.
+    return room_for(world, template, 1, "surge pod", is_needed=rollout_state(workload_of(world)).is_complete)
+
+
+def _numbered_circumstances(world: World, workload: Obj) -> tuple[Circumstance, ...]:
+    strategy, replicas = strategy_of(workload), replicas_of(workload)
+    room = "no room is needed: each replica ends before its successor starts"
+    text = (
+        f"a {kind_of(workload)} ends a replica before its successor starts:"
+        f" {strategy.max_unavailable} of {replicas} is down at a time"
+    )
+    return (
+        Circumstance(name="room", grade="fine", text=room),
+        Circumstance(name="capacity", grade="warning", text=text),
+        rolling_budget_note(world, strategy),
+        drain_circumstance(world, drain_mode(world), replicas_present(world)),
+    )
+
+
+def _rollout_drain(world: World, template: Obj) -> Circumstance:
+    if emptied := emptied_first(world, template):
+        return emptied_circumstance(world, emptied)
+    return drain_circumstance(world, drain_mode(world), replaced_by(world, template))
+
+
+def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) -> Wait:
+    """Replicas are replaced one after the other; each may need its whole start-up and drain."""
+    replicas = max(1, replicas_of(workload))
+    return Wait(
+        condition="rolled_out",
+        about=ref_of(workload, kind_of(workload)),
+        parameters={"template": digest_of(templates)},
+        within_seconds=replicas * (context.startup_seconds + MARGIN_SECONDS),
+        title=f"All {replicas} replicas of {name_of(workload)} run it and are Ready",
+    )
+
+
+def expected_downtime(world: World, template: Obj) -> str:
+    """Begins with `none` only where no request is cut and no capacity is lost."""
+    workload = workload_of(world)
+    replicas, cut = replicas_of(workload), _what_is_cut(world, template)
+    none = "" if cut else "none: "
+    if kind_of(workload) in NUMBERED:
+        if replicas == 1:
+            return f"all of it, until the only replica has started again{cut}"
+        return f"{none}{replicas - strategy_of(workload).max_unavailable} of {replicas} replicas stay in rotation{cut}"
+    if runs_already(world, template):
+        names = ", ".join(name_of(pod) for pod in replaced_by(world, template)) or "nothing"
+        return f"{none}only {names} ends; the {replicas} replicas that serve run this template already{cut}"
+    return f"{none}{replicas} replicas stay in rotation while they are replaced one by one{cut}"
+
+
+def _what_is_cut(world: World, template: Obj) -> str:
+    drain = drain_mode(world)
+    if emptied_first(world, template) or streams_of(world, replaced_by(world, template)) == 0:
+        return ""
+    if drain.cuts_streams:
+        return "; open requests are cut"
+    return f"; requests that need longer than {drain.seconds:.0f} s are cut"

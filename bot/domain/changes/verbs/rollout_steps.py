@@ -1,0 +1,163 @@
+"""The steps of every rolling update; where the engine does not empty itself, each old pod is emptied before it ends.
+
+A held rollout: the new pods do not count as available (minReadySeconds), so the Deployment controller ends no old pod
+on its own. Each step of maxUnavailable lets it end exactly one: the emptied one, which its deletion cost marks.
+Wherever the bot stops in between, for a minute or for ever, nothing else ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bot.domain.changes.calls import Wording, patch_call
+from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
+from bot.domain.changes.plan import Call, Difference, Step, Wait
+from bot.domain.changes.verbs.replicas import emptied_steps, victim_call
+from bot.domain.changes.verbs.rolling import emptied_first, rolled_out, workload_of
+from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, value_at
+from bot.domain.cluster.objects import dig, is_going_away, name_of, ref_of, uid_of
+from bot.domain.cluster.rollout import replicas_of, template_digest
+from bot.domain.cluster.rotation import is_in_rotation, pods_of_workload
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import kind_of
+
+HELD_SECONDS = 30 * 86400
+"""Longer than any rollout. Should the bot never come back, the rollout goes on by itself after this."""
+MIN_READY, DEADLINE, STRATEGY = "/spec/minReadySeconds", "/spec/progressDeadlineSeconds", "/spec/strategy"
+MAX_UNAVAILABLE = "/spec/strategy/rollingUpdate/maxUnavailable"
+ORDINARY: dict[str, Any] = {
+    MIN_READY: ABSENT,
+    DEADLINE: 600,
+    STRATEGY: {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+}
+"""What a held rollout that was abandoned is let go to: what it was before is not known any more."""
+
+
+@dataclass(frozen=True)
+class TemplateChange:
+    """An edit of the workload's pod template, with the rollout settings that it ends with."""
+
+    edits: Sequence[FieldEdit]
+    templates: Sequence[Obj]
+    """As they will be; that of the pods that serve comes first."""
+    wording: Wording
+    guards: Sequence[Obj] = ()
+
+    @property
+    def template(self) -> Obj:
+        return self.templates[0]
+
+
+def rollout_steps(world: World, change: TemplateChange, context: PlanContext) -> tuple[Step, ...]:
+    workload = workload_of(world)
+    leaving = emptied_first(world, change.template)
+    if leaving:
+        return _Held(world, context, change, leaving).steps()
+    call = patch_call(workload, kind_of(workload), change.edits, change.wording, guards=change.guards)
+    return call, rolled_out(workload, change.templates, context)
+
+
+class _Held:
+    """One held rollout, planned from its first call to its last."""
+
+    def __init__(self, world: World, context: PlanContext, change: TemplateChange, leaving: list[Obj]) -> None:
+        self._world, self._context, self._change, self._leaving = world, context, change, leaving
+        self._workload = workload_of(world)
+        replicas = replicas_of(self._workload)
+        self._kept = max(0, replicas - len(leaving))
+        """Pods that run the template already, when a rollout is turned round; they stop to count as available too."""
+        self._is_turned_round = len(self._alive()) > replicas > len(leaving)
+        self._so_far = self._workload
+        """The Deployment as the calls planned so far leave it."""
+
+    def _alive(self) -> list[Obj]:
+        return [pod for pod in pods_of_workload(self._world) if not is_going_away(pod)]
+
+    def steps(self) -> tuple[Step, ...]:
+        # With one pod too many, the controller may end one as soon as the template is another: that one is emptied
+        # before, which costs no capacity.
+        early = self._emptied(self._leaving[0]) if self._is_turned_round else []
+        steps: list[Step] = [*early, self._begin()]
+        for number, pod in enumerate(self._leaving, start=1):
+            steps.append(self._surge_ready(number))
+            if number > 1 or not early:
+                steps += self._emptied(pod)
+            if number < len(self._leaving):
+                steps += [self._release(number, pod), self._released(number, pod)]
+        # A rollout waits longest for its last replica; the ones before it were awaited one by one.
+        seen = rolled_out(self._workload, self._change.templates, self._context)
+        return (*steps, self._finish(self._leaving[-1]), seen)
+
+    def _emptied(self, pod: Obj) -> list[Step]:
+        mark = victim_call(self._world, pod, self._context, out=True)
+        is_serving = is_in_rotation(pod, self._world.endpoint_slices)
+        return [mark, *(emptied_steps(pod, self._context) if is_serving else ())]
+
+    def _begin(self) -> Call:
+        """The new template, held: the first new pod is made and no old one ends."""
+        templates = [edit for edit in self._change.edits if edit.path.startswith("/spec/template")]
+        strategy = {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+        }
+        held = {MIN_READY: HELD_SECONDS, DEADLINE: HELD_SECONDS + 1, STRATEGY: strategy}
+        settings = [edit_of(self._workload, path, value) for path, value in held.items()]
+        line = Difference(path=MIN_READY, text="rollout held: no old replica ends before it is empty")
+        wording = replace(self._change.wording, differences=(*self._change.wording.differences, line))
+        begun = self._call([*templates, *settings], wording, guards=self._change.guards)
+        return begun.model_copy(update={"holds": True})
+
+    def _release(self, number: int, pod: Obj) -> Call:
+        wanted = self._kept + number
+        wording = Wording(
+            title=f"Let {name_of(pod)} end, which is empty",
+            undo_title="Hold the rollout here",
+            differences=(Difference(path=MAX_UNAVAILABLE, text=f"{name_of(pod)} ends, its successor is made"),),
+        )
+        return self._call([edit_of(self._so_far, MAX_UNAVAILABLE, wanted)], wording).model_copy(
+            update={"ends": (uid_of(pod),), "holds": True}
+        )
+
+    def _finish(self, pod: Obj) -> Call:
+        """The settings as they are meant to stay; that lets the last old pod end."""
+        wanted = applied([op for edit in self._change.edits for op in edit.operations()], self._workload)
+        edits = [edit_of(self._so_far, path, self._ordinary(wanted, path)) for path in (STRATEGY, DEADLINE, MIN_READY)]
+        wording = Wording(
+            title=f"Let {name_of(pod)} end, which is empty, and the rollout go",
+            undo_title="Hold the rollout again",
+            differences=(Difference(path=MIN_READY, text="rollout settings as they were before"),),
+        )
+        return self._call(edits, wording).model_copy(update={"ends": (uid_of(pod),), "holds": False})
+
+    def _ordinary(self, wanted: Obj, path: str) -> Any:
+        """A setting as it is to stay, unless it is one of a held rollout that somebody has abandoned."""
+        was_held = value_at(wanted, MIN_READY) == HELD_SECONDS
+        return ORDINARY[path] if was_held else value_at(wanted, path)
+
+    def _call(self, edits: Sequence[FieldEdit], wording: Wording, *, guards: Sequence[Obj] = ()) -> Call:
+        real = [edit for edit in edits if edit.before != edit.after]
+        call = patch_call(self._so_far, "Deployment", real, wording, guards=guards)
+        self._so_far = applied(call.body, self._so_far)
+        return call
+
+    def _surge_ready(self, number: int) -> Wait:
+        ready = self._kept + number
+        return Wait(
+            condition="surge_ready",
+            about=ref_of(self._workload, "Deployment"),
+            parameters={"template": template_digest(self._change.template), "ready": ready},
+            within_seconds=self._context.startup_seconds + MARGIN_SECONDS,
+            title=f"{ready} new replica{'s are' if ready > 1 else ' is'} Ready",
+        )
+
+    def _released(self, number: int, pod: Obj) -> Wait:
+        grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 30)
+        return Wait(
+            condition="released",
+            about=ref_of(pod, "Pod"),
+            parameters={"uid": uid_of(pod), "stay": [uid_of(one) for one in self._leaving[number:]]},
+            within_seconds=grace + MARGIN_SECONDS,
+            title=f"{name_of(pod)} is gone, and no other",
+        )

@@ -1,0 +1,205 @@
+"""scale: more or fewer replicas through the Scale subresource. Going down ends chosen, drained replicas, not any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bot.domain.changes.calls import Wording, patch_call
+from bot.domain.changes.circumstances import (
+    drain_circumstance,
+    last_room,
+    no_autoscaler,
+    refuse_if_owned,
+    room_for_replicas,
+)
+from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
+from bot.domain.changes.differences import changed
+from bot.domain.changes.drain import drain_mode
+from bot.domain.changes.plan import Call, Circumstance, Plan, Step, Wait
+from bot.domain.changes.risks import TEAMS, scale_floor
+from bot.domain.changes.verbs.replicas import emptied_steps, victim_call
+from bot.domain.changes.verbs.rolling import workload_of
+from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer
+from bot.domain.cluster.objects import controller_of, is_going_away, name_of, ref_of, uid_of
+from bot.domain.cluster.owner import Autoscaler, autoscaler_of
+from bot.domain.cluster.rollout import replicas_of
+from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload, replicas_present
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import NUMBERED, kind_of, number_of
+from bot.domain.kernel.errors import impossible, not_needed
+
+MOST_REPLICAS = 1000
+MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
+
+
+def plan_scale(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = workload_of(world)
+    now = replicas_of(workload)
+    wanted = wanted_replicas(situation.arguments, now)
+    if wanted == now:
+        raise not_needed(f"{name_of(workload)} has {now} replicas already")
+    if wanted < 1:
+        raise impossible("the last replica is never taken away")
+    scaler = autoscaler_of(world)
+    if scaler is not None:
+        return _through_autoscaler(situation, scaler, now, wanted)
+    owner = refuse_if_owned(workload, {"replicas": wanted})
+    unscaled = no_autoscaler(world)
+    call = scale_call(workload, now, wanted)
+    if wanted > now:
+        steps: tuple[Step, ...] = (call, scaled(workload, wanted, context))
+        room = _room_for_more(world, wanted - now)
+        circumstances: tuple[Circumstance, ...] = (owner, unscaled, *room)
+        victims: list[Obj] = []
+    else:
+        require_readable(world, "pods", "replica_sets", "endpoint_slices", "services")
+        victims = victims_of(world, wanted)
+        drain = drain_mode(world)
+        ends = tuple(uid_of(pod) for pod in victims)
+        call = call.model_copy(update={"ends": ends})
+        steps = (*drained_first(world, victims, context), call, scaled(workload, wanted, context, ends))
+        leaving = drain_circumstance(world, drain, victims, is_empty=drain.mode == "label")
+        circumstances = (owner, unscaled, leaving)
+    return Plan(
+        verb="scale",
+        title=f"Scale {name_of(workload)} from {now} to {wanted} replicas",
+        choices={"to": wanted} | ({"ends": [uid_of(pod) for pod in victims]} if victims else {}),
+        steps=steps,
+        circumstances=circumstances,
+        risk=scale_floor(now, wanted),
+        approved_by=_deciders(circumstances),
+        expected=MORE_SERVE if wanted > now else f"{now - wanted} replicas fewer serve",
+        undo_text=f"scale back to {now}",
+    )
+
+
+def _room_for_more(world: World, more: int) -> tuple[Circumstance, ...]:
+    what = "new replica" if more == 1 else f"{more} new replicas"
+    room, last = room_for_replicas(world, more, what), last_room(world, more)
+    return (room,) if last is None else (room, last)
+
+
+def _deciders(circumstances: Iterable[Circumstance]) -> tuple[str, ...]:
+    """Whoever answers for the nodes, beside whoever serves, where no accelerator stays free."""
+    return TEAMS["last_accelerator"] if any(each.name == "last_room" for each in circumstances) else ()
+
+
+def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
+    """More replicas: the floor of whoever owns the count goes up. Fewer are its own decision."""
+    world, context, workload = situation.world, situation.context, workload_of(situation.world)
+    if (maker := controller_of(scaler.obj) or {}).get("kind") == "ScaledObject":
+        name = f"ScaledObject {maker.get('name')} (KEDA)"
+        why = world.unreadable.get("scaled_objects", "it is not there")
+        hint = f"edit minReplicaCount and maxReplicaCount of {name} so that it keeps {wanted}"
+        raise impossible(f"{name} owns the replica count, and it could not be read: {why}", hint)
+    if wanted < now:
+        raise impossible(f"{scaler.text} owns the replica count and decides itself when fewer are enough", scaler.how)
+    if scaler.most is not None and wanted > scaler.most:
+        raise impossible(f"{scaler.text} allows at most {scaler.most} replicas", scaler.how)
+    if scaler.paused:
+        raise impossible(f"{scaler.text} is paused: {scaler.paused}", "resume it, or scale by hand")
+    owner = refuse_if_owned(scaler.obj, {scaler.floor_field: wanted}, kind=scaler.kind)
+    edit = edit_of(scaler.obj, pointer("spec", scaler.floor_field), wanted)
+    least = f"{scaler.kind} {name_of(scaler.obj)}: {scaler.floor_field}"
+    wording = Wording(
+        title=f"Let {scaler.text} keep at least {wanted} replicas",
+        undo_title=f"Give {scaler.text} its old floor back",
+        differences=(changed(least, edit.path, None if edit.before is ABSENT else edit.before, wanted),),
+    )
+    wait = Wait(
+        condition="grown",
+        about=ref_of(workload, kind_of(workload)),
+        parameters={"replicas": wanted},
+        within_seconds=context.startup_seconds + MARGIN_SECONDS,
+        title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
+    )
+    note = f"{scaler.text} owns the replica count: its floor is raised, and it may add even more"
+    room = _room_for_more(world, wanted - now)
+    return Plan(
+        verb="scale",
+        title=f"Scale {name_of(workload)} from {now} to at least {wanted} replicas",
+        choices={"to": wanted, "through": scaler.kind},
+        steps=(patch_call(scaler.obj, scaler.kind, [edit], wording), wait),
+        circumstances=(
+            owner,
+            Circumstance(name="autoscaler", grade="note", text=note),
+            *room,
+        ),
+        risk=scale_floor(now, wanted),
+        approved_by=_deciders(room),
+        expected=MORE_SERVE,
+        undo_text="the old floor is put back; the autoscaler then takes replicas away when they are not needed",
+    )
+
+
+def wanted_replicas(arguments: Mapping[str, Any], now: int) -> int:
+    given = {key: arguments[key] for key in ("by", "to") if arguments.get(key) is not None}
+    if len(given) != 1:
+        raise impossible("scale needs either by or to", "write: with: {by: 1}")
+    ((key, value),) = given.items()
+    if isinstance(value, str):
+        value = _number(key, value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise impossible(f"scale {key} has to be a whole number, not {value!r}")
+    wanted = now + int(value) if key == "by" else int(value)
+    if wanted > MOST_REPLICAS:
+        raise impossible(f"{wanted} replicas are more than the bot ever asks for ({MOST_REPLICAS})")
+    return wanted
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise impossible(f"scale {key} has to be a whole number, not {value!r}") from None
+
+
+def scale_call(workload: Obj, now: int, wanted: int) -> Call:
+    wording = Wording(
+        title=f"Scale {name_of(workload)} to {wanted}",
+        undo_title=f"Scale {name_of(workload)} back to {now}",
+        differences=(changed("replicas", "/spec/replicas", now, wanted),),
+    )
+    edits = [FieldEdit("/spec/replicas", now, wanted)]
+    return patch_call(workload, kind_of(workload), edits, wording, subresource="scale")
+
+
+def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ...] = ()) -> Wait:
+    """`ends`: UIDs of the pods that were chosen to end; others must not have ended instead."""
+    return Wait(
+        condition="scaled",
+        about=ref_of(workload, kind_of(workload)),
+        parameters={"replicas": wanted} | ({"ends": list(ends)} if ends else {}),
+        within_seconds=context.startup_seconds + MARGIN_SECONDS,
+        title=f"{wanted} replicas of {name_of(workload)} are Ready",
+    )
+
+
+def victims_of(world: World, wanted: int) -> list[Obj]:
+    """Which replicas end: those beyond `wanted` that are there. Replicas with numbers leave no choice: the highest go.
+
+    A replica that was asked for and never came (a quota, no room) needs nobody to end for it.
+    """
+    there = [pod for pod in pods_of_workload(world) if not is_going_away(pod)]
+    if kind_of(world.workload) in NUMBERED:
+        staying = [pod for pod in replicas_present(world) if not is_going_away(pod)]
+        return sorted(staying, key=number_of, reverse=True)[: max(0, len(staying) - wanted)]
+    return in_order_of_leaving(there, world.endpoint_slices)[: max(0, len(there) - wanted)]
+
+
+def drained_first(world: World, victims: list[Obj], context: PlanContext) -> list[Step]:
+    """Make the controller choose these pods, and empty them where their end would cut streams."""
+    drain = drain_mode(world)
+    if kind_of(world.workload) in NUMBERED:
+        # There is nothing to choose: they are only emptied, where their end would cut streams.
+        victims = (
+            [pod for pod in victims if is_in_rotation(pod, world.endpoint_slices)] if drain.mode == "label" else []
+        )
+    marks: list[Step] = [victim_call(world, pod, context, out=drain.mode == "label") for pod in victims]
+    if drain.mode != "label":
+        return marks
+    # One that serves nobody has nothing to finish, and may be too broken to say so.
+    serving = [pod for pod in victims if is_in_rotation(pod, world.endpoint_slices)]
+    return marks + [step for pod in serving for step in emptied_steps(pod, context)]

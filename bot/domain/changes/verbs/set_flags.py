@@ -1,0 +1,88 @@
+"""set_flags: edit flags, variables and the image where they are written, in one rollout that keeps capacity.
+
+What stands in a ConfigMap is patched first; the template's annotation then rolls the pods. Taking it back goes the same
+way: the ConfigMap first, so that the pods that roll back read the old text.
+"""
+
+from __future__ import annotations
+
+from bot.domain.changes.calls import Wording, patch_call
+from bot.domain.changes.circumstances import binding_note, refuse_if_owned
+from bot.domain.changes.context import Situation, require_readable
+from bot.domain.changes.edited_template import EditedConfigMap, edited_template
+from bot.domain.changes.plan import Call, Plan, Step
+from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.verbs.rolling import (
+    expected_downtime,
+    refuse_if_not_rollable,
+    refuse_if_rolling,
+    rollout_circumstances,
+    strategy_difference,
+    workload_of,
+)
+from bot.domain.changes.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.cluster.objects import name_of
+from bot.domain.cluster.owner import owner_of
+from bot.domain.cluster.rollout import capacity_keeping_edits
+from bot.domain.cluster.workload import KINDS
+from bot.domain.flags.mitigations import refuse_what_harms
+from bot.domain.kernel.errors import impossible
+
+
+def plan_set_flags(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = workload_of(world)
+    require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
+    edited = edited_template(workload, situation.arguments, world.config_maps)
+    refuse_what_harms(edited.moves, context.against)
+    refuse_if_not_rollable(workload)
+    refuse_if_rolling(workload)
+    owner = refuse_if_owned(workload, edited.owners_part)
+    strategy_edits = capacity_keeping_edits(workload)
+    wording = Wording(
+        title=f"Set {edited.summary} on {name_of(workload)}",
+        undo_title=f"Put the flags of {name_of(workload)} back",
+        differences=(*edited.differences, *map(strategy_difference, strategy_edits)),
+    )
+    change = TemplateChange([*edited.fields, *strategy_edits], edited.templates, wording, guards=edited.guards)
+    return Plan(
+        verb="set_flags",
+        title=f"Set {edited.summary} on every replica of {name_of(workload)}",
+        choices={"edits": edited.choices},
+        steps=_config_maps_first(edited.config_maps, rollout_steps(world, change, context)),
+        circumstances=(
+            owner,
+            *rollout_circumstances(world, edited.templates),
+            *edited.notes,
+            *binding_note(world, edited.flag_edits),
+        ),
+        risk=FLOORS["set_flags"],
+        expected=expected_downtime(world, edited.template),
+        undo_text="the old flags are written back, which is another rolling restart",
+    )
+
+
+def _config_maps_first(edited: tuple[EditedConfigMap, ...], rollout: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The texts, then the rollout whose pods read them; its undo puts the texts back before the pods roll back."""
+    first = [_config_map_call(one) for one in edited]
+    if not first:
+        return rollout
+    undo = tuple(inverse for one in reversed(first) for inverse in one.undo)
+    at, begin = next(
+        (at, step) for at, step in enumerate(rollout) if isinstance(step, Call) and step.target.kind in KINDS
+    )
+    begin = begin.model_copy(update={"undo": (*undo, *begin.undo)})
+    return (*first, *rollout[:at], begin, *rollout[at + 1 :])
+
+
+def _config_map_call(edited: EditedConfigMap) -> Call:
+    name, owner = name_of(edited.obj), owner_of(edited.obj)
+    if owner is not None:
+        lines = "; ".join(line.text for line in edited.differences)
+        raise impossible(f"{owner.text} owns ConfigMap {name} and would revert the edit", f"{owner.how}: {lines}")
+    wording = Wording(
+        title=f"Edit ConfigMap {name}",
+        undo_title=f"Put the text of ConfigMap {name} back",
+        differences=edited.differences,
+    )
+    return patch_call(edited.obj, "ConfigMap", edited.fields, wording)

@@ -1,0 +1,235 @@
+"""undo: the recorded inverse of applied calls, newest first, and only where the world still is as the bot left it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.domain.changes.calls import Wording
+from bot.domain.changes.circumstances import drain_circumstance
+from bot.domain.changes.context import PlanContext, Situation, require_readable
+from bot.domain.changes.drain import drain_mode
+from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step
+from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.verbs.canary import gone
+from bot.domain.changes.verbs.replicas import in_rotation
+from bot.domain.changes.verbs.rolling import emptied_first, expected_downtime, rolled_out, rollout_circumstances
+from bot.domain.changes.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.verbs.scale import drained_first, scaled, victims_of
+from bot.domain.cluster.json_patch import ABSENT, Broken, FieldEdit, applied, broken_tests, is_in_force, value_at
+from bot.domain.cluster.locate import SOURCES, object_of
+from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, dig, is_going_away, uid_of
+from bot.domain.cluster.rollout import replicas_of
+from bot.domain.cluster.rotation import pods_of_canary
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import KINDS, pod_templates
+from bot.domain.kernel.errors import impossible, not_needed
+from bot.domain.kernel.redaction import redacted_data
+
+
+@dataclass(frozen=True)
+class _Inverse:
+    """One inverse call, and its object before and after it."""
+
+    call: Call
+    before: Obj
+    after: Obj
+
+    @property
+    def is_template_patch(self) -> bool:
+        return self.call.method == "patch" and self.call.target.kind in KINDS and not self.call.subresource
+
+
+def plan_undo(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    entries = _wanted_entries(context.ledger, situation.arguments)
+    require_readable(world, "pods", "replica_sets", "canary")
+    # What cannot be read is not gone: an inverse that is left out would pass for one that is not needed.
+    for call in (call for entry in entries for call in entry.undo):
+        require_readable(world, *filter(None, [SOURCES.get(call.target.kind)]))
+    replay = _Replay(world, context)
+    found = [replay.take(entry, call) for entry in entries for call in entry.undo]
+    inverses = [inverse for inverse in found if inverse is not None]
+    if not inverses:
+        raise not_needed("everything is as it was before")
+    together = _emptying(world, context, inverses)
+    steps, circumstances = together or _with_waits(world, context, inverses)
+    what = entries[0].title if len(entries) == 1 else f"{len(entries)} changes"
+    rolls = any(inverse.is_template_patch for inverse in inverses)
+    return Plan(
+        verb="undo",
+        title=f"Take back: {what}",
+        choices={"of": [entry.call_id for entry in entries]},
+        steps=steps,
+        circumstances=circumstances,
+        risk=FLOORS["undo"],
+        expected=expected_downtime(world, _last_templates(inverses)[0]) if rolls else "none",
+        undo_text="none: an undo is not undone, the change is proposed again",
+    )
+
+
+def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any]) -> list[LedgerEntry]:
+    """What is to be taken back, newest first."""
+    of = arguments.get("of", "last")
+    held = [entry for entry in reversed(ledger) if not entry.undone_by]
+    can = [entry for entry in held if entry.undo]
+    if of in ("last", "all"):
+        # The last change, which may have been several calls.
+        last = can[0].call_id.rpartition("/")[0] if can else ""
+        wanted = can if of == "all" else [entry for entry in can if entry.call_id.rpartition("/")[0] == last]
+    else:
+        ids = [of] if isinstance(of, str) else list(of)
+        strangers = [call_id for call_id in ids if call_id not in {entry.call_id for entry in ledger}]
+        if strangers:
+            raise impossible(f"no call {', '.join(map(str, strangers))} was applied in this incident")
+        wanted = [entry for entry in held if entry.call_id in ids]
+        _refuse_without_undo(wanted)
+    if not wanted:
+        raise not_needed("nothing is left to take back")
+    return wanted
+
+
+def _refuse_without_undo(wanted: Sequence[LedgerEntry]) -> None:
+    stuck = [f"{entry.title}: {entry.no_undo or 'no inverse was recorded'}" for entry in wanted if not entry.undo]
+    if stuck:
+        raise impossible("; ".join(stuck))
+
+
+class _Replay:
+    """The world as it would be while the inverses are applied one after the other."""
+
+    def __init__(self, world: World, context: PlanContext) -> None:
+        self._world, self._context = world, context
+        self._objects: dict[str, Obj] = {}
+
+    def take(self, entry: LedgerEntry, call: Call) -> _Inverse | None:
+        """The inverse as it can be sent, None when there is nothing left to do; raise when the world moved on."""
+        obj = self._find(call.target)
+        if obj is None or is_going_away(obj):
+            return None
+        named = {"restores": True, "undoes": entry.call_id}
+        if call.method == "delete":
+            if annotations_of(obj).get(INCIDENT_ANNOTATION) != self._context.incident_id:
+                raise impossible(f"{call.target} does not carry this incident's id: it is not ours to remove")
+            # Its uid was not known when the inverse was recorded; it is the precondition of the delete.
+            target = call.target.model_copy(update={"uid": uid_of(obj)})
+            return _Inverse(call.model_copy(update={**named, "target": target}), obj, {})
+        if uid_of(obj) != call.target.uid:
+            raise impossible(f"{call.target} was deleted and made again by somebody else")
+        broken = broken_tests(call.body, obj)
+        if broken and is_in_force(call.body, obj):
+            return None
+        if broken:
+            raise _moved_on(call, broken)
+        self._objects[uid_of(obj)] = after = applied(call.body, obj)
+        return _Inverse(call.model_copy(update=named), obj, after)
+
+    def _find(self, target: ObjectRef) -> Obj | None:
+        found = object_of(target, self._world)
+        return self._objects.get(uid_of(found), found) if found else None
+
+
+def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
+    said = "; ".join(f"{b.path} is {_shown(b.present)}, the bot left {_shown(b.expected)}" for b in broken)
+    return impossible(f"the world moved on: {call.target}: {said}", "put back by hand what is still wanted")
+
+
+def _shown(value: Any) -> str:
+    if value is ABSENT:
+        return "not set"
+    text = str(redacted_data(value))
+    return text if len(text) <= 300 else text[:297] + "…"
+
+
+def _with_waits(
+    world: World, context: PlanContext, inverses: Sequence[_Inverse]
+) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]]:
+    steps: list[Step] = []
+    circumstances: dict[str, Circumstance] = {}
+    for number, inverse in enumerate(inverses):
+        # Two edits of one template make one rollout, which is awaited once.
+        rolls_again = any(later.is_template_patch for later in inverses[number + 1 :])
+        if inverse.is_template_patch and rolls_again:
+            steps.append(inverse.call)
+            continue
+        before, after, weighed = _around(world, context, inverse)
+        steps += [*before, inverse.call, *after]
+        circumstances.update({c.name: c for c in weighed})
+    return tuple(steps), tuple(circumstances.values())
+
+
+def _last_templates(inverses: Sequence[_Inverse]) -> list[Obj]:
+    """The workload's templates once everything is taken back."""
+    return _templates([inverse for inverse in inverses if inverse.is_template_patch][-1])
+
+
+def _templates(inverse: _Inverse) -> list[Obj]:
+    return [each.template for each in pod_templates({**inverse.after, "kind": inverse.call.target.kind})]
+
+
+def _emptying(
+    world: World, context: PlanContext, inverses: Sequence[_Inverse]
+) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]] | None:
+    """All edits of the template taken back as one rollout that empties each replica; None where that is not needed."""
+    rolling = [inverse for inverse in inverses if inverse.is_template_patch]
+    if rolling:
+        require_readable(world, "services", "endpoint_slices")
+    if not rolling or not emptied_first(world, _last_templates(inverses)[0]):
+        return None
+    templates = _last_templates(inverses)
+    paths = dict.fromkeys(op["path"] for inverse in rolling for op in inverse.call.body if op["op"] != "test")
+    outer = [path for path in paths if not any(path.startswith(other + "/") for other in paths)]
+    ends = rolling[-1].after
+    edits = [FieldEdit(path, value_at(rolling[0].before, path), value_at(ends, path)) for path in outer]
+    lines = tuple(line for inverse in rolling for line in inverse.call.differences)
+    wording = Wording(title=rolling[-1].call.title, undo_title="none: an undo is not undone", differences=lines)
+    change = TemplateChange([edit for edit in edits if edit.before != edit.after], templates, wording)
+    others, weighed = _with_waits(world, context, [inverse for inverse in inverses if inverse not in rolling])
+    undoes = rolling[-1].call.undoes
+    rolled = tuple(
+        step.model_copy(update={"restores": True, "undoes": undoes, "undo": ()}) if isinstance(step, Call) else step
+        for step in rollout_steps(world, change, context)
+    )
+    return (*others, *rolled), (*weighed, *rollout_circumstances(world, templates))
+
+
+Around = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
+
+
+def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
+    """What has to be done before an inverse call and seen after it."""
+    call = inverse.call
+    if call.target.kind == "Job":
+        # Its pods serve nobody: they end as their own grace says.
+        return [], [], ()
+    if call.method == "delete":
+        drain = drain_mode(world, dig(inverse.before, "spec", "template"))
+        return [], [gone(call.target, context)], (drain_circumstance(world, drain, pods_of_canary(world)),)
+    if call.target.kind == "Node":
+        return [], [], ()
+    if call.target.kind == "Pod":
+        is_label = any(op["path"].startswith("/metadata/labels/") for op in call.body)
+        return [], [in_rotation(inverse.before, context)] if is_label else [], ()
+    if call.target.kind == "ConfigMap":
+        return [], [], ()
+    if call.subresource == "scale":
+        return _around_scale(world, context, inverse)
+    if call.target.kind not in KINDS:
+        # An autoscaler's floor: whether fewer replicas are enough is its own decision.
+        return [], [], ()
+    templates = _templates(inverse)
+    return [], [rolled_out(inverse.after, templates, context)], rollout_circumstances(world, templates)
+
+
+def _around_scale(world: World, context: PlanContext, inverse: _Inverse) -> Around:
+    """Going back to fewer replicas ends chosen, drained ones, as any scale-in does."""
+    now, wanted = replicas_of(inverse.before), replicas_of(inverse.after)
+    after: list[Step] = [scaled(inverse.after, wanted, context)]
+    if wanted >= now:
+        return [], after, ()
+    require_readable(world, "endpoint_slices", "services")
+    drain, victims = drain_mode(world), victims_of(world, wanted)
+    before = drained_first(world, victims, context)
+    after = [scaled(inverse.after, wanted, context, tuple(uid_of(pod) for pod in victims))]
+    return before, after, (drain_circumstance(world, drain, victims, is_empty=drain.mode == "label"),)

@@ -1,0 +1,1 @@
+"""What a snapshot of the cluster shows."""

@@ -1,0 +1,266 @@
+"""How many more replicas would be scheduled now: accelerators that are free on nodes that would take such a pod.
+
+Pods that are terminating still hold theirs, and pods that wait for a node take theirs first. Pods that must not share a
+node are kept apart. CPU and memory are not looked at: an accelerator is what runs out first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bot.domain.cluster.anti_affinity import nodes_shunned, not_worked_out, shuns_its_like
+from bot.domain.cluster.objects import (
+    condition,
+    dig,
+    holds,
+    is_finished,
+    is_going_away,
+    labels_of,
+    name_of,
+    namespace_of,
+)
+from bot.domain.cluster.quota import QuotaRoom, quota_room
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import pod_templates
+from bot.domain.kernel.quantity import whole
+
+NODE_SOURCES = ("nodes", "all_pods")
+MOST_GROUPS = 100
+
+
+@dataclass(frozen=True)
+class Capacity:
+    replicas_that_fit: int
+    free: Mapping[str, int] = field(default_factory=dict)
+    """Schedulable node to its free accelerators of the kind that the workload asks for."""
+    kept_out: Mapping[str, str] = field(default_factory=dict)
+    """Node with such accelerators that would not take the pod, to the reason."""
+    waiting: int = 0
+    """Pods that wait for a node and will take some of what is free before a new one does."""
+    quota: str = ""
+    """The ResourceQuota that admits fewer than the nodes have room for, or why that is not known."""
+    is_quota_unknown: bool = False
+    unread: tuple[str, ...] = ()
+    """Pods and nodes whose accelerators cannot be counted, each with what is wrong: the real room may be less."""
+
+    @property
+    def free_total(self) -> int:
+        return sum(self.free.values())
+
+    @property
+    def said(self) -> str:
+        """What is not free and why, for people."""
+        parts = [f"{node}: {why}" for node, why in sorted(self.kept_out.items())]
+        if self.waiting:
+            parts.append(f"{self.waiting} waiting pod{'s' if self.waiting > 1 else ''} will take some of it first")
+        if self.quota:
+            parts.append(self.quota)
+        if self.unread:
+            others = f" and {len(self.unread) - 1} more" if len(self.unread) > 1 else ""
+            parts.append(f"not counted, so there may be less: {self.unread[0]}{others}")
+        return "; ".join(parts)
+
+
+def capacity_of(world: World) -> Capacity | str:
+    """Room for whole replicas of the workload, or why it is not known."""
+    templates = pod_templates(world.workload)
+    return _capacity(world, [(each.template, each.pods) for each in templates])
+
+
+def capacity_for(world: World, template: Obj) -> Capacity | str:
+    """Room for pods of `template`, or why it is not known."""
+    return _capacity(world, [(template, 1)])
+
+
+def _capacity(world: World, replica: Sequence[tuple[Obj, int]]) -> Capacity | str:
+    """`replica`: the templates of which one replica is made, each with its number of pods."""
+    for source in NODE_SOURCES:
+        if source in world.unreadable:
+            return world.unreadable[source]
+    if bad := next(filter(None, (uncountable(template) for template, _ in replica)), ""):
+        return f"its pods ask for {bad}, so its room is not known"
+    kinds = {kind for template, _ in replica for kind in accelerators_of(template)}
+    if not kinds:
+        return "the workload asks for no accelerator, so its room is not known"
+    if beyond := next(filter(None, (not_worked_out(template) for template, _ in replica)), ""):
+        return f"{beyond}, so its room is not known"
+    room = _Room(world)
+    waiting = sum(1 for pod in _waiting(world, kinds) if room.place(pod))
+    first = replica[0][0]
+    shut = room.shut(first)
+    free = {
+        name_of(node): max(0, min(room.left(node, kind) for kind in accelerators_of(first) or kinds))
+        for node in world.nodes
+        if name_of(node) not in shut
+    }
+    having = {name_of(node) for node in world.nodes if any(allocatable(node, kind) for kind in kinds)}
+    kept_out = {node: why for node, why in shut.items() if node in having}
+    found = Capacity(room.count(replica), free, kept_out, waiting, unread=_unread(world, kinds))
+    return _within_quota(found, quota_room(world, replica))
+
+
+def _within_quota(found: Capacity, quota: QuotaRoom | str | None) -> Capacity:
+    if isinstance(quota, str):
+        return replace(found, quota=f"what a quota admits is not known: {quota}", is_quota_unknown=True)
+    if quota is None or quota.replicas >= found.replicas_that_fit:
+        return found
+    return replace(found, replicas_that_fit=quota.replicas, quota=quota.text)
+
+
+def _unread(world: World, kinds: Collection[str]) -> tuple[str, ...]:
+    pods = [pod for pod in world.all_pods if not is_finished(pod)]
+    wrong = [f"{namespace_of(pod)}/{name_of(pod)} asks for {bad}" for pod in pods if (bad := uncountable(pod, kinds))]
+    sizes = [
+        (name_of(node), kind, dig(node, "status", "allocatable", kind) or 0) for node in world.nodes for kind in kinds
+    ]
+    return (*wrong, *(f"{node} has {kind} {size!r}" for node, kind, size in sizes if _count(size) is None))
+
+
+class _Room:
+    """Free accelerators by node, filled as pods are placed: on the node with the least that is still enough."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._nodes = world, world.nodes
+        self._taken = _taken(world)
+
+    def left(self, node: Obj, kind: str) -> int:
+        return allocatable(node, kind) - self._taken[name_of(node), kind]
+
+    def place(self, pod: Obj) -> bool:
+        """A pod that waits takes its room wherever the plain rules let it, so that none is claimed twice."""
+        return self._place(accelerators_of(pod), [node for node in self._nodes if not why_not(node, pod)])
+
+    def shut(self, template: Obj) -> dict[str, str]:
+        """Node to why it would not take such a pod, be it for the node's own sake or for the pods that are there."""
+        shunned = nodes_shunned(self._world, template)
+        plain = {name_of(node): why for node in self._nodes if (why := why_not(node, template))}
+        return {node: f"its pods must be apart from {other}" for node, other in shunned.items()} | plain
+
+    def _nodes_for(self, template: Obj) -> list[Obj]:
+        shut = self.shut(template)
+        return [node for node in self._nodes if name_of(node) not in shut]
+
+    def _place(self, wanted: Mapping[str, int], nodes: list[Obj], *, alone: bool = False) -> bool:
+        """`alone`: the node takes no other pod of this template, and is taken from `nodes`."""
+        fitting = [node for node in nodes if all(self.left(node, kind) >= count for kind, count in wanted.items())]
+        if not fitting:
+            return False
+        chosen = min(fitting, key=lambda node: (sum(self.left(node, kind) for kind in wanted), name_of(node)))
+        self._taken.update({(name_of(chosen), kind): count for kind, count in wanted.items()})
+        if alone:
+            nodes.remove(chosen)
+        return True
+
+    def count(self, replica: Sequence[tuple[Obj, int]]) -> int:
+        """How many replicas find a place for all of their pods; more than a hundred groups are counted as a hundred."""
+        asked = [
+            (accelerators_of(template), self._nodes_for(template), shuns_its_like(template), count)
+            for template, count in replica
+        ]
+        pods = [(wanted, nodes, alone) for wanted, nodes, alone, count in asked for _ in range(count)]
+        if len(pods) == 1:
+            ((wanted, nodes, alone),) = pods
+            room = [max(0, min(self.left(node, kind) // count for kind, count in wanted.items())) for node in nodes]
+            return sum(min(each, 1) if alone else each for each in room)
+        fit = 0
+        while fit < MOST_GROUPS and all(self._place(wanted, nodes, alone=alone) for wanted, nodes, alone in pods):
+            fit += 1
+        return fit
+
+
+def _waiting(world: World, kinds: Collection[str]) -> list[Obj]:
+    """Pods that have no node yet and ask for the same accelerators, in the order of their names."""
+    waiting = [pod for pod in world.all_pods if not dig(pod, "spec", "nodeName") and not is_finished(pod)]
+    wanting = [pod for pod in waiting if not is_going_away(pod) and accelerators_of(pod).keys() & kinds]
+    return sorted(wanting, key=name_of)
+
+
+def accelerators_of(template: Obj) -> dict[str, int]:
+    """Extended resources that one pod asks for (`nvidia.com/gpu` and its like), over its containers.
+
+    What cannot be counted is left out; `uncountable` names it.
+    """
+    wanted: Counter[str] = Counter()
+    for kind, amount in _asked(template):
+        wanted[kind] += _count(amount) or 0
+    return {kind: count for kind, count in wanted.items() if count > 0}
+
+
+def uncountable(template: Obj, kinds: Collection[str] = ()) -> str:
+    """The first extended resource (of `kinds`, where given) whose amount is not a quantity; empty without one."""
+    bad = (f"{kind} {amount!r}" for kind, amount in _asked(template) if _count(amount) is None)
+    return next((one for one in bad if not kinds or one.split()[0] in kinds), "")
+
+
+def _asked(template: Obj) -> Iterator[tuple[str, Any]]:
+    for container in dig(template, "spec", "containers") or []:
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+        yield from ((kind, amount) for kind, amount in asked.items() if _is_accelerator(kind))
+
+
+def _count(amount: Any) -> int | None:
+    try:
+        return whole(amount)
+    except ValueError:
+        return None
+
+
+def _is_accelerator(kind: str) -> bool:
+    return "/" in kind and not kind.startswith(("kubernetes.io/", "hugepages-"))
+
+
+def _taken(world: World) -> Counter[tuple[str, str]]:
+    taken: Counter[tuple[str, str]] = Counter()
+    for pod in world.all_pods:
+        node = dig(pod, "spec", "nodeName")
+        if node and not is_finished(pod):
+            taken.update({(node, kind): count for kind, count in accelerators_of(pod).items()})
+    return taken
+
+
+def allocatable(node: Obj, kind: str) -> int:
+    """0 where it cannot be counted: then nothing is free there."""
+    return _count(dig(node, "status", "allocatable", kind) or 0) or 0
+
+
+def why_not(node: Obj, template: Obj) -> str:
+    """Why the scheduler may not put such a pod on the node, as far as state, taints and node selection go."""
+    spec = dig(template, "spec") or {}
+    if dig(node, "spec", "unschedulable"):
+        return "cordoned"
+    if condition(node, "Ready").get("status") != "True":
+        return "not Ready"
+    for taint in dig(node, "spec", "taints") or []:
+        if not _tolerated(taint, spec.get("tolerations") or []):
+            return f"taint {taint.get('key')}:{taint.get('effect')}"
+    selector = spec.get("nodeSelector") or {}
+    if not (selector.items() <= labels_of(node).items() and _affinity_allows(node, spec)):
+        return "its labels do not fit"
+    return ""
+
+
+def _tolerated(taint: Obj, tolerations: list[Obj]) -> bool:
+    if taint.get("effect") == "PreferNoSchedule":
+        return True
+    return any(
+        toleration.get("key") in (None, "", taint.get("key"))
+        and toleration.get("effect") in (None, "", taint.get("effect"))
+        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", ""))
+        for toleration in tolerations
+    )
+
+
+def _affinity_allows(node: Obj, spec: Obj) -> bool:
+    required = dig(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return True
+    terms = required.get("nodeSelectorTerms") or []
+    return any(
+        all(holds(term, labels_of(node)) for term in choice.get("matchExpressions") or [])
+        and all(holds(term, {"metadata.name": name_of(node)}) for term in choice.get("matchFields") or [])
+        for choice in terms
+    )

@@ -1,0 +1,36 @@
+"""What the PodDisruptionBudgets of a pod say about evicting it now, and ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.domain.cluster.objects import dig, labels_of, name_of, selects
+from bot.domain.cluster.snapshot import Obj, World
+
+Verdict = Literal["allowed", "not_now", "never", "unknown"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    verdict: Verdict
+    text: str
+
+
+def budget_for(pod: Obj, world: World) -> Budget:
+    if "pdbs" in world.unreadable:
+        return Budget("unknown", f"disruption budgets could not be read: {world.unreadable['pdbs']}")
+    found = [pdb for pdb in world.pdbs if selects(dig(pdb, "spec", "selector"), labels_of(pod))]
+    if not found:
+        return Budget("allowed", "no disruption budget covers it")
+    names = ", ".join(name_of(pdb) for pdb in found)
+    if len(found) > 1:
+        return Budget("never", f"{len(found)} disruption budgets cover it ({names}): the API server refuses to evict")
+    status = dig(found[0], "status") or {}
+    allowed, healthy = int(status.get("disruptionsAllowed") or 0), status.get("currentHealthy")
+    wanted, expected = status.get("desiredHealthy"), status.get("expectedPods")
+    if wanted is not None and expected is not None and int(expected) > 0 and int(wanted) >= int(expected):
+        return Budget("never", f"budget {names} wants {wanted} of {expected} pods healthy: it never allows an eviction")
+    if allowed > 0:
+        return Budget("allowed", f"budget {names} allows {allowed} now")
+    return Budget("not_now", f"budget {names} allows none now ({healthy} healthy, {wanted} needed)")

@@ -1,0 +1,114 @@
+"""What was rolled out when, by the ControllerRevisions of a StatefulSet or LeaderWorkerSet.
+
+A StatefulSet takes an old revision again when it is rolled back to, so its creation does not date it; its pods do. A
+LeaderWorkerSet's controller drops all revisions but the present one once a rollout is over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import (
+    CALL_ANNOTATION,
+    annotations_of,
+    dig,
+    is_owned_by,
+    labels_of,
+    name_of,
+    seconds_of,
+)
+from bot.domain.cluster.rollout import bare
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import REVISION_HASH_LABEL, kind_of, pod_templates
+
+
+@dataclass(frozen=True)
+class RolledOut:
+    """One rollout. `before` is None where nothing came before it, or, when `is_lost`, where that is not kept."""
+
+    after: tuple[Obj, ...]
+    """Pod templates, that of the pods which serve first."""
+    before: tuple[Obj, ...] | None
+    revision: int | None
+    previous: int | None
+    at: float | None
+    by_bot: bool | None
+    """None where a stamp of the bot is there and may be of a later call."""
+    is_lost: bool = False
+
+
+def rolled_out(world: World, *, incident_id: str, opened_at: float) -> list[RolledOut]:
+    """Newest first; empty where no revisions are kept."""
+    workload = world.workload
+    kept = [one for one in world.revisions if workload is not None and is_owned_by(one, workload)]
+    kept.sort(key=lambda one: int(one.get("revision") or 0), reverse=True)
+    is_group = kind_of(workload) == "LeaderWorkerSet"
+    found = []
+    for one in kept:
+        before = came_before(one, kept, lambda each: int(each.get("revision") or 0))
+        number = int(one.get("revision") or 0)
+        found.append(
+            RolledOut(
+                after=_templates(one, kind_of(workload)),
+                before=_templates(before, kind_of(workload)) if before is not None else None,
+                revision=number,
+                previous=int(before.get("revision") or 0) if before is not None else None,
+                at=_began(one, before, world),
+                by_bot=_whose(one, before, world, f"{incident_id}/", opened_at),
+                is_lost=is_group and before is None and number > 1,
+            )
+        )
+    return found
+
+
+def came_before(one: Obj, kept: Sequence[Obj], number: Callable[[Obj], int]) -> Obj | None:
+    """What ran before this revision. A rollback gives an earlier revision a new, higher number."""
+    lower = [each for each in kept if number(each) < number(one)]
+    candidates = sorted(lower, key=number)[-1:]
+    if (made := created_at(one)) is not None:
+        later = [each for each in kept if number(each) > number(one)]
+        candidates += [each for each in later if (created_at(each) or math.inf) < made]
+    return max(candidates, key=lambda each: created_at(each) or 0.0, default=None)
+
+
+def _templates(revision: Obj, kind: str) -> tuple[Obj, ...]:
+    as_workload = {"kind": kind, "spec": dig(revision, "data", "spec") or {}}
+    return tuple(_plain(each.template) for each in pod_templates(as_workload))
+
+
+def _plain(template: Obj) -> Obj:
+    plain = {key: value for key, value in bare(template).items() if key != "$patch"}
+    metadata = plain.get("metadata") or {}
+    return {**plain, "metadata": {key: value for key, value in metadata.items() if value is not None}}
+
+
+def _began(revision: Obj, before: Obj | None, world: World) -> float | None:
+    created = created_at(revision)
+    earlier = created_at(before) if before is not None else None
+    if created is None or earlier is None or created >= earlier:
+        return created
+    # Taken again: its first pod since the revision between came up when this rollout began.
+    own = [pod for pod in world.pods if labels_of(pod).get(REVISION_HASH_LABEL) == name_of(revision)]
+    since = [at for pod in own if (at := created_at(pod)) is not None and at >= earlier]
+    return min(since, default=None)
+
+
+def _whose(revision: Obj, before: Obj | None, world: World, incident: str, opened_at: float) -> bool | None:
+    """By the bot's stamp: a StatefulSet's revision takes the annotations of the moment in which it is made."""
+    created, present = created_at(revision), annotations_of(world.workload or {}).get(CALL_ANNOTATION)
+    if not present:
+        return False
+    if kind_of(world.workload) == "LeaderWorkerSet":
+        # Its revisions carry no annotations, and a later call may have put the stamp on the set.
+        return True if present.startswith(incident) and created is not None and created >= opened_at else None
+    earlier = created_at(before) if before is not None else None
+    if created is not None and earlier is not None and created < earlier:
+        return None
+    stamp = annotations_of(revision).get(CALL_ANNOTATION)
+    return bool(stamp) and (before is None or annotations_of(before).get(CALL_ANNOTATION) != stamp)
+
+
+def created_at(obj: Obj) -> float | None:
+    return seconds_of(dig(obj, "metadata", "creationTimestamp"))

@@ -1,0 +1,56 @@
+"""What one more cordoned or drained node takes from the fleet: the numbers that the node breaker weighs.
+
+Read right before the call. A fleet that cannot be read is unknown, and what is unknown lets no node go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.domain.cluster.capacity import NODE_SOURCES, accelerators_of
+from bot.domain.cluster.objects import dig, name_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import pod_templates
+from bot.domain.kernel.quantity import whole
+
+NODE_VERBS = frozenset({"cordon_node", "drain_node"})
+
+
+@dataclass(frozen=True)
+class NodeDisruption:
+    node: str
+    gpus: int = 0
+    """What it has that is not out of reach already: 0 for a node that is cordoned by now."""
+    fleet_gpus: int = 0
+    """On all nodes; 0 where the workload asks for no accelerator, and no share can be weighed."""
+    cordoned: Mapping[str, int] = field(default_factory=dict)
+    """Other nodes that take no pods now, whoever cordoned them, to their accelerators."""
+
+
+def node_disruption(world: World, name: str) -> NodeDisruption | str:
+    """What taking node `name` means for accelerators of the workload's kind, or why it is not known."""
+    unread = next((world.unreadable[source] for source in NODE_SOURCES if source in world.unreadable), "")
+    if unread:
+        return unread
+    node = next((node for node in world.nodes if name_of(node) == name), None)
+    if node is None:
+        return f"there is no node {name}"
+    kinds = {kind for each in pod_templates(world.workload) for kind in accelerators_of(each.template)}
+    try:
+        gpus = {name_of(each): sum(_installed(each, kind) for kind in kinds) for each in world.nodes}
+    except ValueError as error:
+        return f"the accelerators of a node cannot be counted: {error}"
+    cordoned = {name_of(each) for each in world.nodes if dig(each, "spec", "unschedulable")}
+    return NodeDisruption(
+        node=name,
+        gpus=0 if name in cordoned else gpus[name],
+        fleet_gpus=sum(gpus.values()),
+        cordoned={other: gpus[other] for other in sorted(cordoned - {name})},
+    )
+
+
+def _installed(node: Obj, kind: str) -> int:
+    """Broken accelerators count too: a device plugin takes them from `allocatable` and leaves `capacity` as it was."""
+    sizes = (dig(node, "status", where, kind) or 0 for where in ("capacity", "allocatable"))
+    return max(map(whole, sizes))

@@ -1,0 +1,145 @@
+"""How to read a Kubernetes object: names, labels, owners, conditions. Missing parts read as empty, not as an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.cluster.snapshot import Obj
+
+INCIDENT_ANNOTATION = "incident-bot/incident"
+CALL_ANNOTATION = "incident-bot/call"
+ROTATION_ANNOTATION = "incident-bot/rotation-label"
+"""On a pod that we took out of rotation: `key=value`, the label as it was."""
+CONFIG_ANNOTATION = "incident-bot/config"
+"""On a pod template whose ConfigMap we edited: a digest of the new text, so that the pods roll."""
+CANARY_LABEL = "incident-bot/canary"
+JOB_LABEL = "incident-bot/job"
+"""On a Job that we started: the incident."""
+CANARY_OF_ANNOTATION = "incident-bot/canary-of"
+DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
+REVISION_ANNOTATION = "deployment.kubernetes.io/revision"
+TEMPLATE_HASH_LABEL = "pod-template-hash"
+
+
+class ObjectRef(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    namespace: str = ""
+    name: str
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
+
+
+def dig(obj: Any, *path: str | int) -> Any:
+    """The value at `path`, or None as soon as a part of the way is missing."""
+    for part in path:
+        if isinstance(part, str) and isinstance(obj, dict):
+            obj = obj.get(part)
+        elif isinstance(part, int) and isinstance(obj, list) and -len(obj) <= part < len(obj):
+            obj = obj[part]
+        else:
+            return None
+    return obj
+
+
+def name_of(obj: Obj) -> str:
+    return str(dig(obj, "metadata", "name") or "")
+
+
+def namespace_of(obj: Obj) -> str:
+    return str(dig(obj, "metadata", "namespace") or "")
+
+
+def uid_of(obj: Obj) -> str:
+    return str(dig(obj, "metadata", "uid") or "")
+
+
+def labels_of(obj: Obj) -> dict[str, str]:
+    return dig(obj, "metadata", "labels") or {}
+
+
+def annotations_of(obj: Obj) -> dict[str, str]:
+    return dig(obj, "metadata", "annotations") or {}
+
+
+def ref_of(obj: Obj, kind: str) -> ObjectRef:
+    """`kind` is said by the caller, because items of a list do not carry it."""
+    return ObjectRef(kind=kind, namespace=namespace_of(obj), name=name_of(obj), uid=uid_of(obj))
+
+
+def controller_of(obj: Obj) -> Obj | None:
+    """The owner reference of the controller that manages this object."""
+    return next((o for o in dig(obj, "metadata", "ownerReferences") or [] if o.get("controller")), None)
+
+
+def is_owned_by(obj: Obj, owner: Obj) -> bool:
+    controller = controller_of(obj)
+    return controller is not None and controller.get("uid") == uid_of(owner) != ""
+
+
+def is_going_away(obj: Obj) -> bool:
+    return bool(dig(obj, "metadata", "deletionTimestamp"))
+
+
+def is_finished(pod: Obj) -> bool:
+    """Ended for good: it holds no resources any more."""
+    return dig(pod, "status", "phase") in ("Succeeded", "Failed")
+
+
+def condition(obj: Obj, kind: str) -> Obj:
+    return next((c for c in dig(obj, "status", "conditions") or [] if c.get("type") == kind), {})
+
+
+def is_ready(pod: Obj) -> bool:
+    return condition(pod, "Ready").get("status") == "True" and not is_going_away(pod)
+
+
+def seconds_of(timestamp: str | None) -> float | None:
+    """Epoch seconds of an RFC 3339 time; None for none."""
+    return datetime.fromisoformat(timestamp).timestamp() if timestamp else None
+
+
+def selects_plainly(selector: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
+    """A Service's selector: every pair must be there; an empty one selects nothing."""
+    return bool(selector) and all(labels.get(key) == value for key, value in (selector or {}).items())
+
+
+def selects(selector: Obj | None, labels: Mapping[str, str]) -> bool:
+    """A LabelSelector with matchLabels and matchExpressions; a missing one selects nothing, an empty one everything."""
+    if selector is None:
+        return False
+    plain = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return plain and all(holds(term, labels) for term in selector.get("matchExpressions") or [])
+
+
+def holds(term: Obj, labels: Mapping[str, str]) -> bool:
+    """One requirement of a label selector or of a node affinity."""
+    present, values = labels.get(term["key"]), term.get("values") or []
+    match term["operator"]:
+        case "In":
+            return present in values
+        case "NotIn":
+            return present not in values
+        case "Exists":
+            return present is not None
+        case "DoesNotExist":
+            return present is None
+        case "Gt":
+            return present is not None and float(present) > float(values[0])
+        case "Lt":
+            return present is not None and float(present) < float(values[0])
+    return False
+
+
+def keys_of(selector: Obj | None) -> frozenset[str]:
+    """The label keys that a LabelSelector looks at."""
+    selector = selector or {}
+    expressions: Iterable[Obj] = selector.get("matchExpressions") or []
+    return frozenset(selector.get("matchLabels") or {}) | {term["key"] for term in expressions}

@@ -1,0 +1,192 @@
+"""Who would take our edit back: the tool or controller that owns an object or a replica count, and what it needs.
+
+A change of what somebody else keeps is never made in silence, since it would be reverted: people get the text that has
+to go into git, values or the owner's own object. Of autoscalers only the floor is raised, on the object that owns it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bot.domain.cluster.objects import annotations_of, controller_of, dig, labels_of, name_of, namespace_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import kind_of
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+OURS = "incident-bot"
+API_VERSIONS = {
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "ScaledObject": "keda.sh/v1alpha1",
+}
+UNLIMITED_BY_KEDA = 100
+
+
+@dataclass(frozen=True)
+class Owner:
+    tool: str
+    """`Helm`, `Argo CD`, `Flux`, `KServe`, or the kind of the controller."""
+    text: str
+    """Whom or what, for people."""
+    how: str
+    """How the change is made through it."""
+
+
+def owner_of(obj: Obj) -> Owner | None:
+    """Who would revert an edit of the object's spec; None when it is applied by hand."""
+    labels, annotations = labels_of(obj), annotations_of(obj)
+    if service := labels.get("serving.kserve.io/inferenceservice"):
+        return Owner("KServe", f"KServe InferenceService {service}", f"edit InferenceService {service}")
+    controller = controller_of(obj)
+    if controller is not None:
+        who = f"{controller.get('kind')} {controller.get('name')}"
+        return Owner(str(controller.get("kind")), who, f"edit {who}")
+    if tracked := annotations.get("argocd.argoproj.io/tracking-id") or labels.get("argocd.argoproj.io/instance"):
+        app = tracked.split(":")[0]
+        return Owner("Argo CD", f"Argo CD application {app}", f"commit it to git, then: argocd app sync {app}")
+    for kind, key in (("HelmRelease", "helm"), ("Kustomization", "kustomize")):
+        if name := labels.get(f"{key}.toolkit.fluxcd.io/name"):
+            return Owner("Flux", f"Flux {kind} {name}", f"commit it to git, then: flux reconcile {kind.lower()} {name}")
+    if labels.get(MANAGED_BY) == "Helm" or "meta.helm.sh/release-name" in annotations:
+        release = annotations.get("meta.helm.sh/release-name") or labels.get("app.kubernetes.io/instance", name_of(obj))
+        return Owner("Helm", f"Helm release {release}", f"put it into the values of {release}, then: helm upgrade")
+    return None
+
+
+def unknown_manager(obj: Obj) -> str:
+    """What else says that it manages the object, although nothing shows that it would revert an edit."""
+    said = labels_of(obj).get(MANAGED_BY, "")
+    return "" if said in ("", OURS) or owner_of(obj) is not None else said
+
+
+# --- autoscalers ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Autoscaler:
+    """The object that owns a workload's replica count, and its field for the fewest."""
+
+    kind: Literal["HorizontalPodAutoscaler", "ScaledObject"]
+    obj: Obj
+    least: int
+    most: int | None
+    paused: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind} {name_of(self.obj)} (min {self.least}, max {self.most})"
+
+    @property
+    def floor_field(self) -> str:
+        return "minReplicas" if self.kind == "HorizontalPodAutoscaler" else "minReplicaCount"
+
+    @property
+    def how(self) -> str:
+        fields = f"{self.floor_field} and {'maxReplicas' if self.floor_field == 'minReplicas' else 'maxReplicaCount'}"
+        return f"edit {fields} of {self.kind} {name_of(self.obj)}"
+
+
+def autoscaler_of(world: World) -> Autoscaler | None:
+    """Who owns the replica count; None when nobody does. KEDA's object comes before the autoscaler that it makes."""
+    workload = world.workload or {}
+    for scaled in world.scaled_objects:
+        if _aims_at(scaled, workload):
+            most = dig(scaled, "spec", "maxReplicaCount")
+            return Autoscaler(
+                "ScaledObject",
+                scaled,
+                least=int(dig(scaled, "spec", "minReplicaCount") or 0),
+                most=UNLIMITED_BY_KEDA if most is None else int(most),
+                paused=_paused(scaled),
+            )
+    for scaler in world.autoscalers:
+        if _aims_at(scaler, workload):
+            most = dig(scaler, "spec", "maxReplicas")
+            least = dig(scaler, "spec", "minReplicas")
+            return Autoscaler(
+                "HorizontalPodAutoscaler",
+                scaler,
+                1 if least is None else int(least),
+                None if most is None else int(most),
+            )
+    return None
+
+
+def _aims_at(scaler: Obj, workload: Obj) -> bool:
+    target = dig(scaler, "spec", "scaleTargetRef") or {}
+    return target.get("name") == name_of(workload) and target.get("kind", "Deployment") == kind_of(workload)
+
+
+def _paused(scaled: Obj) -> str:
+    notes = {
+        key: value for key, value in annotations_of(scaled).items() if key.startswith("autoscaling.keda.sh/paused")
+    }
+    return ", ".join(f"{key}={value}" for key, value in sorted(notes.items()) if value != "false")
+
+
+# --- what the owner has to be given -----------------------------------------------------------------------------------
+
+
+def patch_text(obj: Obj, spec: Mapping[str, Any], owner: Owner, *, kind: str = "") -> str:
+    """A patch as YAML: the wanted part of the spec and nothing else, headed by where it has to go."""
+    kind = kind or kind_of(obj)
+    head = f"# {kind} {namespace_of(obj)}/{name_of(obj)}: {owner.how}"
+    if owner.tool == "Helm":
+        head += "\n# the rendered object has to say this; which value of the chart sets it is the chart's own choice"
+    if owner.tool == "KServe":
+        return f"{head}\n{_inference_service(labels_of(obj), namespace_of(obj), spec)}"
+    named = {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind}
+    metadata = {"name": name_of(obj), "namespace": namespace_of(obj)}
+    return f"{head}\n{yaml_text({**named, 'metadata': metadata, 'spec': spec})}"
+
+
+def _inference_service(labels: Mapping[str, str], namespace: str, spec: Mapping[str, Any]) -> str:
+    containers = dig(spec, "template", "spec", "containers")
+    part: dict[str, Any] = {"predictor": {"containers": containers}} if containers else {"predictor": dict(spec)}
+    if "replicas" in spec:
+        part = {"predictor": {"minReplicas": spec["replicas"]}}
+    note = (
+        "# with `predictor.model` instead of `containers`, the same lists stand under `model`\n" if containers else ""
+    )
+    return note + yaml_text(
+        {
+            "apiVersion": "serving.kserve.io/v1beta1",
+            "kind": "InferenceService",
+            "metadata": {"name": labels["serving.kserve.io/inferenceservice"], "namespace": namespace},
+            "spec": part,
+        }
+    )
+
+
+def yaml_text(value: Mapping[str, Any]) -> str:
+    """Block-style YAML; texts are quoted as JSON, which is YAML too, so that nothing in them is ever read as anything
+    else.
+    """
+    return "\n".join(_mapping(value, ""))
+
+
+def _mapping(value: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, each in value.items():
+        if isinstance(each, Mapping) and each:
+            yield f"{indent}{key}:"
+            yield from _mapping(each, indent + "  ")
+        elif isinstance(each, list | tuple) and each:
+            yield f"{indent}{key}:"
+            yield from _sequence(each, indent)
+        else:
+            yield f"{indent}{key}: {json.dumps(each, ensure_ascii=False)}"
+
+
+def _sequence(values: Sequence[Any], indent: str) -> Iterator[str]:
+    for each in values:
+        if isinstance(each, Mapping) and each:
+            first, *rest = _mapping(each, indent + "  ")
+            yield f"{indent}- {first.lstrip()}"
+            yield from rest
+        else:
+            yield f"{indent}- {json.dumps(each, ensure_ascii=False)}"

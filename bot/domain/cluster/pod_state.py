@@ -1,0 +1,86 @@
+"""Why a starting pod is not Ready, and whether waiting can help: a pod is judged by what it says, not by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of
+from bot.domain.cluster.snapshot import Obj
+
+PENDING_SECONDS = 45.0
+"""The scheduler answers within seconds; a pod that it turned down for this long stays Pending."""
+FAST_EXIT_SECONDS = 15.0
+"""Exit code 2 this soon is the engine refusing its command line."""
+HOPELESS_RESTARTS = 2
+NO_IMAGE = ("ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+
+
+@dataclass(frozen=True)
+class PodState:
+    state: Literal["ready", "starting", "ending", "broken"]
+    text: str = ""
+
+
+def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False) -> PodState:
+    """`is_room_coming`: somebody is letting go of accelerators, so that no room now is no reason to give up."""
+    if is_going_away(pod):
+        return PodState("ending", f"{name_of(pod)} is ending")
+    if is_ready(pod):
+        return PodState("ready")
+    reason = ("" if is_room_coming else _unschedulable(pod, at)) or _broken_container(pod)
+    return PodState("broken", f"{name_of(pod)}: {reason}") if reason else PodState("starting", _waiting_text(pod))
+
+
+def first_broken(pods: Iterable[Obj], at: float, *, is_room_coming: bool = False) -> str:
+    """The first pod that waiting will not help, in words; empty when there is none."""
+    states = (pod_state(pod, at, is_room_coming=is_room_coming) for pod in pods)
+    return next((state.text for state in states if state.state == "broken"), "")
+
+
+def _unschedulable(pod: Obj, at: float) -> str:
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
+        return ""
+    since = seconds_of(scheduled.get("lastTransitionTime") or dig(pod, "metadata", "creationTimestamp"))
+    if since is not None and at - since < PENDING_SECONDS:
+        return ""
+    return f"cannot be scheduled: {scheduled.get('message', 'no node takes it')}"
+
+
+def _broken_container(pod: Obj) -> str:
+    for status in dig(pod, "status", "containerStatuses") or []:
+        waiting = dig(status, "state", "waiting") or {}
+        why = waiting.get("reason", "")
+        if why in NO_IMAGE:
+            return f"image {status.get('image', '')} cannot be pulled ({why})"
+        if why in NO_CONTAINER:
+            return f"{why}: {waiting.get('message', '')}".rstrip(": ")
+        if reason := _crash(status):
+            return reason
+    return ""
+
+
+def _crash(status: Obj) -> str:
+    ended = dig(status, "state", "terminated") or dig(status, "lastState", "terminated") or {}
+    code, restarts = ended.get("exitCode"), int(status.get("restartCount") or 0)
+    ran = _ran_seconds(ended)
+    if code == 2 and ran is not None and ran <= FAST_EXIT_SECONDS:
+        return f"exit code 2 after {ran:.0f} s: the engine refuses its command line"
+    if restarts >= HOPELESS_RESTARTS:
+        said = f"exit code {code}" + (f", {ended['reason']}" if ended.get("reason") else "")
+        return f"crashed {restarts} times ({said})"
+    return ""
+
+
+def _ran_seconds(ended: Obj) -> float | None:
+    started, finished = seconds_of(ended.get("startedAt")), seconds_of(ended.get("finishedAt"))
+    return None if started is None or finished is None else finished - started
+
+
+def _waiting_text(pod: Obj) -> str:
+    if condition(pod, "PodScheduled").get("status") == "False":
+        return f"{name_of(pod)} is not scheduled yet"
+    return f"{name_of(pod)} is starting"

@@ -1,0 +1,236 @@
+"""Rolling updates: their strategy, whether one is under way, who runs which revision."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.json_patch import FieldEdit, edit_of
+from bot.domain.cluster.objects import (
+    REVISION_ANNOTATION,
+    TEMPLATE_HASH_LABEL,
+    annotations_of,
+    controller_of,
+    dig,
+    is_owned_by,
+    labels_of,
+    uid_of,
+)
+from bot.domain.cluster.rotation import pods_of_workload
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import NUMBERED, REVISION_HASH_LABEL, kind_of, pod_templates, serves, template_of
+
+DEFAULT_SHARE = "25%"
+TEMPLATE = "/spec/template"
+
+
+@dataclass(frozen=True)
+class Strategy:
+    kind: str
+    max_surge: int
+    max_unavailable: int
+
+    @property
+    def keeps_capacity(self) -> bool:
+        return self.kind == "RollingUpdate" and self.max_unavailable == 0 and self.max_surge >= 1
+
+
+def strategy_of(workload: Obj) -> Strategy:
+    """Percentages resolved as the controller does: surge rounds up, unavailable rounds down."""
+    replicas = replicas_of(workload)
+    if kind_of(workload) == "StatefulSet":
+        most = dig(workload, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable") or 1
+        return Strategy(
+            dig(workload, "spec", "updateStrategy", "type") or "RollingUpdate",
+            max_surge=0,
+            max_unavailable=max(1, _share(most, replicas, up=True)),
+        )
+    if kind_of(workload) == "LeaderWorkerSet":
+        rolling = dig(workload, "spec", "rolloutStrategy", "rollingUpdateConfiguration") or {}
+        surge = _share(rolling.get("maxSurge", 0), replicas, up=True)
+        return Strategy("RollingUpdate", surge, _share(rolling.get("maxUnavailable", 1), replicas, up=False))
+    kind = dig(workload, "spec", "strategy", "type") or "RollingUpdate"
+    rolling = dig(workload, "spec", "strategy", "rollingUpdate") or {}
+    surge = _share(rolling.get("maxSurge", DEFAULT_SHARE), replicas, up=True)
+    unavailable = _share(rolling.get("maxUnavailable", DEFAULT_SHARE), replicas, up=False)
+    if surge == 0 and unavailable == 0:
+        unavailable = 1
+    return Strategy(kind, surge, unavailable)
+
+
+def _share(value: int | str, of: int, *, up: bool) -> int:
+    if isinstance(value, int):
+        return value
+    share = float(value.removesuffix("%")) * of / 100
+    return math.ceil(share) if up else math.floor(share)
+
+
+def capacity_keeping_edits(workload: Obj) -> list[FieldEdit]:
+    """What to change in the strategy so that no old replica ends before a new one is Ready; nothing when it is so."""
+    strategy = strategy_of(workload)
+    # Replicas with numbers end before their successors start; for a whole group more there is hardly ever room.
+    if strategy.keeps_capacity or kind_of(workload) in NUMBERED:
+        return []
+    if dig(workload, "spec", "strategy", "rollingUpdate") is None:
+        wanted = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        return [edit_of(workload, "/spec/strategy", wanted)]
+    edits = [edit_of(workload, "/spec/strategy/rollingUpdate/maxUnavailable", 0)]
+    if strategy.max_surge < 1:
+        edits.append(edit_of(workload, "/spec/strategy/rollingUpdate/maxSurge", 1))
+    return [edit for edit in edits if edit.before != edit.after]
+
+
+def replicas_of(workload: Obj) -> int:
+    replicas = dig(workload, "spec", "replicas")
+    return 1 if replicas is None else int(replicas)
+
+
+def revision_of(obj: Obj) -> int | None:
+    revision = annotations_of(obj).get(REVISION_ANNOTATION)
+    return int(revision) if revision and revision.isdigit() else None
+
+
+@dataclass(frozen=True)
+class RolloutState:
+    """The workload's own account of its rollout."""
+
+    wanted: int
+    updated: int
+    available: int
+    total: int
+    is_observed: bool
+
+    @property
+    def is_complete(self) -> bool:
+        return self.is_observed and self.updated == self.available == self.total == self.wanted
+
+
+def rollout_state(workload: Obj) -> RolloutState:
+    status = dig(workload, "status") or {}
+    generation = int(dig(workload, "metadata", "generation") or 0)
+    # A LeaderWorkerSet counts only Ready groups, and older versions of it do not say which generation they saw.
+    available = "readyReplicas" if kind_of(workload) == "LeaderWorkerSet" else "availableReplicas"
+    unsaid = generation if kind_of(workload) == "LeaderWorkerSet" else 0
+    return RolloutState(
+        wanted=replicas_of(workload),
+        updated=int(status.get("updatedReplicas") or 0),
+        available=int(status.get(available) or 0),
+        total=int(status.get("replicas") or 0),
+        is_observed=int(status.get("observedGeneration") or unsaid) >= generation,
+    )
+
+
+def bare(template: Obj | None) -> Obj:
+    """A pod template without what the ReplicaSet controller adds, to compare or to write back."""
+    cleaned = copy.deepcopy(template or {})
+    labels = dig(cleaned, "metadata", "labels")
+    if isinstance(labels, dict):
+        labels.pop(TEMPLATE_HASH_LABEL, None)
+    return cleaned
+
+
+def comparable(template: Obj | None) -> Obj:
+    """Without the controller's label and empty metadata, so that equal ones are equal."""
+    cleaned = bare(template)
+    metadata = cleaned.get("metadata")
+    if isinstance(metadata, dict):
+        cleaned["metadata"] = {key: value for key, value in metadata.items() if value not in (None, {})}
+    return cleaned
+
+
+def same_template(one: Obj | None, other: Obj | None) -> bool:
+    return comparable(one) == comparable(other)
+
+
+def template_digest(template: Obj | None) -> str:
+    text = json.dumps(comparable(template), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def digest_of(templates: Sequence[Obj]) -> str:
+    """Of everything that the pods of one replica are made from."""
+    digests = [template_digest(template) for template in templates]
+    return digests[0] if len(digests) == 1 else hashlib.sha256(",".join(digests).encode()).hexdigest()[:16]
+
+
+def replica_sets_of(world: World) -> list[Obj]:
+    """The workload's own ReplicaSets, newest revision first."""
+    if world.workload is None:
+        return []
+    owned = [rs for rs in world.replica_sets if is_owned_by(rs, world.workload)]
+    return sorted(owned, key=lambda rs: revision_of(rs) or 0, reverse=True)
+
+
+def current_replica_set(world: World) -> Obj | None:
+    template = dig(world.workload, "spec", "template")
+    return next((rs for rs in replica_sets_of(world) if same_template(dig(rs, "spec", "template"), template)), None)
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One kept revision of a workload; 0 for one that carries no number."""
+
+    number: int
+    template: Obj
+
+
+def revisions_of(world: World) -> list[Revision]:
+    """What can be gone back to, newest first: a Deployment's ReplicaSets, a StatefulSet's ControllerRevisions."""
+    workload = world.workload
+    if workload is None or kind_of(workload) == "LeaderWorkerSet":
+        return []
+    if kind_of(workload) == "Deployment":
+        return [Revision(revision_of(rs) or 0, bare(dig(rs, "spec", "template"))) for rs in replica_sets_of(world)]
+    kept = [one for one in world.revisions if is_owned_by(one, workload)]
+    found = [Revision(int(one.get("revision") or 0), _kept_template(one)) for one in kept]
+    return sorted(found, key=lambda one: one.number, reverse=True)
+
+
+def _kept_template(revision: Obj) -> Obj:
+    """The template in a ControllerRevision, which keeps it as a patch."""
+    template = bare(dig(revision, "data", "spec", "template"))
+    template.pop("$patch", None)
+    metadata = template.get("metadata") or {}
+    return {**template, "metadata": {key: value for key, value in metadata.items() if value is not None}}
+
+
+def current_revision(world: World) -> Revision | None:
+    present = template_of(world.workload)
+    return next((one for one in revisions_of(world) if same_template(one.template, present)), None)
+
+
+def new_and_old_pods(world: World) -> tuple[list[Obj], list[Obj]] | None:
+    """The workload's pods: those of its present template, and all others. None when its controller is not that far."""
+    workload = world.workload
+    match kind_of(workload):
+        case "StatefulSet":
+            newest = dig(workload, "status", "updateRevision")
+            return _parted(world, lambda pod: labels_of(pod).get(REVISION_HASH_LABEL) == newest) if newest else None
+        case "LeaderWorkerSet":
+            return _parted(world, lambda pod: _runs(pod, workload))
+    replica_set = current_replica_set(world)
+    if replica_set is None:
+        return None
+    uid = uid_of(replica_set)
+    return _parted(world, lambda pod: (controller_of(pod) or {}).get("uid") == uid)
+
+
+def _parted(world: World, is_new: Callable[[Obj], bool]) -> tuple[list[Obj], list[Obj]]:
+    pods = pods_of_workload(world)
+    return [pod for pod in pods if is_new(pod)], [pod for pod in pods if not is_new(pod)]
+
+
+def _runs(pod: Obj, workload: Obj | None) -> bool:
+    """Whether the pod was made from the present template: its controller adds to env, and its revision is a hash."""
+    templates = pod_templates(workload)
+    template = templates[0 if serves(pod) else -1].template
+    running = {one.get("name"): one for one in dig(pod, "spec", "containers") or []}
+    return all(
+        all(one.get(key) == running.get(one.get("name"), {}).get(key) for key in ("image", "command", "args"))
+        and all(each in (running[one.get("name")].get("env") or []) for each in one.get("env") or [])
+        for one in dig(template, "spec", "containers") or []
+    )

@@ -1,0 +1,165 @@
+"""Which replicas get traffic now, and by which label one can be taken out. What cannot be read is None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import (
+    CANARY_LABEL,
+    TEMPLATE_HASH_LABEL,
+    controller_of,
+    dig,
+    is_finished,
+    is_owned_by,
+    is_ready,
+    keys_of,
+    labels_of,
+    name_of,
+    selects,
+    selects_plainly,
+    uid_of,
+)
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import (
+    LEADER_WORKER_SET_PREFIX,
+    SET_NAME_LABEL,
+    STATEFUL_SET_LABELS,
+    kind_of,
+    number_of,
+    pods_in_a_replica,
+    serves,
+)
+
+OUT_VALUE = "out-of-rotation"
+"""What the label says while a replica is out; no Service selects it."""
+
+
+@dataclass(frozen=True)
+class Rotation:
+    in_rotation: tuple[str, ...]
+    """Names of the workload's pods that an EndpointSlice lists as ready."""
+    ready: tuple[str, ...]
+    wanted: int
+
+
+def pods_of_workload(world: World) -> tuple[Obj, ...]:
+    """Pods that belong to the workload itself: not our canary's, not relabelled strays, not ended ones."""
+    workload = world.workload
+    if workload is None:
+        return ()
+    present = (pod for pod in world.pods if not is_finished(pod))
+    match kind_of(workload):
+        case "StatefulSet":
+            return tuple(pod for pod in present if is_owned_by(pod, workload))
+        case "LeaderWorkerSet":
+            # Leaders belong to one StatefulSet, workers to one for each leader; this label is on all of them.
+            return tuple(pod for pod in present if labels_of(pod).get(SET_NAME_LABEL) == name_of(workload))
+    owned = {uid_of(rs) for rs in world.replica_sets if is_owned_by(rs, workload)}
+    return tuple(pod for pod in present if (controller_of(pod) or {}).get("uid") in owned)
+
+
+def replicas_present(world: World) -> tuple[Obj, ...]:
+    """The pod that serves of each replica: the pod itself, or the leader of its group."""
+    return tuple(pod for pod in pods_of_workload(world) if serves(pod))
+
+
+def whole_replica(world: World, pod: Obj) -> tuple[Obj, ...]:
+    """The pods that start and end with this one, itself among them; of a group the leader comes first."""
+    if kind_of(world.workload) != "LeaderWorkerSet":
+        return (pod,)
+    same = [one for one in pods_of_workload(world) if number_of(one) == number_of(pod)]
+    return tuple(sorted(same, key=lambda one: (not serves(one), name_of(one)))) or (pod,)
+
+
+def is_replica_ready(world: World, pod: Obj) -> bool:
+    """A group is Ready with all of its pods."""
+    together = whole_replica(world, pod)
+    return all(map(is_ready, together)) and len(together) >= pods_in_a_replica(world.workload)
+
+
+def pods_of_canary(world: World) -> tuple[Obj, ...]:
+    return tuple(pod for pod in world.pods if CANARY_LABEL in labels_of(pod) and not is_finished(pod))
+
+
+def in_order_of_leaving(pods: Iterable[Obj], slices: Iterable[Obj]) -> list[Obj]:
+    """Broken ones first, then those out of rotation, then by name, so that a new plan agrees with the last one."""
+    pieces = tuple(slices)
+    return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, pieces), name_of(pod)))
+
+
+def pod_named(world: World, name_or_uid: str) -> Obj | None:
+    return next((pod for pod in world.pods if name_or_uid in (name_of(pod), uid_of(pod))), None)
+
+
+def services_of(world: World, labels: dict[str, str]) -> tuple[Obj, ...]:
+    """The Services that would send traffic to a pod with these labels."""
+    return tuple(s for s in world.services if selects_plainly(dig(s, "spec", "selector"), labels))
+
+
+def is_in_rotation(pod: Obj, slices: Iterable[Obj]) -> bool:
+    """Whether any EndpointSlice lists the pod as ready. Also true while kube-proxy elsewhere is still catching up."""
+    return any(
+        dig(endpoint, "targetRef", "uid") == uid_of(pod) and dig(endpoint, "conditions", "ready") is not False
+        for piece in slices
+        for endpoint in piece.get("endpoints") or []
+    )
+
+
+def rotation_of(world: World) -> Rotation | None:
+    """None when pods or EndpointSlices could not be read."""
+    if world.workload is None or {"pods", "endpoint_slices", "replica_sets"} & world.unreadable.keys():
+        return None
+    pods = replicas_present(world)
+    return Rotation(
+        in_rotation=tuple(name_of(pod) for pod in pods if is_in_rotation(pod, world.endpoint_slices)),
+        ready=tuple(name_of(pod) for pod in pods if is_replica_ready(world, pod)),
+        wanted=int(dig(world.workload, "spec", "replicas") or 0),
+    )
+
+
+@dataclass(frozen=True)
+class RotationKey:
+    """The label whose change takes a pod out of every Service without its ReplicaSet letting go of it."""
+
+    key: str
+    value: str
+
+
+def rotation_key(world: World, labels: dict[str, str]) -> RotationKey | str:
+    """The label to change on a pod with these labels, or why there is none."""
+    services = services_of(world, labels)
+    if not services:
+        return "no Service selects it"
+    shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
+    held_by_owner = _owner_keys(world, labels)
+    # A spare may change any of them; the workload's own labels are what dashboards and scrapers know it by.
+    known_by = keys_of(dig(world.workload, "spec", "selector"))
+    usable = sorted(shared - held_by_owner, key=lambda key: (key in known_by, key))
+    if usable:
+        return RotationKey(usable[0], labels[usable[0]])
+    names = ", ".join(sorted(name_of(s) for s in services))
+    return (
+        f"every label that Service {names} selects by is also in the {_owner_kind(world)}'s selector"
+        f" ({', '.join(sorted(shared & held_by_owner)) or 'no label is shared by all Services'}):"
+        " changing one would orphan the pod"
+    )
+
+
+def _owner_kind(world: World) -> str:
+    return "ReplicaSet" if kind_of(world.workload) == "Deployment" else kind_of(world.workload)
+
+
+def _owner_keys(world: World, labels: dict[str, str]) -> frozenset[str]:
+    if CANARY_LABEL in labels:
+        return frozenset({CANARY_LABEL, TEMPLATE_HASH_LABEL})
+    kind = kind_of(world.workload)
+    if kind == "LeaderWorkerSet":
+        return frozenset(key for key in labels if key.startswith(LEADER_WORKER_SET_PREFIX)) | STATEFUL_SET_LABELS
+    keys = keys_of(dig(world.workload, "spec", "selector")) | {TEMPLATE_HASH_LABEL}
+    if kind == "StatefulSet":
+        return keys | STATEFUL_SET_LABELS
+    for replica_set in world.replica_sets:
+        if selects(dig(replica_set, "spec", "selector"), labels):
+            keys |= keys_of(dig(replica_set, "spec", "selector"))
+    return keys

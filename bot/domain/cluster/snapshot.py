@@ -1,0 +1,48 @@
+"""A snapshot of the part of the cluster that planning may look at: objects as the API gave them, at one moment.
+
+Planning and progress checks are pure functions of it. What could not be read is named in `unreadable` by its field's
+name, with the reason; it is never left out in silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.domain.signals.scrape import ReplicaLoad
+
+Obj = dict[str, Any]
+"""A Kubernetes object as JSON, camelCase keys, exactly as the API returned it."""
+
+
+@dataclass(frozen=True)
+class World:
+    at: float
+    workload: Obj | None
+    replica_sets: tuple[Obj, ...] = ()
+    pods: tuple[Obj, ...] = ()
+    """Pods of the workload (by its selector), our canary's pods, and pods that carry this incident's id."""
+    services: tuple[Obj, ...] = ()
+    endpoint_slices: tuple[Obj, ...] = ()
+    pdbs: tuple[Obj, ...] = ()
+    quotas: tuple[Obj, ...] = ()
+    """ResourceQuotas of the workload's namespace."""
+    failed_creates: tuple[Obj, ...] = ()
+    """Events of the namespace that say that a pod could not be made."""
+    nodes: tuple[Obj, ...] = ()
+    all_pods: tuple[Obj, ...] = ()
+    """Every pod of the cluster: who holds accelerators, and who else is on a node."""
+    revisions: tuple[Obj, ...] = ()
+    """ControllerRevisions of a StatefulSet; a Deployment's revisions are its ReplicaSets."""
+    autoscalers: tuple[Obj, ...] = ()
+    scaled_objects: tuple[Obj, ...] = ()
+    """KEDA's, which own HorizontalPodAutoscalers."""
+    config_maps: dict[str, Obj] = field(default_factory=dict)
+    """By name: those that the workload's pod templates take engine flags or variables from."""
+    canary: Obj | None = None
+    cron_jobs: tuple[Obj, ...] = ()
+    """Of the workload's namespace: templates of Jobs."""
+    jobs: tuple[Obj, ...] = ()
+    """Jobs that this incident started."""
+    load: dict[str, ReplicaLoad] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,96 @@
+"""What the kinds of workload differ in: where their pod templates stand, and what one replica of them is made of.
+
+One replica of a Deployment or StatefulSet is a pod. One replica of a LeaderWorkerSet is a group of pods, of which the
+leader serves; they start and end together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import dig, labels_of
+from bot.domain.cluster.snapshot import Obj
+
+KINDS = ("Deployment", "StatefulSet", "LeaderWorkerSet")
+NUMBERED = ("StatefulSet", "LeaderWorkerSet")
+"""Kinds whose replicas have fixed numbers: fewer of them always end the highest ones."""
+LEADER_WORKER_SET_PREFIX = "leaderworkerset.sigs.k8s.io/"
+SET_NAME_LABEL = LEADER_WORKER_SET_PREFIX + "name"
+GROUP_LABEL = LEADER_WORKER_SET_PREFIX + "group-index"
+WORKER_LABEL = LEADER_WORKER_SET_PREFIX + "worker-index"
+POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
+REVISION_HASH_LABEL = "controller-revision-hash"
+STATEFUL_SET_LABELS = frozenset({POD_INDEX_LABEL, REVISION_HASH_LABEL, "statefulset.kubernetes.io/pod-name"})
+"""Labels that the StatefulSet controller itself puts on its pods."""
+LEADER = "0"
+METRICS_PORT_NAMES = ("http", "metrics")
+DEFAULT_PORT = 8000
+_IN_LEADER_WORKER_SET = ("spec", "leaderWorkerTemplate")
+
+
+@dataclass(frozen=True)
+class PodTemplate:
+    """One of a workload's pod templates."""
+
+    way: tuple[str, ...]
+    template: Obj
+    pods: int = 1
+    """How many pods of it one replica has."""
+
+    @property
+    def path(self) -> str:
+        return "".join(f"/{part}" for part in self.way)
+
+    def in_spec(self, part: Obj) -> Obj:
+        """A part of the template as a part of the workload's spec."""
+        for key in reversed(self.way[1:]):
+            part = {key: part}
+        return part
+
+
+def kind_of(workload: Obj | None) -> str:
+    return str((workload or {}).get("kind") or "Deployment")
+
+
+def pod_templates(workload: Obj | None) -> tuple[PodTemplate, ...]:
+    """The template of the pods that serve comes first."""
+    if kind_of(workload) != "LeaderWorkerSet":
+        way: tuple[str, ...] = ("spec", "template")
+        return (PodTemplate(way, dig(workload, *way) or {}),)
+    leader, worker = (*_IN_LEADER_WORKER_SET, "leaderTemplate"), (*_IN_LEADER_WORKER_SET, "workerTemplate")
+    size = pods_in_a_replica(workload)
+    workers = dig(workload, *worker) or {}
+    if not dig(workload, *leader):
+        return (PodTemplate(worker, workers, size),)
+    first = PodTemplate(leader, dig(workload, *leader))
+    return (first, PodTemplate(worker, workers, size - 1)) if size > 1 else (first,)
+
+
+def template_of(workload: Obj | None) -> Obj:
+    """The template of the pods that serve; empty without a workload."""
+    return pod_templates(workload)[0].template
+
+
+def pods_in_a_replica(workload: Obj | None) -> int:
+    return int(dig(workload, *_IN_LEADER_WORKER_SET, "size") or 1) if kind_of(workload) == "LeaderWorkerSet" else 1
+
+
+def number_of(pod: Obj) -> int:
+    """The number of the replica that a pod of a StatefulSet or LeaderWorkerSet belongs to; -1 for none."""
+    labels = labels_of(pod)
+    text = (
+        labels.get(GROUP_LABEL) or labels.get(POD_INDEX_LABEL) or str(dig(pod, "metadata", "name")).rpartition("-")[2]
+    )
+    return int(text) if text.isdigit() else -1
+
+
+def serves(pod: Obj) -> bool:
+    """Whether the pod answers requests itself: any pod but the workers of a group."""
+    return labels_of(pod).get(WORKER_LABEL, LEADER) == LEADER
+
+
+def metrics_port(pod: Obj) -> int:
+    """The engine's port: the one that is named for it, else vLLM's own."""
+    containers = dig(pod, "spec", "containers") or []
+    named = {port.get("name"): port["containerPort"] for c in containers for port in c.get("ports") or []}
+    return next((int(named[name]) for name in METRICS_PORT_NAMES if name in named), DEFAULT_PORT)

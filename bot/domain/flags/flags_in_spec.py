@@ -1,0 +1,275 @@
+"""The engine flags of a pod template: what is in effect, and where each one is written.
+
+They are read from lists of words, a string for `sh -c`, variables, and a `--config` file from a ConfigMap. The last of
+several wins, and the command line wins over the file, as in the engine. What cannot be known is `unparsable`, with why.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot.domain.cluster.json_patch import pointer
+from bot.domain.cluster.objects import dig
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.flags.command_words import Place, Spot, Variables, Word, list_words, split_words, variables_of
+from bot.domain.flags.config_file import ConfigEntry, ConfigFileError, entries_of
+from bot.domain.flags.flag_table import FlagSpec, FlagTable, FlagValue, newest_table, normalised, text_of
+from bot.domain.flags.shell_words import Script, ShellScriptError, engine_words
+
+SHELLS = ("sh", "bash", "ash", "dash", "zsh")
+ENGINE_WORDS = ("vllm", "api_server", "openai")
+ADDITIONAL_ARGS = "VLLM_ADDITIONAL_ARGS"
+"""Images whose own entrypoint starts the engine append this variable's words."""
+CONFIG = "--config"
+_NUMBER = re.compile(r"^-\d+(\.\d+)?$")
+
+
+@dataclass(frozen=True)
+class WrittenFlag:
+    """One occurrence of a flag, on the command line or in the config file."""
+
+    name: str
+    """The flag's full name (`--max-num-seqs`), however it was written."""
+    option: str
+    """As written, without `=value`."""
+    value: str | bool
+    words: tuple[Word, ...] = ()
+    """On the command line: the option and its values."""
+    joined: bool = False
+    """Whether the value follows after `=`."""
+    entry: ConfigEntry | None = None
+    """In the config file."""
+
+
+@dataclass(frozen=True)
+class FlagsInSpec:
+    container: str = ""
+    container_index: int = 0
+    image: str = ""
+    written: tuple[WrittenFlag, ...] = ()
+    """In the order of their effect: the config file, then the command line."""
+    words: tuple[Word, ...] = ()
+    """Everything that the command line says to the engine."""
+    home: Place = field(default_factory=lambda: Place(""))
+    """Where a new flag goes when none is written yet."""
+    variables: Variables = field(default_factory=Variables)
+    config_file: Place | None = None
+    """The ConfigMap's text behind `--config`."""
+    unparsable: str = ""
+    """Why the flags cannot be known; empty when they are."""
+
+    @property
+    def values(self) -> dict[str, str | bool]:
+        """Flag to value, the last one written wins."""
+        return {flag.name: flag.value for flag in self.written}
+
+    def last(self, name: str) -> WrittenFlag | None:
+        return next((flag for flag in reversed(self.written) if flag.name == name), None)
+
+
+def engine_container(template: Obj) -> tuple[int, Obj] | None:
+    """The container that runs the engine: the only one, else the one whose image or command line names it."""
+    containers = dig(template, "spec", "containers") or []
+    if len(containers) == 1:
+        return 0, containers[0]
+    for index, container in enumerate(containers):
+        said = " ".join([container.get("image", ""), container.get("name", ""), *_elements(container)])
+        if any(word in said for word in ENGINE_WORDS):
+            return index, container
+    return None
+
+
+def config_maps_named(template: Obj) -> frozenset[str]:
+    """The ConfigMaps that may say something about the engine's flags: its variables and its mounted files."""
+    found = engine_container(template)
+    if found is None:
+        return frozenset()
+    container = found[1]
+    names = {dig(source, "configMapRef", "name") for source in container.get("envFrom") or []}
+    names |= {dig(entry, "valueFrom", "configMapKeyRef", "name") for entry in container.get("env") or []}
+    if any(CONFIG in element.replace("_", "-") for element in _elements(container)):
+        mounted = {mount.get("name") for mount in container.get("volumeMounts") or []}
+        volumes = [volume for volume in dig(template, "spec", "volumes") or [] if volume.get("name") in mounted]
+        names |= {dig(volume, "configMap", "name") for volume in volumes}
+    return frozenset(name for name in names if name)
+
+
+def flags_of_template(
+    template: Obj, table: FlagTable | None = None, config_maps: Mapping[str, Obj] | None = None
+) -> FlagsInSpec:
+    """Flags of a pod template or of a pod (both carry `spec.containers`)."""
+    found = engine_container(template)
+    if found is None:
+        return FlagsInSpec(unparsable="no container of it is recognised as the engine")
+    index, container = found
+    table, config_maps = table or newest_table(), config_maps or {}
+    known = FlagsInSpec(
+        container=container.get("name", ""),
+        container_index=index,
+        image=container.get("image", ""),
+        home=_list_place(index, "command" if container.get("command") and not container.get("args") else "args"),
+        variables=variables_of(container, index, config_maps),
+    )
+    try:
+        words = _command_line(container, index, known.variables)
+        written = tuple(_flags_in(words, table))
+        _refuse_open(words, written)
+        known = replace(known, words=tuple(words), written=written)
+        if _script_at(container) is not None:
+            known = replace(known, home=words[-1].spot.place)
+        config = known.last(CONFIG)
+        return known if config is None else _with_file(known, template, str(config.value), table, config_maps)
+    except (ShellScriptError, ConfigFileError) as error:
+        return replace(known, written=(), unparsable=str(error))
+
+
+def _refuse_open(words: Sequence[Word], written: Sequence[WrittenFlag]) -> None:
+    """Behind a flag that takes one, an unknown word is its value, and the first word is the model."""
+    values = [word for flag in written for word in flag.words]
+    for word in words[1:]:
+        if word.is_open and not any(word is value for value in values):
+            raise ShellScriptError(f"{word.text} in its shell script may stand for flags that are not known")
+
+
+def _elements(container: Obj) -> list[str]:
+    return [*(container.get("command") or []), *(container.get("args") or [])]
+
+
+def _list_place(index: int, name: str) -> Place:
+    return Place(pointer("spec", "containers", index, name))
+
+
+def _command_line(container: Obj, index: int, variables: Variables) -> list[Word]:
+    elements = [
+        word
+        for name in ("command", "args")
+        for word in list_words(_list_place(index, name), container.get(name) or [], variables)
+    ]
+    place = _script_at(container)
+    if place is not None:
+        script = elements[place]
+        text = _elements(container)[place]
+        at = Place(f"{script.spot.place.path}/{script.spot.start}")
+        return engine_words(Script(text, at, variables, tuple(elements[place + 2 :])))
+    extra = variables.by_name.get(ADDITIONAL_ARGS)
+    if extra is not None and extra.text is not None and not container.get("command"):
+        end = Spot(_list_place(index, "args"), len(elements), len(elements))
+        elements += split_words(extra, variables, end, in_shell=False)
+    return elements
+
+
+def _script_at(container: Obj) -> int | None:
+    """Which of the container's words is a script for `sh -c`."""
+    elements = _elements(container)
+    for number, element in enumerate(elements[:3]):
+        if element.rsplit("/", 1)[-1] not in SHELLS:
+            continue
+        for place in range(number + 1, len(elements) - 1):
+            if not elements[place].startswith(("-", "+")):
+                break
+            if re.fullmatch(r"-\w*c\w*", elements[place]):
+                return place + 1 + (elements[place + 1] == "--")
+    return None
+
+
+def _with_file(
+    known: FlagsInSpec, template: Obj, path: str, table: FlagTable, config_maps: Mapping[str, Obj]
+) -> FlagsInSpec:
+    place = _config_file(template, known.container_index, path)
+    if isinstance(place, str):
+        return replace(known, written=(), unparsable=f"its flags come from a --config file: {place}")
+    text = dig(config_maps.get(place.config_map), "data", _key_of(place))
+    if text is None:
+        reason = f"ConfigMap {place.config_map} could not be read, or has no {_key_of(place)}"
+        return replace(known, written=(), unparsable=f"its flags come from a --config file: {reason}")
+    in_file = tuple(_of_entry(entry, table) for entry in entries_of(text))
+    return replace(known, written=(*in_file, *known.written), config_file=place)
+
+
+def _key_of(place: Place) -> str:
+    return place.path.removeprefix("/data/").replace("~1", "/").replace("~0", "~")
+
+
+def _config_file(template: Obj, index: int, path: str) -> Place | str:
+    """The ConfigMap's key that is mounted at `path`, or why it is none."""
+    mounts = dig(template, "spec", "containers", index, "volumeMounts") or []
+    path = posixpath.normpath(path)
+    holding = [mount for mount in mounts if (path + "/").startswith(posixpath.normpath(mount["mountPath"]) + "/")]
+    if not holding:
+        return f"{path} is not on a volume"
+    mount = max(holding, key=lambda one: len(one["mountPath"]))
+    volume: Obj = next((v for v in dig(template, "spec", "volumes") or [] if v.get("name") == mount.get("name")), {})
+    held = volume.get("configMap")
+    if not held:
+        return f"{path} does not come from a ConfigMap"
+    inside = path.removeprefix(posixpath.normpath(mount["mountPath"])).lstrip("/")
+    name = mount.get("subPath") or inside
+    items = {item.get("path"): item.get("key") for item in held.get("items") or []}
+    key = items.get(name) if items else name
+    return Place(pointer("data", key), held.get("name", "")) if key else f"{path} is not in its volume"
+
+
+def _of_entry(entry: ConfigEntry, table: FlagTable) -> WrittenFlag:
+    name = table.name_of(entry.option)
+    value = entry.value
+    if isinstance(value, bool) and normalised(entry.option).startswith("--no-") and name is not None:
+        value = not value
+    return WrittenFlag(name or normalised(entry.option), entry.option, value, entry=entry)
+
+
+def _flags_in(words: Sequence[Word], table: FlagTable) -> Iterator[WrittenFlag]:
+    index = 0
+    while index < len(words):
+        flag = _flag_at(words, index, table)
+        if flag is not None:
+            yield flag
+        index += len(flag.words) if flag is not None else 1
+
+
+def _flag_at(words: Sequence[Word], index: int, table: FlagTable) -> WrittenFlag | None:
+    word = words[index]
+    option, equals, behind = word.text.partition("=")
+    if not option.startswith("-") or _NUMBER.match(option):
+        return None
+    name = table.name_of(option)
+    # A single dash is an option only if the engine knows it (`-tp`); `python -m module` is not one.
+    if name is None and not option.startswith("--"):
+        return None
+    spec = table.spec(name) if name else None
+    if equals:
+        return WrittenFlag(name or normalised(option), option, behind, (word,), joined=True)
+    if spec is not None and spec.is_switch:
+        is_on = not (spec.type == "switch" and normalised(option).startswith("--no-"))
+        return WrittenFlag(name or option, option, is_on, (word,))
+    count = _values_behind(words, index, spec)
+    taken = tuple(words[index : index + 1 + count])
+    value: str | bool = " ".join(one.text for one in taken[1:]) if count else True
+    return WrittenFlag(name or normalised(option), option, value, taken)
+
+
+def _values_behind(words: Sequence[Word], index: int, spec: FlagSpec | None) -> int:
+    """How many of the next words belong to this flag."""
+    most = len(words) if spec is not None and spec.many else 1
+    count = 0
+    for word in words[index + 1 :]:
+        if count == most or (word.text.startswith("-") and not _NUMBER.match(word.text)):
+            break
+        count += 1
+    return count
+
+
+@dataclass(frozen=True)
+class FlagEdit:
+    flag: str
+    """The full name."""
+    value: FlagValue | None
+    """As the engine reads it; None takes the flag away."""
+    spelled: str = ""
+    """As the author of the edit wrote it (`6G`)."""
+
+    @property
+    def text(self) -> str:
+        return self.spelled or ("" if self.value is None else text_of(self.value))

@@ -1,0 +1,91 @@
+"""Which way a flag helps against which trouble, from data: the same lever that ends one makes another worse.
+
+What the table does not say is not judged; what it calls harmful is never proposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.flags.flag_table import FlagValue
+from bot.domain.kernel.errors import impossible
+
+Direction = Literal["raise", "lower", "set"]
+DIRECTIONS: tuple[Direction, ...] = ("raise", "lower", "set")
+
+
+class Effect(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    effect: Literal["helps", "harms", "no_effect"]
+    why: str
+
+
+class Levers(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    diagnoses: dict[str, str]
+    levers: dict[str, dict[str, dict[Direction, Effect]]]
+    """Flag, diagnosis, direction."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """One flag from its value to another; `before` is None where nobody knows what the engine runs with."""
+
+    flag: str
+    before: FlagValue | None
+    after: FlagValue | None
+    says: str = ""
+    """The direction that the playbook writes."""
+
+    @property
+    def direction(self) -> Direction | None:
+        """None where it cannot be told."""
+        numbers = [_number(value) for value in (self.before, self.after)]
+        before, after = numbers
+        if before is not None and after is not None:
+            return None if before == after else "raise" if after > before else "lower"
+        return "set" if self.after is not None and after is None else None
+
+
+@cache
+def levers() -> Levers:
+    text = files(__package__).joinpath("mitigations.json").read_text(encoding="utf-8")
+    return Levers.model_validate_json(text)
+
+
+def effect_of(flag: str, diagnosis: str, direction: str | None) -> Effect | None:
+    """None where nothing is known."""
+    known = levers().levers.get(flag, {}).get(diagnosis, {})
+    return next((effect for way, effect in known.items() if way == direction), None)
+
+
+def refuse_what_harms(moves: Iterable[Move], diagnosis: str) -> None:
+    """Raise `NoPlanError` for a move that makes the trouble worse, or goes another way than the playbook says."""
+    for move in moves:
+        way = move.direction
+        if move.says and way is not None and move.says not in (way, "set"):
+            raise impossible(
+                f"{move.flag} from {move.before} to {move.after} is a {way}, and the playbook means a {move.says}",
+                "read the numbers behind the value",
+            )
+        effect = effect_of(move.flag, diagnosis, way) if diagnosis else None
+        if effect is not None and effect.effect == "harms":
+            raise impossible(f"{move.flag} from {move.before} to {move.after} is the wrong way: {effect.why}")
+
+
+def _number(value: FlagValue | None) -> float | None:
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None

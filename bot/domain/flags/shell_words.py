@@ -1,0 +1,257 @@
+"""The engine's command inside a script for `sh -c`: its words with their places; the rest of the script is not read.
+
+A small part of the shell's grammar: quotes, escapes, comments, variables, line continuation, and what ends a command.
+Whatever else would decide over the engine's words makes them unknown; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bot.domain.flags.command_words import Place, Spot, Variables, Word, split_words
+from bot.domain.kernel.errors import BotError
+
+_VARIABLE = re.compile(
+    r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>[^}$`\\'\"]*))?\}"
+    r"|\((?P<pod>[A-Za-z_][\w.-]*)\)|(?P<rest>@|\{@\}|\*))"
+)
+_REDIRECTION = re.compile(r"(?:&>>?|<<<|<<-?|[<>]{1,2}[&|]?)")
+_ENDS = "\n;&|()"
+
+
+class ShellScriptError(BotError):
+    """The engine's words cannot be known; the message says why."""
+
+
+@dataclass
+class _Piece:
+    text: str
+    name: str = ""
+    """Of a variable."""
+    is_quoted: bool = True
+    is_known: bool = True
+
+
+@dataclass
+class _Token:
+    start: int
+    end: int = 0
+    pieces: list[_Piece] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script, what it is given as `$@`, and the variables of its container."""
+
+    text: str
+    place: Place
+    variables: Variables
+    rest: Sequence[Word] = ()
+
+
+def engine_words(script: Script) -> list[Word]:
+    """The words behind the engine's own name. Raise `ShellScriptError` when they cannot be known."""
+    found = [words for command in _commands(script) if (words := _behind_engine(_words(script, command))) is not None]
+    if not found:
+        raise ShellScriptError("no command of its shell script is recognised as the engine")
+    if len(found) > 1:
+        raise ShellScriptError("its shell script has more than one engine command")
+    words = found[0]
+    if not words:
+        raise ShellScriptError("the engine command of its shell script names no model")
+    return words
+
+
+def _behind_engine(words: Sequence[Word]) -> list[Word] | None:
+    texts = [word.text for word in words]
+    for index, text in enumerate(texts):
+        if text.rsplit("/", 1)[-1] == "vllm" and texts[index + 1 : index + 2] == ["serve"]:
+            return list(words[index + 2 :])
+        if text.startswith("vllm.entrypoints.") or text.endswith("/api_server.py"):
+            return list(words[index + 1 :])
+    return None
+
+
+def _commands(script: Script) -> list[list[_Token]]:
+    scanner = _Scanner(script.text, script.variables)
+    return scanner.commands()
+
+
+def _words(script: Script, tokens: Sequence[_Token]) -> list[Word]:
+    return [word for token in tokens for word in _words_of(script, token)]
+
+
+def _words_of(script: Script, token: _Token) -> list[Word]:
+    spot = Spot(script.place, token.start, token.end)
+    pieces = token.pieces
+    if len(pieces) == 1 and pieces[0].name == "@":
+        return list(script.rest)
+    text = "".join(piece.text for piece in pieces)
+    loose = [piece for piece in pieces if piece.name and not piece.is_quoted]
+    if len(pieces) == 1 and loose:
+        return _of_reference(script, loose[0], spot)
+    if any(not piece.is_known or re.search(r"\s", piece.text) for piece in loose):
+        return [Word(script.text[token.start : token.end], spot, in_shell=True, is_open=True)]
+    named = [piece for piece in pieces if piece.name]
+    ends_with_it = len(named) == 1 and pieces[-1] is named[0] and (len(pieces) == 1 or _opens_value(pieces[:-1]))
+    return [Word(text, spot, in_shell=True, variable=named[0].name if ends_with_it else "")]
+
+
+def _opens_value(pieces: Sequence[_Piece]) -> bool:
+    return re.fullmatch(r"-{1,2}[\w.-]+=", "".join(piece.text for piece in pieces)) is not None
+
+
+def _of_reference(script: Script, piece: _Piece, spot: Spot) -> list[Word]:
+    known = script.variables.by_name.get(piece.name)
+    if not piece.is_known:
+        return [Word(piece.text, spot, in_shell=True, is_open=True)]
+    if known is None or known.text is None:
+        return [Word(text, spot, in_shell=True) for text in piece.text.split()]
+    return split_words(known, script.variables, spot, in_shell=True)
+
+
+class _Scanner:
+    """One walk over a script: tokens, and where commands end."""
+
+    def __init__(self, text: str, variables: Variables) -> None:
+        self._text, self._variables = text, variables
+        self._at = 0
+        self._token: _Token | None = None
+        self._skips_next = False
+        self._tokens: list[_Token] = []
+        self._commands: list[list[_Token]] = []
+
+    def commands(self) -> list[list[_Token]]:
+        while self._at < len(self._text):
+            self._step(self._text[self._at])
+        self._end_command()
+        return self._commands
+
+    def _step(self, char: str) -> None:
+        redirection = _REDIRECTION.match(self._text, self._at)
+        if self._text.startswith("\\\n", self._at):
+            self._at += 2
+        elif char in " \t\r":
+            self._end_token()
+            self._at += 1
+        elif redirection:
+            self._redirect(redirection)
+        elif char in _ENDS:
+            self._end_command()
+            self._at += 1
+        elif char == "#" and self._token is None:
+            end = self._text.find("\n", self._at)
+            self._at = end if end >= 0 else len(self._text)
+        elif char == "'":
+            self._single_quoted()
+        elif char == '"':
+            self._double_quoted()
+        elif char == "\\":
+            self._add(_Piece(self._text[self._at + 1 : self._at + 2]), 2)
+        elif char in "$`":
+            self._dollar(is_quoted=False)
+        else:
+            self._add(_Piece(char), 1)
+
+    def _add(self, piece: _Piece, length: int) -> None:
+        if self._token is None:
+            self._token = _Token(self._at)
+        last = self._token.pieces[-1] if self._token.pieces else None
+        if last is not None and not last.name and not piece.name and last.is_known and piece.is_known:
+            last.text += piece.text
+        else:
+            self._token.pieces.append(piece)
+        self._at += length
+        self._token.end = self._at
+
+    def _redirect(self, found: re.Match[str]) -> None:
+        if found[0].startswith("<<"):
+            raise ShellScriptError("its shell script has a here-document, which is not taken apart")
+        if self._token is not None and self._text[self._token.start : self._at].isdigit():
+            self._token = None
+        self._end_token()
+        self._at = found.end()
+        self._skips_next = True
+
+    def _end_token(self) -> None:
+        if self._token is None:
+            return
+        if self._skips_next:
+            self._skips_next = False
+        else:
+            self._tokens.append(self._token)
+        self._token = None
+
+    def _end_command(self) -> None:
+        self._end_token()
+        self._skips_next = False
+        if self._tokens:
+            self._commands.append(self._tokens)
+        self._tokens = []
+
+    def _single_quoted(self) -> None:
+        end = self._text.find("'", self._at + 1)
+        if end < 0:
+            raise ShellScriptError("its shell script has a quote that does not end")
+        self._add(_Piece(self._text[self._at + 1 : end]), end + 1 - self._at)
+
+    def _double_quoted(self) -> None:
+        self._add(_Piece(""), 1)
+        while not self._text.startswith('"', self._at):
+            char = self._text[self._at : self._at + 1]
+            if not char:
+                raise ShellScriptError("its shell script has a quote that does not end")
+            if char == "\\" and self._text[self._at + 1 : self._at + 2] in ("$", "`", '"', "\\"):
+                self._add(_Piece(self._text[self._at + 1]), 2)
+            elif self._text.startswith("\\\n", self._at):
+                self._at += 2
+            elif char in "$`":
+                self._dollar(is_quoted=True)
+            else:
+                self._add(_Piece(char), 1)
+        self._add(_Piece(""), 1)
+        self._without_empty_edges()
+
+    def _without_empty_edges(self) -> None:
+        """A word that is nothing but a quoted reference has one piece."""
+        assert self._token is not None
+        filled = [piece for piece in self._token.pieces if piece.text or piece.name]
+        self._token.pieces = filled or [_Piece("")]
+
+    def _dollar(self, *, is_quoted: bool) -> None:
+        found = _VARIABLE.match(self._text, self._at)
+        name = (found["bare"] or found["braced"] or found["pod"] or "") if found else ""
+        if found and found["rest"]:
+            self._add(_Piece(found[0], "@", is_quoted), len(found[0]))
+        elif found and (found["pod"] is None or name in self._variables.by_name):
+            self._add(self._reference(found, name, is_quoted), len(found[0]))
+        elif self._text[self._at] == "`" or self._text.startswith("$(", self._at):
+            length = self._substitution()
+            self._add(_Piece(self._text[self._at : self._at + length], "(command)", is_quoted, is_known=False), length)
+        elif self._text.startswith("${", self._at):
+            length = max(self._text.find("}", self._at) + 1 - self._at, 2)
+            self._add(
+                _Piece(self._text[self._at : self._at + length], "(expansion)", is_quoted, is_known=False), length
+            )
+        else:
+            self._add(_Piece("$"), 1)
+
+    def _reference(self, found: re.Match[str], name: str, is_quoted: bool) -> _Piece:
+        known, value = self._variables.by_name.get(name), self._variables.value(name)
+        is_set_by_script = re.search(rf"(?:^|[\s;&|(]){name}=|\b(?:for|read)\s+{name}\b", self._text) is not None
+        if is_set_by_script or (known is not None and value is None) or (known is None and self._variables.unreadable):
+            return _Piece(found[0], name, is_quoted, is_known=False)
+        return _Piece(value or found["default"] or "", name, is_quoted)
+
+    def _substitution(self) -> int:
+        """The length of a command substitution, whose inside is not read."""
+        if self._text[self._at] == "`":
+            return max(self._text.find("`", self._at + 1) + 1 - self._at, 1)
+        depth = 0
+        for at in range(self._at + 1, len(self._text)):
+            depth += {"(": 1, ")": -1}.get(self._text[at], 0)
+            if depth == 0:
+                return at + 1 - self._at
+        raise ShellScriptError("its shell script has a bracket that does not close")

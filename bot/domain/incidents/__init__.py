@@ -1,0 +1,1 @@
+"""One incident: its run, its events and effects, and how each event moves it."""

@@ -1,0 +1,143 @@
+"""Effects: what a run wants done outside. Their ids name the visit that wants them: those of a left state are void."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from bot.domain.approvals.grant import Press
+
+Lane = Literal["people", "cards", "reads", "waits"]
+"""Each kind of effect has room in one of them, so that what is stuck on one dependency never delays the others."""
+LANES: tuple[Lane, ...] = ("people", "cards", "reads", "waits")
+
+
+class _Effect(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    lane: ClassVar[Lane] = "reads"
+    effect_id: str
+    visit: int | None = None
+    """The visit that it belongs to: void once the run is elsewhere. None: owed whatever the run does."""
+
+
+class ReadSignals(_Effect):
+    kind: Literal["read_signals"] = "read_signals"
+    state: str
+    names: tuple[str, ...]
+
+
+class PlanChange(_Effect):
+    kind: Literal["plan_change"] = "plan_change"
+    state: str
+
+
+class JudgePress(_Effect):
+    lane: ClassVar[Lane] = "people"
+    kind: Literal["judge_press"] = "judge_press"
+    press: Press
+    pressed_at: float
+
+
+class ApplyStep(_Effect):
+    lane: ClassVar[Lane] = "waits"
+    kind: Literal["apply_step"] = "apply_step"
+    request_id: str
+    step: int
+
+
+class WatchSignals(_Effect):
+    lane: ClassVar[Lane] = "waits"
+    kind: Literal["watch_signals"] = "watch_signals"
+    state: str
+    started_at: float
+
+
+class Tell(_Effect):
+    """An answer that only one person sees."""
+
+    lane: ClassVar[Lane] = "people"
+    kind: Literal["tell"] = "tell"
+    user: str
+    channel: str
+    text: str
+    response_url: str = ""
+
+
+class ShowInSlack(_Effect):
+    """Bring the card and the thread up to date with the newest run; one per incident is enough."""
+
+    lane: ClassVar[Lane] = "cards"
+    kind: Literal["show_in_slack"] = "show_in_slack"
+
+
+class ReleaseLeases(_Effect):
+    lane: ClassVar[Lane] = "people"
+    kind: Literal["release_leases"] = "release_leases"
+
+
+ExportFormat = Literal["md", "json", "html"]
+
+
+class ExportTimeline(_Effect):
+    lane: ClassVar[Lane] = "cards"
+    kind: Literal["export_timeline"] = "export_timeline"
+    format: ExportFormat
+    wanted_by: str = ""
+
+
+class DrawWay(_Effect):
+    """The playbook as a picture, with the way that the run took, into its thread."""
+
+    lane: ClassVar[Lane] = "cards"
+    kind: Literal["draw_way"] = "draw_way"
+
+
+class ReadSeries(_Effect):
+    """The run's few telling signals as lines over its whole time, for its timeline."""
+
+    kind: Literal["read_series"] = "read_series"
+
+
+class DrawChart(_Effect):
+    """The lines of the timeline as one picture, with the decisions marked, into the thread."""
+
+    lane: ClassVar[Lane] = "cards"
+    kind: Literal["draw_chart"] = "draw_chart"
+
+
+class SilenceAlerts(_Effect):
+    """Alertmanager keeps quiet about this incident's alerts for a while."""
+
+    kind: Literal["silence_alerts"] = "silence_alerts"
+    about: dict[str, dict[str, str]]
+    """As it was shown and confirmed: alert name to labels."""
+    ends_at: float
+    why: str
+    wanted_by: str
+
+
+class EndSilences(_Effect):
+    kind: Literal["end_silences"] = "end_silences"
+    ids: tuple[str, ...]
+
+
+Effect = Annotated[
+    ReadSignals
+    | PlanChange
+    | JudgePress
+    | ApplyStep
+    | WatchSignals
+    | Tell
+    | ShowInSlack
+    | ReleaseLeases
+    | ExportTimeline
+    | DrawWay
+    | ReadSeries
+    | DrawChart
+    | SilenceAlerts
+    | EndSilences,
+    Field(discriminator="kind"),
+]
+EFFECT: TypeAdapter[Effect] = TypeAdapter(Effect)

@@ -1,0 +1,109 @@
+"""The decision: `advance` moves a run by one event. Pure: same run, same event, same decision.
+
+A late, repeated or strange event changes nothing and is still on the timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bot.domain.incidents.event import (
+    AlertChanged,
+    Commanded,
+    Due,
+    EffectFailed,
+    Event,
+    Judged,
+    OpenedByHand,
+    Planned,
+    Posted,
+    Pressed,
+    Progressed,
+    SeriesRead,
+    SignalsRead,
+    Silenced,
+    SilencesEnded,
+    StepSettled,
+    Watched,
+)
+from bot.domain.incidents.machine import changing, events, operator_actions, presses, questions, reading, severity
+from bot.domain.incidents.machine.draft import Decision, Draft, Rules
+from bot.domain.incidents.machine.entering import enter
+from bot.domain.incidents.machine.orphaned_run import without_playbook
+from bot.domain.incidents.run import SILENCE_ENDS, Run
+from bot.domain.playbooks.bundle import Bundle
+
+__all__ = ["Decision", "Rules", "advance", "set_aside", "without_playbook"]
+
+
+def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
+    """Move `run` by one event; a late or strange event changes nothing but is still recorded."""
+    draft = Draft(run, bundle, rules, event.at)
+    if run.visit == 0 and isinstance(event, AlertChanged | OpenedByHand):
+        if isinstance(event, OpenedByHand):
+            events.opened_by_hand(draft, event)
+        else:
+            events.open_incident(draft, event)
+        severity.expect_status(draft)
+        enter(draft, draft.playbook.start)
+    elif not run.is_open:
+        _after_the_end(draft, event)
+        if draft.run.is_open:
+            severity.expect_status(draft)
+    else:
+        HANDLERS[type(event)](draft, event)
+    return draft.decision()
+
+
+def set_aside(run: Run, event: Event, reason: str, bundle: Bundle, rules: Rules) -> Decision:
+    """An event that failed three times: kept on the timeline, and a person is asked: nothing is stuck in silence."""
+    draft = Draft(run, bundle, rules, event.at)
+    draft.record(
+        "failed", f"set aside after three failures: {event.kind}: {reason}", data=event.model_dump(mode="json")
+    )
+    if run.is_open and run.question == "" and not isinstance(event, Progressed | Posted):
+        questions.ask_what_next(draft, f"An event could not be handled ({event.kind}): {reason}")
+    return draft.decision()
+
+
+Handler = Callable[[Draft, Any], None]
+HANDLERS: Mapping[type, Handler] = {
+    AlertChanged: events.alert_changed,
+    OpenedByHand: events.opened_twice,
+    SignalsRead: reading.signals_read,
+    Watched: reading.watched,
+    Planned: changing.planned,
+    StepSettled: changing.step_settled,
+    Progressed: changing.progressed,
+    Pressed: presses.pressed,
+    Judged: presses.judged,
+    Due: operator_actions.due,
+    Commanded: operator_actions.commanded,
+    Silenced: operator_actions.silenced,
+    SilencesEnded: operator_actions.silences_ended,
+    SeriesRead: reading.series_read,
+    Posted: events.posted,
+    EffectFailed: operator_actions.effect_failed,
+}
+HEARD_AFTER_THE_END = (AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed)
+SAID_AFTER_THE_END = ("note", "export", "graph", "reopen", "pin")
+
+
+def _after_the_end(draft: Draft, event: Event) -> None:
+    match event:
+        case Judged():
+            draft.tell(event.press, "This incident is closed; nothing was changed.")
+            draft.ignore(f"press '{event.press.action}' by {event.press.user} after the end")
+        case StepSettled():
+            changing.settled_late(draft, event)
+        case Commanded() if event.command in SAID_AFTER_THE_END:
+            operator_actions.commanded(draft, event)
+        case Due() if event.deadline == SILENCE_ENDS:
+            operator_actions.due(draft, event)
+        case Progressed() | Due():
+            pass
+        case _ if isinstance(event, HEARD_AFTER_THE_END):
+            HANDLERS[type(event)](draft, event)
+        case _:
+            draft.ignore(f"{event.kind} after the end")

@@ -1,0 +1,435 @@
+"""A change from its plan to its outcome: asked, granted, applied step by step, superseded when the world moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bot.domain.approvals.grant import Policy, Request
+from bot.domain.approvals.kinds import kind_of
+from bot.domain.approvals.repeats import asked_before
+from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait
+from bot.domain.changes.risks import one_up
+from bot.domain.flags.flag_history import release_of
+from bot.domain.flags.flag_table import text_of
+from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases
+from bot.domain.incidents.event import Planned, Progressed, StepSettled
+from bot.domain.incidents.impact import Burden
+from bot.domain.incidents.machine import entering, questions, reading, residual
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import ActiveChange
+from bot.domain.playbooks.language import ChangeState, EndState
+from bot.domain.playbooks.vocabulary import VERBS
+from bot.domain.signals.signal import RESULTS, result_in_words
+
+CRITICAL = "page"
+"""The severity in which one lead may break the glass."""
+ROLLS_ON = "Kubernetes goes on with the rollout meanwhile, one replica after the other; taking it back turns it round."
+UNPOSTED_SECONDS = 600.0
+"""A request's time begins at the latest so long after it was made, also where Slack does not take its message."""
+SOMEBODY_ELSE = "somebody else"
+"""In place of a call id: who undid what a call did."""
+
+
+def planned(draft: Draft, event: Planned) -> None:
+    change = draft.run.change
+    if not draft.is_of_this_visit(event.effect_id) or change is None or change.request_id or draft.run.question:
+        draft.ignore("a plan for a state that was left")
+        return
+    if event.readings:
+        reading.keep(draft, event.readings)
+    _take_plan(draft, change, event.result, outcome="planned")
+
+
+def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcome: str) -> None:
+    if result.outcome == "planned" and result.plan is not None:
+        ask_for(draft, change, result.plan, asked_elsewhere=result.asked_before)
+        entering.go(draft, outcome)
+        return
+    if result.outcome == "impossible" and change.values:
+        _plan_without_the_edit(draft, change, result)
+        return
+    # A hint of several lines is a patch to carry elsewhere: it is shown as it is, not run into a sentence.
+    is_patch = "\n" in result.hint
+    text = result.reason + (f" {result.hint}" if result.hint and not is_patch else "")
+    draft.record(
+        "planned", f"{change.verb}: {result.outcome.replace('_', ' ')} — {text}", data=result.model_dump(mode="json")
+    )
+    shown = {"result": result.outcome, "text": text} | ({"patch": result.hint} if is_patch else {})
+    draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
+    if result.outcome in ("unknown", "failed"):
+        # Nothing was sent: what the playbook writes for a change that failed is not meant.
+        why = f"The change '{change.verb}' cannot be planned: {text}"
+        questions.ask_what_next(draft, why, unread=_unread(draft, result))
+    else:
+        entering.go(draft, result.outcome, because=text)
+
+
+def _unread(draft: Draft, result: PlanResult) -> tuple[str, ...]:
+    """The earlier states that should have read what the plan lacks: planning again would lack it again."""
+    states = (name.split(".")[1] for name in result.missing if name.startswith("results."))
+    return tuple(dict.fromkeys(state for state in states if state != draft.run.state))
+
+
+def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResult) -> None:
+    """What a person wrote cannot be done: they read why, and the playbook's own values are asked for again."""
+    text = f"The edited values cannot be applied: {result.reason} {result.hint}".strip()
+    number = f"N{draft.number()}"
+    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+    draft.record("planned", text, who=change.edited_by, data=result.model_dump(mode="json"))
+    plan_again(draft, change.model_copy(update={"values": {}, "edited_by": ""}), "with the playbook's own values")
+
+
+def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: str = "") -> None:
+    """Put a plan to people. Its expiry begins when it is posted."""
+    state = draft.playbook.state(change.state)
+    written = state if isinstance(state, ChangeState) and not change.undo_of else None
+    strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
+    risk, policy = _policy(draft, plan, written, is_strange=bool(strange))
+    if strange:
+        note = Circumstance(name="rehearsed_on", grade="note", text=f"{strange}: the risk is one higher")
+        plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
+    expected = draft.told("expected") if written else ""
+    plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
+    request = Request(
+        request_id=f"R{draft.number()}",
+        state=change.state,
+        visit=draft.run.visit,
+        plan=plan,
+        digest=plan.digest,
+        policy=policy,
+        why=draft.told("why") if written else "Take back what this run changed.",
+        still=written.still if written else "",
+        evidence=questions.evidence(draft, draft.playbook.needs(change.state)) if written else (),
+        asked_at=draft.at,
+        own_work_of=tuple(dict.fromkeys(filter(None, (draft.run.steered_by, change.edited_by)))),
+        edited_by=change.edited_by,
+        asked_before=asked_before(plan, draft.run.requests.values(), at=draft.at) or asked_elsewhere,
+    )
+    draft.set(
+        requests=draft.run.requests | {request.request_id: request},
+        change=change.model_copy(update={"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}),
+    )
+    questions.draw_for_the_first(draft)
+    draft.post("request", f"request:{request.request_id}", request.request_id, {"head": draft.run.timeline_head})
+    draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
+    draft.record(
+        "request", f"{request.request_id} ({risk} risk): {plan.title}",
+        data={"request": request.request_id, "digest": plan.digest, "plan": plan.model_dump(mode="json")},
+    )  # fmt: skip
+
+
+def _strange_version(draft: Draft) -> str:
+    """That the engine is of a version which this playbook was not rehearsed on; empty when it was or nobody knows."""
+    known = draft.playbook.playbook.rehearsed_on
+    said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
+    try:
+        runs = [release_of(version) for version in said]
+    except ValueError:
+        return ""
+    strange = [version for version in runs if version not in known]
+    return f"rehearsed on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
+
+
+def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange: bool) -> tuple[Risk, Policy]:
+    """The settings decide; a playbook may only raise the risk, shorten the time and ask more teams."""
+    approvals = draft.rules.approvals
+    earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
+    kind = kind_of(plan, earlier)
+    risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
+    risk = one_up(risk) if is_strange else risk
+    teams = (*plan.approved_by, *(written.approvers if written else ()))
+    policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == CRITICAL)
+    if written and written.expires:
+        shortest = min(policy.expires_seconds, draft.playbook.seconds(written.expires))
+        policy = policy.model_copy(update={"expires_seconds": shortest})
+    return risk, policy
+
+
+def edited(draft: Draft, request: Request, values: Mapping[str, int | float], user: str) -> None:
+    """A person wrote other values: they are planned and shown as a request of their own before anybody approves."""
+    change = draft.run.change
+    if change is None:
+        raise ValueError("a request is open although no change is under way")
+    text = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
+    edited_request = request.model_copy(update={"decided_by": user, "decided_at": draft.at})
+    _close_request(draft, edited_request, "superseded", text)
+    draft.record("decided", f"request {request.request_id} edited: {text}", who=user, data={"values": dict(values)})
+    # What was edited before stays edited, unless it is among these.
+    values = {**change.values, **values}
+    plan_again(draft, change.model_copy(update={"values": values, "edited_by": user}), f"with {text}")
+
+
+def step_settled(draft: Draft, event: StepSettled) -> None:
+    change = draft.run.change
+    if change is None or change.request_id != event.request_id or change.step != event.step or not change.begun:
+        settled_late(draft, event)
+        return
+    request = draft.run.requests[event.request_id]
+    step = request.plan.steps[event.step] if request.plan.steps else None
+    if event.readings:
+        reading.keep(draft, event.readings)
+    match event.result:
+        case "done":
+            _record_step(draft, event, step)
+            change = change.model_copy(update={"burden": event.burden or change.burden})
+            _next_step(draft, change, request)
+        case "burdened" if event.burden is not None:
+            _stop(draft, change, request, event.burden, event.detail)
+        case "superseded" if event.replanned is not None:
+            _supersede(draft, change, request, event)
+        case "not_needed":
+            _close_request(draft, request, "withdrawn", event.detail)
+            _finish(draft, change, "not_needed", event.detail)
+        case "still_unknown":
+            _close_request(draft, request, "withdrawn", event.detail)
+            draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+            questions.ask_what_next(
+                draft, f"The reason for the change cannot be read again: {event.detail}. Nothing was changed."
+            )
+        case "lapsed":
+            _close_request(draft, request, "expired", event.detail)
+            plan_again(draft, change, event.detail)
+        case "withheld" if change.step == 0:
+            _withheld(draft, change, request, event)
+        case "interfered":
+            _interfered(draft, change, request, event)
+        case "halted":
+            draft.record("halt", f"stopped before '{step.title if step else 'the next step'}': {event.detail}")
+            draft.set(change=change.model_copy(update={"halted": True, "progress": f"halted: {event.detail}"}))
+        case _:
+            # Held back half-way: what was applied stands, so the change as a whole did not succeed.
+            outcome = "failed" if event.result == "withheld" else event.result
+            draft.record("call", f"{event.result}: {step.title if step else ''} — {event.detail}", data=event.evidence)
+            _finish(draft, change, outcome, event.detail)
+
+
+def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
+    """Our own guards sent nothing: what the playbook writes for a change that failed would undo an earlier one."""
+    _close_request(draft, request, "withdrawn", event.detail)
+    draft.record("outcome", f"{change.verb}: not begun — {event.detail}", data={"request": request.request_id})
+    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
+    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+    questions.ask_what_next(draft, f"'{request.plan.title}' was not begun: {event.detail}. Nothing was changed.")
+
+
+def _interfered(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
+    """Somebody else moved what this run had changed: it lets go of that, sends nothing more, and asks."""
+    lost = set(event.evidence.get("calls", ()))
+    draft.set(
+        ledger=tuple(
+            entry.model_copy(update={"undone_by": SOMEBODY_ELSE}) if entry.call_id in lost else entry
+            for entry in draft.run.ledger
+        )
+    )
+    draft.record("outcome", f"{change.verb}: interfered — {event.detail}", data={"request": request.request_id})
+    if change.step == 0:
+        _close_request(draft, request, "withdrawn", event.detail)
+    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
+    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+    said = "Nothing was changed." if change.step == 0 else f"'{request.plan.title}' stopped after step {change.step}."
+    questions.ask_what_next(draft, f"Somebody else changed what the bot had changed: {event.detail}. {said}")
+
+
+def _stop(draft: Draft, change: ActiveChange, request: Request, burden: Burden, risen: str) -> None:
+    """Those who stay pay for it: nothing more is sent until a person says so, who then accepts what it costs now."""
+    step = request.plan.steps[change.step]
+    said = f"'{request.plan.title}' stopped before '{step.title}': since it was granted, {risen}"
+    draft.record("outcome", f"{change.verb}: stopped — {risen}", data={"request": request.request_id})
+    draft.set(change=change.model_copy(update={"stopped": True, "burden": burden.or_else(change.burden)}))
+    rolls_on = isinstance(step, Wait) and step.condition == "rolled_out" and not _is_held(draft)
+    questions.ask_whether_to_go_on(draft, said, ROLLS_ON if rolls_on else "")
+
+
+def _is_held(draft: Draft) -> bool:
+    return bool(residual.still_rollouts(draft.run))
+
+
+def go_on(draft: Draft) -> None:
+    """The stopped step is owed again; its waiting begins anew."""
+    change = draft.run.change
+    if change is None or not change.stopped:
+        return questions.ask_what_next(draft, "There is nothing to go on with.")
+    again = {"stopped": False, "attempt": change.attempt + 1, "step_started_at": draft.at, "progress": ""}
+    draft.set(change=change.model_copy(update=again))
+    return want_step(draft)
+
+
+def give_up(draft: Draft) -> None:
+    """What was stopped stays as it is: its steps so far are in the ledger, and others may change the workload."""
+    change = draft.run.change
+    if change is None or not change.stopped:
+        return
+    ended = draft.run.requests[change.request_id].model_copy(update={"outcome": "stopped"})
+    draft.set(requests=draft.run.requests | {ended.request_id: ended})
+    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+    draft.want(ReleaseLeases(effect_id=f"release/{ended.request_id}"))
+
+
+def given_up(draft: Draft, reason: str) -> None:
+    """The step could not be carried through, and nothing tells whether its call arrived: unclear, not failed."""
+    change = draft.run.change
+    if change is not None:
+        _finish(draft, change, "unclear", f"given up, and it is not known whether its call arrived: {reason}")
+
+
+def settled_late(draft: Draft, event: StepSettled) -> None:
+    """A call whose run has moved on: what it did is still recorded, with its undo."""
+    request = draft.run.requests.get(event.request_id)
+    known = {entry.call_id for entry in draft.run.ledger}
+    if request is not None and event.result == "done" and event.call_id and event.call_id not in known:
+        _record_step(draft, event, request.plan.steps[event.step])
+    else:
+        draft.ignore(f"late outcome of step {event.step} of {event.request_id}: {event.result}")
+
+
+def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
+    if not isinstance(step, Call):
+        draft.record("wait", f"seen: {getattr(step, 'title', '')} — {event.detail}", data=event.evidence)
+        if isinstance(step, Wait) and step.closes:
+            draft.set(ledger=tuple(_over(entry, step) for entry in draft.run.ledger))
+        return
+    request = draft.run.requests[event.request_id]
+    entry = LedgerEntry(
+        call_id=event.call_id,
+        state=request.state,
+        verb=request.plan.verb,
+        title=step.title,
+        target=step.target,
+        differences=step.differences,
+        undo=step.undo,
+        no_undo=step.no_undo,
+        holds=step.holds,
+        applied_at=draft.at,
+        node=step.node,
+    )
+    # A person named the calls; the undo that a playbook writes has them in its plan.
+    undone = set(draft.run.change.undo_of) if draft.run.change else set()
+    undone |= set(request.plan.choices.get("of", ())) if request.plan.verb == "undo" else set()
+    draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
+    draft.record(
+        "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,
+        "differences": [d.model_dump(mode="json") for d in step.differences]},
+    )  # fmt: skip
+
+
+def _over(entry: LedgerEntry, wait: Wait) -> LedgerEntry:
+    """An entry about what has ended by itself has nothing left to take back."""
+    if entry.target != wait.about:
+        return entry
+    return entry.model_copy(update={"undo": (), "no_undo": f"it has ended: {wait.title}"})
+
+
+def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:
+    """Mark what this call ends: what an undo names, and our own spare or isolation when its object is gone or back."""
+    ends_object = step.method in ("delete", "evict") or step.restores
+
+    def mark(entry: LedgerEntry) -> LedgerEntry:
+        same = (entry.target.kind, entry.target.namespace, entry.target.name) == (
+            step.target.kind,
+            step.target.namespace,
+            step.target.name,
+        )
+        hit = same and (entry.call_id in undone or (ends_object and entry.verb in residual.LEFTOVER_VERBS))
+        hit = hit or (entry.target.kind == "Pod" and entry.target.uid in step.ends)
+        return entry.model_copy(update={"undone_by": by}) if hit and not entry.undone_by else entry
+
+    return tuple(map(mark, ledger))
+
+
+def _next_step(draft: Draft, change: ActiveChange, request: Request) -> None:
+    step = change.step + 1
+    if step >= len(request.plan.steps):
+        _finish(draft, change, "done", request.plan.title)
+        return
+    draft.set(
+        change=change.model_copy(update={"step": step, "step_started_at": draft.at, "progress": "", "attempt": 0})
+    )
+    want_step(draft)
+
+
+def want_step(draft: Draft) -> None:
+    """Owe the present step again, under an id of its own."""
+    change = draft.run.change
+    if change is None:
+        return
+    what = draft.effect_id(f"apply/{change.request_id}/{change.step}/{change.attempt}")
+    draft.want(ApplyStep(effect_id=what, request_id=change.request_id, step=change.step))
+
+
+def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
+    request_id = change.request_id
+    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome, "ended_at": draft.at})
+    draft.set(requests=draft.run.requests | {request_id: ended})
+    draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
+    _tell_whose_it_was(draft, request_id, ended, outcome)
+    came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
+    if outcome != "done" or came_back is not None:
+        # What went well is on the request itself; what did not, or what came back, deserves a message.
+        said = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
+        data = {"result": outcome, "text": "; ".join(filter(None, said)), "request": request_id}
+        draft.post("outcome", f"outcome:{request_id}", request_id, data)
+    draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
+    if outcome == "done" and change.undo_of:
+        draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+        state = draft.playbook.state(draft.run.state)
+        if isinstance(state, EndState):
+            entering.end(draft, state)
+        else:
+            questions.ask_what_next(draft, "The undo is done.")
+        return
+    entering.go(draft, outcome, because=text)
+
+
+def _tell_whose_it_was(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
+    """Whose deploy was taken back reads it in the thread, however it ended, once a call of it has been applied."""
+    own = f"{draft.run.incident_id}/{request_id}/"
+    if not request.plan.told or not any(entry.call_id.startswith(own) for entry in draft.run.ledger):
+        return
+    text = f"{request.plan.title}: {outcome.replace('_', ' ')}. The reason is in this thread: {request.why}"
+    data = {"text": text, "user": "", "told": list(request.plan.told)}
+    draft.post("note", f"told:{request_id}", request_id, data)
+    draft.record("note", f"told {', '.join(request.plan.told)}: {text}")
+
+
+def _close_request(draft: Draft, request: Request, status: str, reason: str) -> None:
+    closed = request.model_copy(update={"status": status, "decision_reason": reason})
+    draft.set(requests=draft.run.requests | {request.request_id: closed})
+    draft.clear_deadlines(f"request:{request.request_id}")
+
+
+def _supersede(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
+    """The world moved between the grant and the call: say what changed, and ask again."""
+    _close_request(draft, request, "superseded", event.detail)
+    draft.record("planned", f"{request.request_id} superseded: {event.detail}")
+    if change.replans >= draft.rules.replans_at_most:
+        draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+        questions.ask_what_next(
+            draft, f"The plan changed {change.replans} times while it was being approved: {event.detail}"
+        )
+        return
+    again = change.model_copy(update={"request_id": "", "replans": change.replans + 1})
+    draft.set(change=again)
+    if event.replanned is not None:
+        _take_plan(draft, again, event.replanned, outcome="superseded")
+
+
+def plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
+    again = change.model_copy(update={"request_id": "", "begun": False, "replans": change.replans + 1})
+    draft.set(change=again)
+    draft.record("planned", f"planning again: {why}")
+    machine = draft.playbook.machine
+    if draft.run.at_state != machine.entry(machine.written(draft.run.at_state)):
+        entering.go(draft, "replan")
+    effect_id = draft.effect_id(f"plan/{again.replans}")
+    draft.want(PlanChange(effect_id=effect_id, visit=draft.run.visit, state=draft.run.state))
+
+
+def progressed(draft: Draft, event: Progressed) -> None:
+    """Shown while it lasts, never decided on, not on the timeline."""
+    if not draft.is_of_this_visit(event.effect_id):
+        return
+    if draft.run.change:
+        draft.set(change=draft.run.change.model_copy(update={"progress": event.text}))
+    elif draft.run.watch:
+        draft.set(watch=draft.run.watch.model_copy(update={"progress": event.text}))
+    draft.set(latest=draft.run.latest | event.readings)

@@ -1,0 +1,141 @@
+"""A decision in the making: the next run, its timeline entries, and what it wants done. Lives for one `advance`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.approvals.grant import Press
+from bot.domain.approvals.rules import ApprovalRules
+from bot.domain.incidents.effect import Effect, ShowInSlack, Tell
+from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Post, PostKind, Run, scope_values
+from bot.domain.kernel.redaction import redacted, redacted_data
+from bot.domain.kernel.timeline import Entry, EntryKind
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+
+SHOW = ShowInSlack(effect_id="show")
+"""One for each incident: showing brings everything up to date, so a second one owed adds nothing."""
+
+
+NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
+THREAD_IS_FULL = "the thread is full: what is not asked is only on the timeline from here on"
+
+
+class Rules(BaseModel):
+    """What a deployment decides about every run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    approvals: ApprovalRules
+    replans_at_most: int = 5
+    keeps_messages_at_most: int = 200
+    status_every_seconds: float = 1800.0
+    """How long an incident that pages may be without a word about how it stands; 0: for ever."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    run: Run
+    entries: tuple[Entry, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+class Draft:
+    def __init__(self, run: Run, bundle: Bundle, rules: Rules, at: float) -> None:
+        self.run, self.bundle, self.rules, self.at = run, bundle, rules, at
+        self._before = run
+        self._entries: list[Entry] = []
+        self._effects: list[Effect] = []
+
+    @property
+    def playbook(self) -> CompiledPlaybook:
+        """The playbook that the run is in now."""
+        return self.bundle.playbooks[self.run.playbook]
+
+    def told(self, key: str) -> str:
+        """A text of the present state with the readings of now in it: `ask`, `why`, `expected` or `say`."""
+        values = scope_values(self.run, self.run.readings, self.playbook.settings)
+        return self.playbook.text(self.run.state, key, values)
+
+    def set(self, **changes: Any) -> None:
+        self.run = self.run.with_(**changes)
+
+    def record(
+        self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None, at: float | None = None
+    ) -> None:
+        """What is recorded is a copy without secrets; the run keeps the exact plan. `at`: when it was, if earlier."""
+        known = redacted_data(data or {})
+        entry = Entry(
+            kind=kind, at=self.at if at is None else at, text=redacted(text), who=who, state=self.run.state, data=known
+        )
+        self._entries.append(entry)
+
+    def ignore(self, what: str) -> None:
+        """Put a strange event on the timeline; identical ones are folded into a count."""
+        if what not in self.run.ignored:
+            self.record("ignored", what)
+        self.set(ignored=self.run.ignored | {what: self.run.ignored.get(what, 0) + 1})
+
+    def fold(self, kind: EntryKind, text: str, *, who: str) -> None:
+        """Put a person's attempt on the timeline; the same one again by the same person is only counted."""
+        what = f"{who}: {text}"
+        if what not in self.run.ignored:
+            self.record(kind, text, who=who)
+        self.set(ignored=self.run.ignored | {what: self.run.ignored.get(what, 0) + 1})
+
+    def want(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def tell(self, press: Press, text: str) -> None:
+        """Answer one person; nobody else sees it."""
+        effect_id = f"tell/{press.press_id}/{len(self._effects)}"
+        self.want(
+            Tell(
+                effect_id=effect_id,
+                user=press.user,
+                channel=press.channel,
+                text=text,
+                response_url=press.response_url,
+            )
+        )
+
+    def number(self) -> int:
+        """The next number for a request, question or note of this incident."""
+        self.set(counter=self.run.counter + 1)
+        return self.run.counter
+
+    def post(self, kind: PostKind, slot: str, ref: str, data: dict[str, Any] | None = None) -> None:
+        """A message of the thread. A full thread takes only what people must see for the run to go on, or to end."""
+        if len(self.run.posts) >= self.rules.keeps_messages_at_most and kind not in NEVER_LEFT_OUT:
+            self.fold("slack", THREAD_IS_FULL, who="")
+            return
+        post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data or {}))
+        self.set(posts=(*self.run.posts, post))
+
+    def effect_id(self, what: str) -> str:
+        return f"v{self.run.visit}/{what}"
+
+    def is_of_this_visit(self, effect_id: str) -> bool:
+        return effect_id.startswith(f"v{self.run.visit}/")
+
+    def set_deadline(self, name: str, at: float | None) -> None:
+        others = {key: value for key, value in self.run.deadlines.items() if key != name}
+        self.set(deadlines=others if at is None else others | {name: at})
+
+    def clear_waits(self) -> None:
+        """Forget the deadlines of what is waited for; statuses and silences do not hang on the state."""
+        kept = (NEXT_STATUS, SILENCE_ENDS)
+        self.set(deadlines={name: at for name, at in self.run.deadlines.items() if name in kept})
+
+    def clear_deadlines(self, about: str) -> None:
+        self.set(deadlines={k: v for k, v in self.run.deadlines.items() if not k.startswith(f"{about}:")})
+
+    def decision(self) -> Decision:
+        """What was decided. Whatever changed what people see is shown; folding a repeated strange event is not."""
+        seen = {"ignored", "version", "counter", "deadlines", "places"}
+        if self.run.model_dump(exclude=seen) != self._before.model_dump(exclude=seen):
+            self.want(SHOW)
+        return Decision(self.run, tuple(self._entries), tuple(self._effects))

@@ -1,0 +1,232 @@
+"""Entering a state: what each kind of state wants first, and leaving through the machine's legal edges only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
+from bot.domain.incidents.machine import questions, residual, severity
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import NEXT_STATUS, ActiveChange, ActiveWatch, Frame
+from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
+from bot.domain.signals.signal import Reading
+
+PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
+
+
+def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = None) -> None:
+    """Leave by `outcome` where that is written; otherwise ask people what next. `clause` says which `go` it was."""
+    here = draft.run.at_state
+    there = draft.playbook.machine.next(here, outcome)
+    if there is None:
+        if draft.run.change and draft.run.change.undo_of:
+            draft.set(at_state=draft.playbook.machine.entry(draft.run.state))
+        draft.set(change=None, watch=None)
+        questions.ask_what_next(
+            draft, because or f"'{draft.run.state}' ended with '{outcome}', and the playbook does not say what then."
+        )
+        return
+    if outcome in PHASE_OUTCOMES:
+        draft.set(at_state=there)
+        return
+    by = {"by": outcome} if clause is None else {"by": outcome, "clause": clause}
+    enter(draft, draft.playbook.machine.written(there), because=because, by=by)
+
+
+def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object] | None = None) -> None:
+    """Begin a visit of `name`: earlier effects are void from here on. What was entered too often leads elsewhere.
+
+    `by` is the edge that led there, for the timeline.
+    """
+    name, because, instead_of = _within_limits(draft, name, because)
+    state = draft.playbook.state(name)
+    title = draft.playbook.called(name)
+    draft.set(
+        state=name,
+        doing=title,
+        at_state=draft.playbook.machine.entry(name),
+        visit=draft.run.visit + 1,
+        entered_at=draft.at,
+        way=(*draft.run.way, name),
+        readings={},
+        change=None,
+        watch=None,
+        question="",
+    )
+    draft.clear_waits()
+    entered = {"kind": draft.playbook.kind(name), **(by or {})}
+    if instead_of:
+        entered["instead_of"] = instead_of
+    draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
+    if state.severity:
+        severity.said_by_playbook(draft, state.severity, title)
+    match state:
+        case ReadState():
+            want_readings(draft)
+        case AskState():
+            if draft.playbook.needs(name):
+                want_readings(draft)
+            else:
+                questions.ask_written(draft, state)
+        case ChangeState():
+            begin_change(draft, state.change)
+        case WatchState():
+            begin_watch(draft, state)
+        case DivertState(divert="people"):
+            questions.ask_to_take_over(draft, state)
+        case DivertState():
+            divert(draft, state)
+        case EndState():
+            end(draft, state)
+
+
+def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, list[str]]:
+    """The state to enter instead of one that was entered `at_most` times already, and those that were passed over."""
+    passed: list[str] = []
+    while name not in passed:
+        state = draft.playbook.state(name)
+        limit = None if isinstance(state, EndState) else state.at_most
+        if isinstance(state, EndState) or limit is None or not state.beyond or draft.run.way.count(name) < limit:
+            break
+        passed.append(name)
+        because = f"'{draft.playbook.called(name)}' was entered {limit} {'time' if limit == 1 else 'times'} already"
+        name = state.beyond
+    return name, because, passed
+
+
+def want_readings(draft: Draft) -> None:
+    names = draft.playbook.needs(draft.run.state)
+    draft.want(
+        ReadSignals(effect_id=draft.effect_id("read"), visit=draft.run.visit, state=draft.run.state, names=names)
+    )
+
+
+def begin_change(draft: Draft, verb: str, *, undo_of: tuple[str, ...] = ()) -> None:
+    draft.set(change=ActiveChange(state=draft.run.state, verb=verb, undo_of=undo_of))
+    draft.want(PlanChange(effect_id=draft.effect_id("plan/0"), visit=draft.run.visit, state=draft.run.state))
+
+
+def begin_watch(draft: Draft, state: WatchState) -> None:
+    until = draft.at + draft.playbook.seconds(state.within)
+    draft.set(watch=ActiveWatch(started_at=draft.at, until=until))
+    draft.want(
+        WatchSignals(
+            effect_id=draft.effect_id("watch"), visit=draft.run.visit, state=draft.run.state, started_at=draft.at
+        )
+    )
+
+
+# --- diverting ------------------------------------------------------------------------------------------------------
+# A divert changes nothing in the world, so it asks nobody. Each playbook sees only what was read and answered in
+# itself: a frame keeps the rest until the run comes back.
+
+MAX_DIVERTS = 8
+_FORGOTTEN: dict[str, Any] = {
+    "results": {},
+    "answers": {},
+    "answered_by": {},
+    "forms": {},
+    "picked": {},
+    "baseline": {},
+    "way": (),
+}
+"""What a playbook begins without."""
+
+
+def divert(draft: Draft, state: DivertState) -> None:
+    """Go on in another playbook, at its start."""
+    run = draft.run
+    if run.diverts >= MAX_DIVERTS:
+        questions.ask_what_next(
+            draft, f"This run was diverted {run.diverts} times; it is not diverted again by itself."
+        )
+        return
+    if state.divert not in draft.bundle.playbooks:
+        questions.ask_what_next(
+            draft, f"The playbook '{state.divert}' was refused when the files were read: {state.why}"
+        )
+        return
+    if state.returns:
+        kept = {key: getattr(run, key) for key in _FORGOTTEN}
+        frame = Frame(playbook=run.playbook, state=run.state, **kept)
+        draft.set(frames=(*run.frames, frame))
+    draft.set(diverts=run.diverts + 1)
+    begin(draft, state.divert, because=state.why)
+
+
+def begin(draft: Draft, playbook: str, *, because: str) -> None:
+    """Enter a playbook of the bundle at its start; what the last one knew is not known there."""
+    before = draft.run.playbook
+    draft.set(playbook=playbook, **_FORGOTTEN)
+    if playbook != before:
+        data = {"from": before, "to": playbook, "returns": bool(draft.run.frames)}
+        draft.record("diverted", f"goes on in {playbook} — {because}", data=data)
+    enter(draft, draft.playbook.start, because=because)
+
+
+def come_back(draft: Draft, ended: EndState) -> None:
+    """Leave the divert by the end that the other playbook came to."""
+    *outer, frame = draft.run.frames
+    left, said = draft.run.playbook, draft.told("say")
+    draft.set(frames=tuple(outer), **{key: getattr(frame, key) for key in type(frame).model_fields})
+    draft.set(at_state=draft.playbook.machine.entry(frame.state))
+    because = f"{left} ended with '{ended.end}'" + (f": {said}" if said else "")
+    draft.record("diverted", f"back in {frame.playbook} — {because}", data={"from": left, "end": ended.end})
+    outcome = f"returned:{ended.end}"
+    if draft.playbook.machine.next(draft.run.at_state, outcome) is None:
+        outcome = "returned:otherwise"
+    go(draft, outcome, because=because)
+
+
+# --- ends ------------------------------------------------------------------------------------------------------------
+
+
+def end(draft: Draft, state: EndState) -> None:
+    """Go back where the run was diverted from. Otherwise close, unless something of ours is still out there: then a
+    person says what becomes of it.
+    """
+    if draft.run.frames:
+        come_back(draft, state)
+        return
+    if residual.leftovers(draft.run):
+        questions.ask_about_leftovers(draft)
+        return
+    close(draft, state.end, draft.told("say"))
+
+
+def close(draft: Draft, ending: str, text: str) -> None:
+    draft.clear_deadlines("request")
+    draft.clear_deadlines("question")
+    draft.set_deadline(NEXT_STATUS, None)
+    draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
+    held = [entry.title for entry in draft.run.held]
+    draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data={"ending": ending, "held": held})
+    draft.post(
+        "closed",
+        f"closed:{draft.run.visit}",
+        ending,
+        {
+            "ending": ending,
+            "text": text,
+            "held": held,
+            "head": draft.run.timeline_head,
+            "baseline": _numbers(draft.run.baseline),
+            "latest": _numbers(draft.run.latest),
+        },
+    )
+    end_silences(draft, f"close/{draft.run.visit}")
+    draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
+
+
+def _numbers(readings: Mapping[str, Reading]) -> dict[str, object]:
+    """What the message of the close says of them, also when the incident goes on later."""
+    kept = {"name", "value", "unit", "at", "unknown"}
+    shown = {name: each for name, each in readings.items() if each.is_number or not each.is_known}
+    return {name: each.model_dump(include=kept) for name, each in shown.items()}
+
+
+def end_silences(draft: Draft, because: str) -> None:
+    """A silence that outlives its incident would hide the next one."""
+    if draft.run.silences:
+        draft.want(EndSilences(effect_id=f"unsilence/{because}", ids=tuple(draft.run.silences)))

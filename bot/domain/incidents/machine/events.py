@@ -1,0 +1,370 @@
+"""What comes from the side: alerts, deadlines, commands, and effects that were given up."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_args
+
+from bot.domain.approvals.grant import Request
+from bot.domain.changes.plan import Call, LedgerEntry
+from bot.domain.incidents.effect import DrawWay, ExportFormat, ExportTimeline, ReadSeries
+from bot.domain.incidents.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
+from bot.domain.incidents.machine import changing, diverting, entering, questions, residual, severity
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import Note, Offer
+from bot.domain.kernel.form import OPENING
+from bot.domain.signals.window import short
+
+NOT_DONE = {
+    "read_signals": "the signals could not be read",
+    "plan_change": "the change could not be planned",
+    "judge_press": "who pressed could not be looked up, so the press decided nothing",
+    "apply_step": "the step could not be carried through",
+    "watch_signals": "the signals could not be watched",
+    "tell": "an answer did not reach the person it was for",
+    "show_in_slack": "Slack could not be brought up to date",
+    "release_leases": "the leases could not be given back; they end by themselves",
+    "export_timeline": "the timeline could not be put here as a file",
+    "draw_way": "the picture of the playbook could not be put here",
+    "read_series": "the history of the signals could not be read",
+    "draw_chart": "the chart could not be put here",
+    "silence_alerts": "the alerts could not be silenced",
+    "end_silences": "the silences could not be ended",
+}
+"""Each kind of effect in words, where it was given up."""
+
+
+def open_incident(draft: Draft, event: AlertChanged) -> None:
+    alert = event.alert
+    data = alert.model_dump(mode="json") | _about(draft)
+    draft.record("opened", f"opened by alert {alert.name} on {draft.run.target}", data=data)
+    draft.set(alerts={alert.fingerprint: alert}, visit=0)
+    _say_what_is_missing(draft, event)
+    _say_what_is_unresolved(draft)
+
+
+def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
+    """Who opens it leads it; what is proposed from here is that person's own work."""
+    data = {"fields": event.fields} | _about(draft)
+    draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
+    draft.set(lead=event.user, steered_by=event.user, visit=0)
+    draft.set(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
+    _say_what_is_unresolved(draft)
+
+
+def opened_twice(draft: Draft, event: OpenedByHand) -> None:
+    draft.ignore(f"opened again by {event.user}")
+
+
+def _about(draft: Draft) -> dict[str, Any]:
+    run = draft.run
+    return {
+        "incident": run.incident_id,
+        "title": run.title,
+        "target": str(run.target),
+        "severity": run.severity,
+        "playbook": run.playbook,
+    }
+
+
+def _say_what_is_unresolved(draft: Draft) -> None:
+    if not draft.run.target.resolved:
+        draft.record(
+            "failed", f"the cluster did not name the workload in time; '{draft.run.target}' is what the labels say"
+        )
+
+
+def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:
+    if event.truncated:
+        what = f"Alertmanager left {event.truncated} more alerts out of this webhook; set max_alerts: 0 in its receiver"
+        draft.record("alert", what, data={"truncated": event.truncated})
+
+
+def alert_changed(draft: Draft, event: AlertChanged) -> None:
+    alert, known = event.alert, draft.run.alerts.get(event.alert.fingerprint)
+    is_repeat = known is not None and alert.dedupe_key == known.dedupe_key
+    # A closed incident whose alert is still sent is not over, however often the same was said before.
+    if is_repeat and (draft.run.is_open or alert.status == "resolved"):
+        return
+    if known is not None and not is_repeat and not alert.supersedes(known):
+        draft.ignore(f"late alert {alert.name} ({alert.status}, started {alert.starts_at:%H:%M:%S})")
+        return
+    draft.set(alerts=draft.run.alerts | {alert.fingerprint: alert})
+    draft.record("alert", f"{alert.name} is {alert.status}", data=alert.model_dump(mode="json"))
+    _say_what_is_missing(draft, event)
+    if not draft.run.is_open:
+        if alert.status == "firing":
+            _reopen(draft, f"{alert.name} {'still fires' if is_repeat else 'fires again'}")
+        return
+    if event.offer is not None and alert.status == "firing":
+        _offer(draft, event.offer, alert.name)
+    severity.said_by_alert(draft, alert)
+    all_resolved = all(a.status == "resolved" for a in draft.run.alerts.values())
+    draft.set(alerts_resolved_at=draft.at if all_resolved else None)
+    request = draft.run.open_request
+    if request is not None and all_resolved:
+        waiting = request.model_copy(update={"alerts_resolved_at": draft.at, "presses": ()})
+        draft.set(requests=draft.run.requests | {request.request_id: waiting})
+        draft.record("alert", f"all alerts resolved while {request.request_id} waits: it needs a fresh press")
+
+
+def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
+    """The alert is one of a playbook that counts more: a person decides whether the run goes over to it."""
+    run = draft.run
+    is_known = offer.playbook in {run.playbook, draft.bundle.entry, *(frame.playbook for frame in run.frames)}
+    if is_known or offer.playbook in run.offers or offer.priority <= draft.playbook.playbook.priority:
+        return
+    draft.set(offers=run.offers | {offer.playbook: offer})
+    how = f"`/incident divert {run.incident_id} {offer.playbook}` goes over to it"
+    say(draft, "", f"{alert_name} is one for '{offer.title}', which counts more than this playbook. {how}.")
+
+
+def _reopen(draft: Draft, because: str) -> None:
+    """The same trouble again soon after the end: the incident goes on, from the start of its playbook."""
+    draft.set(closed_at=None, ending="", alerts_resolved_at=None)
+    draft.record("reopened", f"reopened: {because}")
+    diverting.begin_anew(draft, because=because)
+
+
+def posted(draft: Draft, event: Posted) -> None:
+    """A message is in Slack; a request's time begins here."""
+    if event.slot == "card":
+        draft.set(card_posted=True)
+        return
+    _record_anchor(draft, event)
+    kind, _, ref = event.slot.partition(":")
+    if kind in ("request", "question"):
+        draft.set(places=draft.run.places | {event.slot: (event.channel, event.ts)})
+    request = draft.run.requests.get(ref) if kind == "request" else None
+    if request is None or request.posted_at is not None or request.status != "open":
+        return
+    draft.set_deadline(f"request:{ref}:unposted", None)
+    _begin_its_time(draft, request.model_copy(update={"posted_at": draft.at}))
+
+
+def _begin_its_time(draft: Draft, request: Request) -> None:
+    ref, seconds = request.request_id, request.policy.expires_seconds
+    ends = {"expires_at": draft.at + seconds, "half_at": draft.at + seconds / 2}
+    draft.set(requests=draft.run.requests | {ref: request.model_copy(update=ends)})
+    draft.set_deadline(f"request:{ref}:expiry", ends["expires_at"])
+    draft.set_deadline(f"request:{ref}:half", ends["half_at"])
+
+
+def _is_still_unposted(draft: Draft, ref: str) -> None:
+    """Nobody may have seen it, but an incident that waits for ever is worse: its time begins all the same."""
+    request = draft.run.requests.get(ref)
+    if request is None or request.status != "open" or request.posted_at is not None:
+        return
+    waited = short(draft.at - request.asked_at)
+    draft.record(
+        "slack", f"{ref} could not be posted for {waited}; its time begins all the same", data={"request": ref}
+    )
+    _begin_its_time(draft, request)
+
+
+def _record_anchor(draft: Draft, event: Posted) -> None:
+    """A message that carries the head of the timeline stands in Slack: who alters the storage cannot alter it."""
+    heads = {post.slot: post.data["head"] for post in draft.run.posts if "head" in post.data}
+    if event.slot not in heads or event.slot in draft.run.anchored:
+        return
+    draft.set(anchored=(*draft.run.anchored, event.slot))
+    data = {"ts": event.ts, "channel": event.channel, "head": heads[event.slot]}
+    draft.record("slack", f"{event.slot.replace(':', ' ')} posted, with the head of the timeline", data=data)
+    if event.slot.startswith("closed"):
+        draft.want(ReadSeries(effect_id=f"series/{event.slot}"))
+        draft.want(ExportTimeline(effect_id=f"export/{event.slot}", format="md"))
+
+
+def due(draft: Draft, event: Due) -> None:
+    if draft.run.deadlines.get(event.deadline) != event.due_at:
+        draft.ignore(f"an old deadline: {event.deadline}")
+        return
+    draft.set_deadline(event.deadline, None)
+    about, ref, what = event.deadline.split(":")
+    if about == "request" and what == "half":
+        _ask_again(draft, ref)
+    elif about == "request" and what == "unposted":
+        _is_still_unposted(draft, ref)
+    elif about == "request":
+        _request_expired(draft, ref)
+    elif about == "question":
+        _question_expired(draft, ref)
+
+
+def _ask_again(draft: Draft, ref: str) -> None:
+    """Half of the time has passed: who has not answered is asked again, and who is above them besides."""
+    request = draft.run.requests.get(ref)
+    if request is None or request.status != "open":
+        return
+    draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
+    ends = f" in {short(request.expires_at - draft.at)}" if request.expires_at is not None else ""
+    said = f"Half of the time for {ref} has passed: {request.plan.title}. It expires{ends}; nothing is applied later."
+    draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True})
+    above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
+    draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
+
+
+def _request_expired(draft: Draft, ref: str) -> None:
+    request = draft.run.requests.get(ref)
+    if request is None or request.status != "open":
+        return
+    expired = request.model_copy(update={"status": "expired"})
+    draft.set(requests=draft.run.requests | {ref: expired})
+    draft.clear_deadlines(f"request:{ref}")
+    draft.record(
+        "decided", f"request {ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
+    )
+    entering.go(draft, "expired", because=f"request {ref} expired without a decision; nothing was changed")
+
+
+def _question_expired(draft: Draft, ref: str) -> None:
+    question = draft.run.questions.get(ref)
+    if question is None or question.status != "open":
+        return
+    draft.set(questions=draft.run.questions | {ref: question.model_copy(update={"status": "expired"})}, question="")
+    draft.record("answered", f"question {ref} expired without an answer", data={"question": ref})
+    entering.go(draft, "expired", because=f"nobody answered {ref} in time")
+
+
+def commanded(draft: Draft, event: Commanded) -> None:
+    match event.command:
+        case "note":
+            note_id = f"N{draft.number()}"
+            note = Note(note_id=note_id, at=draft.at, user=event.user, text=event.text)
+            draft.set(notes=(*draft.run.notes, note))
+            draft.record("note", event.text, who=event.user)
+            draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
+        case "halt" if (event.user, event.to == ALL) == (draft.run.halted_by, draft.run.halted_with_all):
+            draft.ignore(f"halted again by {event.user}")
+        case "halt":
+            draft.set(halted_by=event.user, halted_with_all=event.to == ALL)
+            said = event.text or "halted: nothing more will be changed until it is resumed"
+            draft.record("halt", said, who=event.user)
+        case "resume":
+            _resume(draft, event)
+        case "reset":
+            draft.record("note", "the breakers were reset: changes and nodes are counted anew", who=event.user)
+        case "lead":
+            draft.set(lead=event.text or event.user)
+            draft.record("note", f"led by {event.text or event.user}", who=event.user)
+        case "export":
+            export(draft, event)
+        case "graph":
+            draft.want(DrawWay(effect_id=f"draw/{event.event_id}"))
+        case "undo":
+            start_undo(draft, event.user)
+        case "resolve":
+            _resolve(draft, event)
+        case "divert":
+            _divert(draft, event)
+
+
+def export(draft: Draft, event: Commanded) -> None:
+    """Owe the file; it is made from the timeline as it is when the export is performed."""
+    wanted = cast(ExportFormat, event.text) if event.text in get_args(ExportFormat) else "md"
+    draft.record("export", f"export as {wanted} asked for", who=event.user)
+    draft.want(ExportTimeline(effect_id=f"export/{event.event_id}", format=wanted, wanted_by=event.user))
+
+
+def _resume(draft: Draft, event: Commanded) -> None:
+    change = draft.run.change
+    if draft.run.halted_with_all and event.to != ALL:
+        return say(draft, event.user, "Everything is halted, and `/incident resume all` lifts that.")
+    if not draft.run.halted_by and not (change is not None and change.halted):
+        return draft.ignore("resumed although nothing was halted")
+    draft.set(halted_by="", halted_with_all=False)
+    draft.record("resume", f"resumed: {event.text}" if event.text else "resumed", who=event.user)
+    if change is not None and change.halted:
+        draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
+        changing.want_step(draft)
+    return None
+
+
+def is_applying(draft: Draft) -> bool:
+    change = draft.run.change
+    return change is not None and change.begun and not change.stopped
+
+
+def _is_call_under_way(draft: Draft) -> bool:
+    """Whether a call of the present step may be on its way. A wait sends nothing, nor does what the halt stopped."""
+    change = draft.run.change
+    if change is None or change.halted:
+        return False
+    steps = draft.run.requests[change.request_id].plan.steps
+    return bool(steps) and isinstance(steps[change.step], Call)
+
+
+def say(draft: Draft, event_user: str, text: str) -> None:
+    number = f"N{draft.number()}"
+    draft.record("note", text, who=event_user)
+    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+
+
+def start_undo(draft: Draft, user: str) -> None:
+    """Propose the inverse of the last applied change; it goes the same way as every change: plan, request, grant."""
+    last = next(reversed(draft.run.held), None)
+    if last is None:
+        return say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
+    change_id = last.call_id.rsplit("/", 1)[0]
+    return take_back(draft, user, tuple(e for e in draft.run.held if e.call_id.startswith(f"{change_id}/")))
+
+
+def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None:
+    """Propose to undo exactly these applied calls."""
+    if is_applying(draft) and not draft.run.halted_by:
+        return say(draft, user, "A change is being applied right now; halt it first, then undo.")
+    if is_applying(draft) and _is_call_under_way(draft):
+        return say(
+            draft, user, "A call is under way; the halt stops the next one. Undo again once its outcome is known."
+        )
+    withdraw_what_waits(draft, "an undo was asked for")
+    draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
+    draft.set(steered_by=user)
+    calls = tuple(entry.call_id for entry in entries)
+    draft.record(
+        "undo", f"undo asked for: {', '.join(entry.title for entry in entries)}", who=user, data={"of": list(calls)}
+    )
+    return entering.begin_change(draft, "undo", undo_of=calls)
+
+
+def withdraw_what_waits(draft: Draft, why: str) -> None:
+    request, question = draft.run.open_request, draft.run.open_question
+    if request is not None:
+        withdrawn = request.model_copy(update={"status": "withdrawn", "decision_reason": why})
+        draft.set(requests=draft.run.requests | {request.request_id: withdrawn})
+    if question is not None:
+        gone = question.model_copy(update={"status": "withdrawn"})
+        draft.set(questions=draft.run.questions | {question.question_id: gone})
+    changing.give_up(draft)
+    draft.clear_waits()
+
+
+def _resolve(draft: Draft, event: Commanded) -> None:
+    if is_applying(draft):
+        return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
+    withdraw_what_waits(draft, "the incident was resolved by hand")
+    if residual.leftovers(draft.run):
+        draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
+        return questions.ask_about_leftovers(draft)
+    return entering.close(draft, "resolved_by_hand", event.text)
+
+
+def _divert(draft: Draft, event: Commanded) -> None:
+    wanted = event.text.strip()
+    if wanted not in draft.run.offers:
+        known = ", ".join(draft.run.offers) or "none"
+        return say(draft, event.user, f"No alert of this incident is one for '{wanted}'. Offered: {known}.")
+    if is_applying(draft):
+        return say(draft, event.user, "A change is being applied; its outcome must be known first.")
+    withdraw_what_waits(draft, f"the run goes over to {wanted}")
+    return diverting.take_offer(draft, wanted, event.user)
+
+
+def effect_failed(draft: Draft, event: EffectFailed) -> None:
+    """Something outside could not be done. What the run waits for becomes a question; showing is only noted."""
+    said = f"{NOT_DONE[event.effect_kind]}: {event.reason}"
+    draft.record("slack" if event.effect_kind == "show_in_slack" else "failed", said)
+    waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
+    if waits_for_it and event.effect_kind == "apply_step" and is_applying(draft):
+        changing.given_up(draft, event.reason)
+    elif waits_for_it:
+        questions.ask_what_next(draft, said)

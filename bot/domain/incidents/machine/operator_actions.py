@@ -1,0 +1,192 @@
+"""What people do to an incident beside its questions: say how it stands, skip, silence, reopen, and pin messages.
+
+Only people skip, only by a way that the playbook has written, and never into what a change would have done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bot.domain.incidents.effect import SilenceAlerts
+from bot.domain.incidents.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
+from bot.domain.incidents.machine import diverting, entering, events, severity
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Run
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.edges import edges_of
+from bot.domain.playbooks.language import AskState, ChangeState
+
+SAID_WHERE_ASKED = frozenset({"silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"})
+"""What a person waits for in the thread; a press that nobody could judge was acknowledged and decided nothing."""
+
+
+def commanded(draft: Draft, event: Commanded) -> None:
+    _MOVES.get(event.command, events.commanded)(draft, event)
+
+
+def due(draft: Draft, event: Due) -> None:
+    if event.deadline == NEXT_STATUS and draft.run.deadlines.get(NEXT_STATUS) == event.due_at:
+        _remind(draft)
+    elif event.deadline == SILENCE_ENDS and draft.run.deadlines.get(SILENCE_ENDS) == event.due_at:
+        _silence_ends(draft)
+    else:
+        events.due(draft, event)
+
+
+def effect_failed(draft: Draft, event: EffectFailed) -> None:
+    """What a person asked for and did not get is said where it was asked for."""
+    if event.effect_kind in SAID_WHERE_ASKED:
+        said = f"{events.NOT_DONE[event.effect_kind]}: {event.reason}"
+        by_hand = f"; `incident-bot export {draft.run.incident_id}` writes it without Slack"
+        events.say(draft, "", f"{said[0].upper()}{said[1:]}{by_hand * (event.effect_kind == 'export_timeline')}.")
+    else:
+        events.effect_failed(draft, event)
+
+
+# --- how it stands ---------------------------------------------------------------------------------------------------
+
+
+def _status(draft: Draft, event: Commanded) -> None:
+    number = f"N{draft.number()}"
+    draft.record("note", f"status: {event.text}", who=event.user)
+    draft.post("note", f"note:{number}", number, {"text": f"Status: {event.text}", "user": event.user})
+    severity.expect_status(draft)
+    if event.seconds is not None:
+        draft.set_deadline(NEXT_STATUS, draft.at + event.seconds)
+
+
+def _remind(draft: Draft) -> None:
+    """Each reminder waits twice as long as the one before: who does not read the first needs no tenth."""
+    run, number = draft.run, f"N{draft.number()}"
+    silent = draft.at - run.status_at
+    draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
+    whom = f"<@{run.lead}>: " if run.lead else ""
+    text = (
+        f"{whom}nobody has said for {silent / 60:.0f} min how it stands. `/incident status {run.incident_id}` says it."
+    )
+    draft.record("note", f"no status for {silent / 60:.0f} min; reminded {run.lead or 'everybody in the thread'}")
+    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+
+
+# --- skipping --------------------------------------------------------------------------------------------------------
+
+
+def ways_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
+    """Where a person may go on from here, with the outcome that is written for it.
+
+    Not what a change leads to once it is done, and not what only an answer leads to: those say that something was done
+    or decided.
+    """
+    if not run.is_open or run.state not in playbook.playbook.states or run.at_state.startswith("(undo)"):
+        return {}
+    state = playbook.state(run.state)
+    edges = edges_of(state)
+    if isinstance(state, ChangeState):
+        edges = tuple(edge for edge in edges if edge.outcome not in ("done", "not_needed"))
+    if isinstance(state, AskState):
+        edges = tuple(edge for edge in edges if not edge.by_person)
+    return {edge.to: edge.label or edge.outcome for edge in reversed(edges)}
+
+
+def _skip(draft: Draft, event: Commanded) -> None:
+    run = draft.run
+    ways = ways_to_skip(run, draft.playbook)
+    if events.is_applying(draft):
+        return events.say(draft, event.user, "A change is being applied; its outcome must be known first.")
+    if event.to not in ways:
+        known = ", ".join(ways) or "none"
+        return events.say(draft, event.user, f"'{run.state}' cannot be left for '{event.to}'. Ways: {known}.")
+    events.withdraw_what_waits(draft, f"'{run.state}' was skipped")
+    draft.set(steered_by=event.user)
+    why = f"skipped '{run.state}': {event.text}"
+    draft.record("answered", why, who=event.user, data={"skipped": run.state, "to": event.to})
+    return entering.enter(draft, event.to, because=f"a person {why}")
+
+
+# --- silences --------------------------------------------------------------------------------------------------------
+
+
+def _silence(draft: Draft, event: Commanded) -> None:
+    """Exactly what was shown to one who may decide it; nothing without that person's authority."""
+    authority = event.authority
+    if authority is None or not authority.allowed or not event.silences:
+        return events.say(draft, event.user, "Nothing is silenced: nobody who may decide it confirmed what to silence.")
+    if not any(alert.status == "firing" for alert in draft.run.alerts.values()):
+        return events.say(draft, event.user, "No alert of this incident fires, so there is nothing to silence.")
+    seconds = event.seconds or 0.0
+    text = f"a silence of {seconds / 60:.0f} min decided: {event.text}"
+    draft.record("decided", text, who=event.user, data={"matchers": event.silences, "reason": authority.reason})
+    return draft.want(
+        SilenceAlerts(
+            effect_id=f"silence/{event.event_id}",
+            about=event.silences,
+            ends_at=draft.at + seconds,
+            why=event.text,
+            wanted_by=event.user,
+        )
+    )
+
+
+def _unsilence(draft: Draft, event: Commanded) -> None:
+    if not draft.run.silences:
+        return events.say(draft, event.user, "The bot holds no silence for this incident.")
+    draft.record("undo", "the end of the silences asked for", who=event.user)
+    return entering.end_silences(draft, event.event_id)
+
+
+def silenced(draft: Draft, event: Silenced) -> None:
+    _hold(draft, draft.run.silences | dict.fromkeys(event.ids, event.ends_at))
+    minutes = (event.ends_at - draft.at) / 60
+    text = f"silenced in Alertmanager for {minutes:.0f} min ({', '.join(event.about)})"
+    undo = f"`/incident silence {draft.run.incident_id} off` ends it"
+    draft.record("call", text, who=event.user, data={"silences": list(event.ids), "undo": "expire the silences"})
+    number = f"N{draft.number()}"
+    draft.post("note", f"note:{number}", number, {"text": f"{text}; {undo}.", "user": event.user})
+    if not draft.run.is_open:
+        entering.end_silences(draft, f"late/{event.event_id}")
+
+
+def silences_ended(draft: Draft, event: SilencesEnded) -> None:
+    _hold(draft, {name: until for name, until in draft.run.silences.items() if name not in event.ids})
+    what = "the silence" if len(event.ids) == 1 else f"{len(event.ids)} silences"
+    draft.record("undo", f"{what} ended in Alertmanager", data={"silences": list(event.ids)})
+
+
+def _silence_ends(draft: Draft) -> None:
+    """Alertmanager ends it by itself: nothing is to be done, but nobody should believe that it still holds."""
+    over = [name for name, until in draft.run.silences.items() if until <= draft.at]
+    _hold(draft, {name: until for name, until in draft.run.silences.items() if name not in over})
+    draft.record("note", "the time of the silence is over: its alerts are told again", data={"silences": over})
+
+
+def _hold(draft: Draft, silences: Mapping[str, float]) -> None:
+    draft.set(silences=dict(silences))
+    draft.set_deadline(SILENCE_ENDS, min(silences.values(), default=None))
+
+
+# --- reopening and pinning -------------------------------------------------------------------------------------------
+
+
+def reopen(draft: Draft, event: Commanded) -> None:
+    if draft.run.is_open:
+        return events.say(draft, event.user, f"{draft.run.incident_id} is open.")
+    draft.set(closed_at=None, ending="", steered_by=event.user)
+    draft.record("reopened", f"reopened by hand: {event.text}", who=event.user)
+    return diverting.begin_anew(draft, because="a person reopened it")
+
+
+def pin(draft: Draft, event: Commanded) -> None:
+    """Somebody's message, at the message's own time."""
+    said_at = event.happened_at if event.happened_at is not None else draft.at
+    data = {"link": event.link, "pinned_by": event.user, "pinned_at": draft.at}
+    draft.record("note", event.text, who=event.author or event.user, data=data, at=said_at)
+
+
+_MOVES: Mapping[str, Callable[[Draft, Commanded], None]] = {
+    "status": _status,
+    "skip": _skip,
+    "silence": _silence,
+    "unsilence": _unsilence,
+    "reopen": reopen,
+    "pin": pin,
+}

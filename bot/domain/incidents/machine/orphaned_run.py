@@ -1,0 +1,63 @@
+"""A run whose playbook cannot be read any more, after another version of the bot took over: people are told, once.
+
+Nothing is decided without the playbook. People can still halt, note, pin and export, and close the incident; what was
+applied late is still in the ledger.
+"""
+
+from __future__ import annotations
+
+from bot.domain.incidents.event import AlertChanged, Commanded, Due, Event, Judged, Posted, StepSettled
+from bot.domain.incidents.machine import changing, entering, events, operator_actions
+from bot.domain.incidents.machine.draft import Decision, Draft, Rules
+from bot.domain.incidents.run import Run
+from bot.domain.playbooks.bundle import Bundle
+
+NO_PLAYBOOKS = Bundle(entry="", playbooks={})
+NOTHING = (
+    "Nothing was decided: the playbook of this incident cannot be read any more. The note in the thread says more."
+)
+
+
+def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decision:
+    """Move the run by what needs no playbook; any other event changes nothing and is on the timeline."""
+    draft = Draft(run, NO_PLAYBOOKS, rules, event.at)
+    _tell_once(draft, reason)
+    match event:
+        case Commanded(command="resolve") if run.is_open:
+            # Without a way to ask what becomes of it, the closing message says what is still held.
+            events.withdraw_what_waits(draft, "the incident was resolved by hand")
+            entering.close(draft, "resolved_by_hand", event.text)
+        case Commanded(command="halt" | "note" | "lead" | "export" | "pin"):
+            operator_actions.commanded(draft, event)
+        case Posted():
+            events.posted(draft, event)
+        case StepSettled():
+            changing.settled_late(draft, event)
+        case Due():
+            # It would be due again at once.
+            draft.set_deadline(event.deadline, None)
+            draft.ignore(f"{event.deadline}: passed, and nothing was decided")
+        case Judged():
+            draft.tell(event.press, NOTHING)
+            draft.ignore(f"press '{event.press.action}' by {event.press.user}: nothing was decided")
+        case AlertChanged():
+            draft.set(alerts=draft.run.alerts | {event.alert.fingerprint: event.alert})
+            draft.record(
+                "alert", f"{event.alert.name} is {event.alert.status}", data=event.alert.model_dump(mode="json")
+            )
+            if not run.is_open and event.alert.status == "firing":
+                draft.set(closed_at=None, ending="")
+                draft.record("reopened", f"reopened: {event.alert.name} fires; nothing else was decided")
+        case _:
+            draft.ignore(f"{event.kind}: nothing was decided")
+    return draft.decision()
+
+
+def _tell_once(draft: Draft, reason: str) -> None:
+    text = (
+        f"{draft.run.incident_id} cannot go on by itself: {reason}. Nothing more will be decided or changed. Let the "
+        f"version of the bot that opened it finish it, or close it with `/incident resolve {draft.run.incident_id}`."
+    )
+    if text not in draft.run.ignored:
+        events.say(draft, "", text)
+    draft.set(ignored=draft.run.ignored | {text: draft.run.ignored.get(text, 0) + 1})

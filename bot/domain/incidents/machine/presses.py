@@ -1,0 +1,244 @@
+"""Presses: who decided or answered what. A press counts once, with the authority that was read for it."""
+
+from __future__ import annotations
+
+from bot.domain.approvals.edits import values_of
+from bot.domain.approvals.grant import JudgedPress, Press, Request, grant, must_count, still_missing
+from bot.domain.incidents.effect import ApplyStep, JudgePress
+from bot.domain.incidents.event import Judged, Pressed
+from bot.domain.incidents.machine import changing, diverting, entering, events, questions, residual
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.kernel.errors import ApprovalError
+from bot.domain.kernel.form import answers as form_answers
+from bot.domain.kernel.form import problems
+from bot.domain.playbooks.language import DivertState
+
+
+def pressed(draft: Draft, event: Pressed) -> None:
+    """A stored press: its authority is read next, once. What was decided before is only counted."""
+    press = event.press
+    text, request = f"pressed {press.action} on {press.about}", draft.run.requests.get(press.about)
+    if request is not None and request.status != "open":
+        draft.fold("press", text, who=press.user)
+    else:
+        left_out = {"response_url"} | (set() if press.fields else {"fields"})
+        draft.record("press", text, who=press.user, data=press.model_dump(exclude=left_out))
+    draft.want(JudgePress(effect_id=f"judge/{press.press_id}", press=press, pressed_at=event.at))
+
+
+def judged(draft: Draft, event: Judged) -> None:
+    press = event.press
+    if press.about.startswith("R"):
+        _judged_on_request(draft, event)
+    elif press.about.startswith("Q"):
+        _judged_on_question(draft, event)
+    else:
+        draft.tell(press, "This button belongs to nothing that I know; use the newest message of the thread.")
+        draft.ignore(f"press on unknown '{press.about}'")
+
+
+def _reject(draft: Draft, press: Press, why: str) -> None:
+    """Told to the presser alone; the same attempt again is told again and only counted on the timeline."""
+    draft.tell(press, f"Your press does not count: {why}.")
+    draft.fold("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
+
+
+def _is_on_a_copy(draft: Draft, press: Press, slot: str) -> str:
+    """Why a press on this message does not count: it was copied or forwarded; empty when it is the message itself."""
+    channel, ts = draft.run.places.get(slot, ("", ""))
+    if channel and press.channel != channel:
+        return f"that is a copy in another channel; the one that counts is in the incident's thread in <#{channel}>"
+    if ts and press.message_ts and press.message_ts != ts:
+        return "that is a copy; the one that counts is in the incident's own thread"
+    return ""
+
+
+def _judged_on_request(draft: Draft, event: Judged) -> None:
+    press = event.press
+    request = draft.run.requests.get(press.about)
+    if request is None:
+        return _reject(draft, press, f"there is no request {press.about} in {draft.run.incident_id}")
+    if copied := _is_on_a_copy(draft, press, f"request:{press.about}"):
+        return _reject(draft, press, copied)
+    if request.status != "open":
+        return _reject(draft, press, _already(draft, request, press))
+    if not event.authority.allowed:
+        return _reject(draft, press, event.authority.reason)
+    judged_press = JudgedPress(press=press, authority=event.authority, at=event.pressed_at)
+    try:
+        match press.action:
+            case "refuse":
+                _refuse(draft, request, judged_press)
+            case "more_time":
+                _give_more_time(draft, request, judged_press)
+            case "edit":
+                _edit(draft, request, judged_press)
+            case _:
+                must_count(request, judged_press)
+                _count(draft, request, judged_press)
+    except ApprovalError as why_not:
+        _reject(draft, press, str(why_not))
+
+
+def _already(draft: Draft, request: Request, press: Press) -> str:
+    if press.action == "approve" and any(judged.press.user == press.user for judged in request.presses):
+        return f"you have approved {request.request_id} already, and it was {request.status}"
+    by = f" by <@{request.decided_by}>" if request.decided_by else ""
+    newer = draft.run.open_request
+    see = f"; {newer.request_id} is the one that waits" if newer is not None else ""
+    return f"request {request.request_id} was already {request.status}{by}{see}"
+
+
+def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    """One more approval that counts; when it is enough, the request is decided, once."""
+    press, is_breaking = judged_press.press, judged_press.press.action == "break_glass"
+    if not is_breaking and any(earlier.press.user == press.user for earlier in request.presses):
+        waits = " and ".join(f"{d.needed} more of {d.team}" for d in still_missing(request.policy, request.presses))
+        raise ApprovalError(f"you have approved this already; it waits for {waits or 'somebody else'}")
+    presses = (*request.presses, judged_press)
+    request = request.model_copy(update={"presses": presses})
+    try:
+        grant(request, presses)
+    except ApprovalError as not_yet:
+        if is_breaking:
+            raise
+        draft.set(requests=draft.run.requests | {request.request_id: request})
+        draft.tell(press, f"Your approval counts; {not_yet}.")
+        draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
+        return
+    reason = press.reason if is_breaking or request.asked_before else judged_press.authority.reason
+    _decide(draft, request, status="granted", by=press.user, reason=reason)
+    if is_breaking:
+        _tell_whom_it_passed_over(draft, request, press)
+    change = draft.run.change
+    if change is None:
+        raise ValueError("a request is open although no change is under way")
+    draft.set(change=change.model_copy(update={"begun": True, "step": 0, "step_started_at": draft.at}))
+    entering.go(draft, "granted")
+    draft.want(
+        ApplyStep(effect_id=draft.effect_id(f"apply/{request.request_id}/0/0"), request_id=request.request_id, step=0)
+    )
+
+
+def _tell_whom_it_passed_over(draft: Draft, request: Request, press: Press) -> None:
+    """Every team that was asked reads who decided without it, and why."""
+    text = f"<@{press.user}> broke the glass for {request.request_id}, for this one change: {press.reason}"
+    draft.post("note", f"glass:{request.request_id}", request.request_id, {"text": text, "user": "", "ping": "all"})
+    draft.record("decided", f"the glass was broken for {request.request_id}: {press.reason}", who=press.user)
+
+
+def _give_more_time(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    """Once, as long again, to whoever has a say here."""
+    press, expires_at = judged_press.press, request.expires_at
+    if expires_at is None:
+        raise ApprovalError("its time has not begun")
+    if request.extended_by:
+        raise ApprovalError(f"<@{request.extended_by}> has asked for more time already, and it is given once")
+    if judged_press.at >= expires_at:
+        raise ApprovalError("its time is over")
+    until = expires_at + request.policy.expires_seconds
+    longer = request.model_copy(update={"expires_at": until, "extended_by": press.user})
+    draft.set(requests=draft.run.requests | {request.request_id: longer})
+    draft.set_deadline(f"request:{request.request_id}:expiry", until)
+    more = f"{request.policy.expires_seconds / 60:g} more minutes"
+    draft.record("request", f"{more} for {request.request_id}", who=press.user, data={"expires_at": until})
+
+
+def _edit(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    press = judged_press.press
+    if press.digest != request.digest:
+        raise ApprovalError("the plan changed after this form was opened; use the newer request")
+    if request.expires_at is not None and judged_press.at >= request.expires_at:
+        raise ApprovalError("its time is over")
+    changing.edited(draft, request, values_of(request.plan, press.value), press.user)
+
+
+def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    press = judged_press.press
+    _decide(draft, request, status="refused", by=press.user, reason=press.reason)
+    said = f": {press.reason}" if press.reason else ""
+    entering.go(
+        draft, "refused", because=f"request {request.request_id} was refused by {press.user_name or press.user}{said}"
+    )
+
+
+def _decide(draft: Draft, request: Request, *, status: str, by: str, reason: str) -> None:
+    decided = request.model_copy(
+        update={"status": status, "decided_by": by, "decided_at": draft.at, "decision_reason": reason}
+    )
+    draft.set(requests=draft.run.requests | {request.request_id: decided})
+    draft.clear_deadlines(f"request:{request.request_id}")
+    draft.record(
+        "decided", f"request {request.request_id} {status}: {request.plan.title}", who=by,
+        data={"request": request.request_id, "digest": request.digest, "reason": reason},
+    )  # fmt: skip
+
+
+def _judged_on_question(draft: Draft, event: Judged) -> None:
+    press = event.press
+    question = draft.run.questions.get(press.about)
+    if question is None:
+        return _reject(draft, press, f"there is no question {press.about} in {draft.run.incident_id}")
+    if copied := _is_on_a_copy(draft, press, f"question:{press.about}"):
+        return _reject(draft, press, copied)
+    if question.status != "open" or draft.run.question != question.question_id:
+        by = f" by <@{question.answered_by}>" if question.answered_by else ""
+        became = "left behind" if question.status == "open" else question.status
+        return _reject(draft, press, f"question {press.about} was already {became}{by}")
+    if not event.authority.allowed:
+        return _reject(draft, press, event.authority.reason)
+    if press.value not in question.choices:
+        return _reject(draft, press, f"'{press.value}' is not a choice of {press.about}")
+    if question.not_by and press.user == question.not_by:
+        return _reject(draft, press, "you answered what this depends on; somebody else must answer this")
+    form = question.forms.get(press.value, {})
+    if form and (wrong := problems(form, press.fields)):
+        return _reject(draft, press, "; ".join(wrong.values()))
+    filled = form_answers(form, press.fields) if form else {}
+    answered = question.model_copy(
+        update={"status": "answered", "answer": press.value, "answered_by": press.user, "answered_at": draft.at}
+    )
+    answers = draft.run.questions | {question.question_id: answered}
+    draft.set(questions=answers, question="", steered_by=press.user)
+    draft.clear_deadlines(f"question:{question.question_id}")
+    draft.record(
+        "answered", f"{question.choices[press.value]}", who=press.user,
+        data={"question": question.question_id} | ({"fields": filled} if filled else {}),
+    )  # fmt: skip
+    if question.built_in:
+        return _follow_built_in(draft, press)
+    draft.set(
+        answers=draft.run.answers | {question.state: press.value},
+        answered_by=draft.run.answered_by | {question.state: press.user},
+        forms=draft.run.forms | ({question.state: filled} if form else {}),
+    )
+    outcome = "taken" if isinstance(draft.playbook.state(question.state), DivertState) else f"choice:{press.value}"
+    if outcome == "taken":
+        draft.set(lead=press.user)
+    return entering.go(draft, outcome)
+
+
+def _follow_built_in(draft: Draft, press: Press) -> None:
+    answer = press.value
+    if answer != questions.GO_ON:
+        changing.give_up(draft)
+    if answer == questions.GO_ON:
+        changing.go_on(draft)
+    elif answer == "undo" and questions.KEEP in draft.run.questions[press.about].choices:
+        left = tuple(entry for entry in residual.leftovers(draft.run) if entry.undo)
+        events.take_back(draft, press.user, left)
+    elif answer == "undo":
+        events.start_undo(draft, press.user)
+    elif answer.startswith("divert:"):
+        diverting.take_offer(draft, answer.removeprefix("divert:"), press.user)
+    elif answer == "close":
+        entering.close(draft, "closed_by_hand", "a person closed it")
+    elif answer == questions.KEEP:
+        draft.set(lead=press.user)
+        state = draft.playbook.state(draft.run.state)
+        entering.close(draft, getattr(state, "end", "handed_over"), "what is still held was taken over by a person")
+    elif answer == "hand_over":
+        draft.set(lead=press.user)
+        questions.ask_what_next(draft, f"<@{press.user}> leads now. The bot keeps watching the alerts and waits.")
+    else:
+        entering.go(draft, answer, because="a person chose it")

@@ -1,0 +1,151 @@
+"""Questions to people: the ones that a playbook writes, and the built-in ones for what it leaves open."""
+
+from __future__ import annotations
+
+from bot.domain.incidents.effect import ReadSeries
+from bot.domain.incidents.machine import residual
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import Question
+from bot.domain.playbooks.language import AskState, DivertState, EndState
+from bot.domain.playbooks.text_sizes import LABEL
+from bot.domain.signals.signal import Reading, in_words
+from bot.domain.signals.window import STALE_SECONDS, clock
+
+GO_ON = "go_on"
+KEEP = "keep"
+"""The choice that only the question about leftovers has."""
+TRIED = 4
+
+
+def draw_for_the_first(draft: Draft) -> None:
+    """Whoever is asked first sees how it came to that."""
+    if not any(post.kind in ("question", "request") for post in draft.run.posts):
+        draft.want(ReadSeries(effect_id="series/first"))
+
+
+def ask(draft: Draft, question: Question, *, expires_seconds: float | None = None) -> None:
+    """Put a question to people; the run waits for its answer."""
+    if expires_seconds is not None:
+        question = question.model_copy(update={"expires_at": draft.at + expires_seconds})
+        draft.set_deadline(f"question:{question.question_id}:expiry", question.expires_at)
+    draft.set(questions=draft.run.questions | {question.question_id: question}, question=question.question_id)
+    draw_for_the_first(draft)
+    draft.post("question", f"question:{question.question_id}", question.question_id)
+    draft.record(
+        "question" if question.built_in else "asked",
+        question.text,
+        data={"id": question.question_id, "choices": question.choices},
+    )
+
+
+def ask_written(draft: Draft, state: AskState) -> None:
+    choices = {key: choice.label for key, choice in state.choices.items()}
+    question = Question(
+        question_id=f"Q{draft.number()}",
+        state=draft.run.state,
+        visit=draft.run.visit,
+        text=draft.told("ask"),
+        why=draft.told("why"),
+        choices=choices,
+        notes={key: choice.note for key, choice in state.choices.items() if choice.note},
+        styles={key: choice.style for key, choice in state.choices.items() if choice.style},
+        forms={key: choice.form for key, choice in state.choices.items() if choice.form},
+        by=draft.rules.approvals.one_of(state.by) if state.by else None,
+        not_by=draft.run.answered_by.get(state.not_by, ""),
+        evidence=(*evidence(draft, draft.playbook.needs(draft.run.state)), *_tried(draft)),
+        asked_at=draft.at,
+    )
+    ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
+
+
+def _tried(draft: Draft) -> tuple[str, ...]:
+    """The last changes that people decided about, oldest first: whoever chooses again should not have to scroll."""
+    decided = [request for request in draft.run.requests.values() if request.status not in ("open", "superseded")]
+    tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.status}" for one in decided[-TRIED:])
+    return tuple(f"tried: {line}" for line in tried)
+
+
+def ask_to_take_over(draft: Draft, state: DivertState) -> None:
+    question = Question(
+        question_id=f"Q{draft.number()}",
+        state=draft.run.state,
+        visit=draft.run.visit,
+        text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
+        choices={"taken": "I take it"},
+        styles={"taken": "primary"},
+        asked_at=draft.at,
+    )
+    ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
+
+
+def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> None:
+    """The built-in question for every outcome that the playbook leaves open.
+
+    `unread`: earlier states that did not read what is needed here; only reading them again can help.
+    """
+    is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
+    choices = {} if is_at_end or unread else {"again": f"Again: {draft.playbook.called(draft.run.state)}"[:LABEL]}
+    choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
+    ways = draft.playbook.successors(draft.run.state)[:4]
+    choices |= {f"goto:{name}": f"Go on: {draft.playbook.called(name)}"[:LABEL] for name in ways}
+    if draft.run.held:
+        # Named, because it is not always the change that was last spoken of.
+        choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]
+    choices |= {f"divert:{offer.playbook}": f"Go over to '{offer.title}'" for offer in draft.run.offers.values()}
+    choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
+    _ask_built_in(draft, why, choices)
+
+
+def ask_about_leftovers(draft: Draft) -> None:
+    """What is left and its undo. A rollout that stands still is named by the call that holds it."""
+    left, still = residual.leftovers(draft.run), residual.still_rollouts(draft.run)
+    titles = [entry.title for entry in left if entry.verb in residual.LEFTOVER_VERBS]
+    titles += [f"a rollout of {entry.target} half-way (last: {entry.title})" for entry in still]
+    choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}
+    choices |= {KEEP: "Keep it: I own it from here"}
+    _ask_built_in(draft, f"Before this incident ends: the bot still holds {', '.join(titles)}.", choices)
+
+
+def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:
+    """A change was stopped between two of its steps. It can still be gone on with, under the same grant."""
+    choices = {GO_ON: "Go on with it"}
+    if draft.run.held:
+        choices["undo"] = "Take it back"
+    choices |= {"hand_over": "Leave it as it is: hand over to me"}
+    _ask_built_in(draft, f"{why}.{' ' if meanwhile else ''}{meanwhile}", choices)
+
+
+def _ask_built_in(draft: Draft, text: str, choices: dict[str, str]) -> None:
+    question = Question(
+        question_id=f"Q{draft.number()}",
+        state=draft.run.state,
+        visit=draft.run.visit,
+        built_in=True,
+        text=text,
+        choices=choices,
+        styles={"close": "danger"},
+        evidence=evidence(draft, tuple(draft.run.readings)),
+        asked_at=draft.at,
+    )
+    ask(draft, question)
+
+
+def evidence(draft: Draft, names: tuple[str, ...]) -> tuple[str, ...]:
+    """One plain line for each reading, the unknown ones with their reason."""
+    return tuple(line for name in names if (line := _evidence_line(draft, name)))
+
+
+def _evidence_line(draft: Draft, name: str) -> str:
+    reading = draft.run.readings.get(name) or draft.run.latest.get(name)
+    if reading is None:
+        return ""
+    is_old = 0 < reading.at < draft.at - STALE_SECONDS
+    return f"{name}: {_evidence_of(reading)}" + (f" (at {clock(reading.at, draft.at)} UTC)" if is_old else "")
+
+
+def _evidence_of(reading: Reading) -> str:
+    if not reading.is_known:
+        return f"unknown ({reading.unknown})"
+    if reading.fields:
+        return ", ".join(f"{key} {in_words(value)}" for key, value in reading.fields.items() if value != "")
+    return in_words(reading.value, reading.unit)

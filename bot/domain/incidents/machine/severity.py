@@ -1,0 +1,48 @@
+"""How urgent an incident is, raised and lowered while it is open: people are paged only while users are hurt (K0).
+
+A playbook says it where it has found out, else the alerts that fire do. Each change is on the timeline and in
+the thread.
+"""
+
+from __future__ import annotations
+
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import NEXT_STATUS, Severity
+from bot.domain.kernel.alert import Alert
+
+PAGE: Severity = "page"
+
+
+def said_by_playbook(draft: Draft, severity: Severity, title: str) -> None:
+    draft.set(severity_found=severity)
+    _become(draft, severity, title)
+
+
+def said_by_alert(draft: Draft, alert: Alert) -> None:
+    """What newly fires may tell more than what was found before; what ends lowers only what no playbook has found."""
+    if alert.status == "firing" and alert.pages:
+        _become(draft, PAGE, f"{alert.name} fires")
+        return
+    still = any(each.pages for each in draft.run.alerts.values() if each.status == "firing")
+    if alert.pages and not still and draft.run.severity_found != PAGE:
+        _become(draft, "ticket", "no alert that pages fires any more")
+
+
+def _become(draft: Draft, severity: Severity, because: str) -> None:
+    before = draft.run.severity
+    if severity == before:
+        return
+    draft.set(severity=severity)
+    how = "raised" if severity == PAGE else "lowered"
+    text = f"severity {how} from {before} to {severity}: {because}"
+    draft.record("severity", text, data={"before": before, "after": severity})
+    number = f"N{draft.number()}"
+    draft.post("note", f"note:{number}", number, {"text": text[0].upper() + text[1:], "user": ""})
+    expect_status(draft)
+
+
+def expect_status(draft: Draft) -> None:
+    """From here on silence counts: people outside wait for a word about an incident that pages."""
+    every = draft.rules.status_every_seconds
+    draft.set(status_at=draft.at)
+    draft.set_deadline(NEXT_STATUS, draft.at + every if draft.run.severity == PAGE and every > 0 else None)

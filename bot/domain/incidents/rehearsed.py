@@ -1,0 +1,231 @@
+"""What came of a rehearsal: the states that were entered and by which edge, what was proposed, and how it ended.
+
+All of it is read from the timeline, so that a rehearsal can claim nothing that a real run would not record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.timeline import Entry
+from bot.domain.playbooks.edges import Edge, edges_of
+from bot.domain.playbooks.language import Playbook
+from bot.domain.playbooks.loading.other_playbook import is_inside
+from bot.domain.playbooks.mistakes import Path
+from bot.domain.playbooks.testing.cases import GAP, Expected, Proposal
+
+
+@dataclass(frozen=True)
+class Visit:
+    state: str
+    at: float
+    by: str = ""
+    """The outcome of the state before that led here; empty where a person or the start of the run did."""
+    clause: int | None = None
+    because: str = ""
+    instead_of: tuple[str, ...] = ()
+    """States that were passed over, because they had been entered `at_most` times."""
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A change that was put to people."""
+
+    state: str
+    verb: str
+    arguments: dict[str, Any]
+    at: float
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    run: Run
+    entries: tuple[Entry, ...]
+    proposed: tuple[Proposed, ...]
+    stopped: str = ""
+    """Why it went no further while the incident was still open; empty when it ended."""
+
+    @property
+    def visits(self) -> tuple[Visit, ...]:
+        """Without those of a stand-in for another playbook."""
+        entered = (entry for entry in self.entries if entry.kind == "entered")
+        return tuple(_visit(entry) for entry in entered if not is_inside(entry.state))
+
+    @property
+    def way(self) -> tuple[str, ...]:
+        return tuple(visit.state for visit in self.visits)
+
+
+def _visit(entry: Entry) -> Visit:
+    _, _, because = entry.text.partition(" — ")
+    return Visit(
+        entry.state,
+        entry.at,
+        entry.data.get("by", ""),
+        entry.data.get("clause"),
+        because,
+        tuple(entry.data.get("instead_of", ())),
+    )
+
+
+# --- which edges were taken -------------------------------------------------------------------------------------------
+
+EdgeKey = tuple[str, Path]
+"""A written edge: its state, and where below it the edge is written."""
+
+
+def written_edges(playbook: Playbook) -> dict[EdgeKey, Edge]:
+    return {(name, edge.path): edge for name, state in playbook.states.items() for edge in edges_of(state)}
+
+
+def edges_taken(playbook: Playbook, visits: Sequence[Visit]) -> frozenset[EdgeKey]:
+    taken = {_edge_between(playbook, earlier.state, later) for earlier, later in pairwise(visits)}
+    beyond = {(passed, ("beyond",)) for visit in visits for passed in visit.instead_of}
+    return frozenset(key for key in taken if key is not None) | beyond
+
+
+def _edge_between(playbook: Playbook, state: str, later: Visit) -> EdgeKey | None:
+    if state not in playbook.states or not later.by:
+        return None
+    for edge in edges_of(playbook.states[state]):
+        is_meant = edge.path[:2] == ("go", later.clause) if later.clause is not None else edge.outcome == later.by
+        if is_meant:
+            return state, edge.path
+    return None
+
+
+# --- how it differs from what was expected ----------------------------------------------------------------------------
+
+
+def first_deviation(expected: Expected, found: Rehearsed) -> str:
+    """The first thing that is not as expected, in words; empty when everything is."""
+    return (
+        _deviation_of_way(expected.path, found)
+        or _deviation_of_end(expected, found)
+        or _deviation_of_proposals(expected.proposes, found.proposed)
+    )
+
+
+def _deviation_of_way(path: Sequence[str], found: Rehearsed) -> str:
+    if not path:
+        return ""
+    matched = _longest_match(path, found.way)
+    if matched is None:
+        return ""
+    here, position = matched
+    went = found.visits[position] if position < len(found.visits) else None
+    after = f"after '{found.way[position - 1]}' " if position else "at the start "
+    if here == len(path):
+        assert went is not None
+        return f"{after}nothing more was expected, and it went to '{went.state}'{_because(went)}"
+    somewhere = "somewhere " if here and path[here - 1] == GAP else ""
+    if went is None or somewhere:
+        way = " → ".join(found.way)
+        return (
+            f"{after}'{path[here]}' was expected {somewhere}and did not come ({found.stopped or _ended(found)}): {way}"
+        )
+    return f"{after}'{path[here]}' was expected, and it went to '{went.state}'{_because(went)}"
+
+
+def _because(visit: Visit) -> str:
+    return f": {visit.because}" if visit.because else f" by '{visit.by}'" if visit.by else ""
+
+
+def _ended(found: Rehearsed) -> str:
+    return f"it ended: {found.run.ending}" if not found.run.is_open else "it goes on"
+
+
+def _longest_match(path: Sequence[str], way: Sequence[str]) -> tuple[int, int] | None:
+    """None when the whole way fits; else how many items of the path and of the way fitted before the first misfit."""
+    best = (0, 0)
+    todo, seen = [(0, 0)], set[tuple[int, int]]()
+    while todo:
+        at, position = todo.pop()
+        if (at, position) in seen:
+            continue
+        seen.add((at, position))
+        best = max(best, (at, position))
+        if at == len(path) and position == len(way):
+            return None
+        if at < len(path) and path[at] == GAP:
+            todo.append((at + 1, position))
+            if position < len(way):
+                todo.append((at, position + 1))
+        elif at < len(path) and position < len(way) and path[at] == way[position]:
+            todo.append((at + 1, position + 1))
+    return best
+
+
+def _deviation_of_end(expected: Expected, found: Rehearsed) -> str:
+    ending = found.run.ending
+    if expected.ends and ending != expected.ends:
+        where = f"it ended as '{ending}'" if ending else f"it stopped in '{found.run.state}': {found.stopped}"
+        return f"the end '{expected.ends}' was expected, and {where}"
+    question = found.run.open_question
+    if expected.asks and (question is None or expected.asks not in question.text):
+        said = f"it asks '{question.text}'" if question else _ended(found)
+        return f"a question with '{expected.asks}' was expected, and {said}"
+    if found.stopped and not expected.ends and not expected.asks and (not expected.path or expected.path[-1] == GAP):
+        return f"it stopped in '{found.run.state}': {found.stopped}"
+    return ""
+
+
+def _deviation_of_proposals(expected: Sequence[Proposal] | None, found: Sequence[Proposed]) -> str:
+    if expected is None:
+        return ""
+    for number, (wanted, made) in enumerate(zip(expected, found, strict=False), start=1):
+        if wanted.state != made.state or (wanted.verb and wanted.verb != made.verb):
+            return (
+                f"proposal {number}: {wanted.state} {wanted.verb} was expected, and {made.state} {made.verb} was made"
+            )
+        for name, value in wanted.with_.items():
+            if made.arguments.get(name) != value:
+                was = made.arguments.get(name, "nothing")
+                return f"proposal {number} ({made.state}): {name} should be {value}, and is {was}"
+    if len(expected) > len(found):
+        return f"proposal {len(found) + 1}: {expected[len(found)].state} was expected, and nothing more was proposed"
+    if len(found) > len(expected):
+        extra = found[len(expected)]
+        return f"nothing more was to be proposed, and {extra.state} proposes {extra.verb} {extra.arguments}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a state of a piece comes from: it is written once, however often the piece is put in."""
+
+    piece: str
+    state: str
+    include: str
+    """Which putting in of that piece, by the name that its states begin with."""
+
+
+NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})
+
+
+def missing_edges(
+    playbook: Playbook, taken: Iterable[EdgeKey], origins: Mapping[str, Origin] = NO_ORIGINS
+) -> list[tuple[EdgeKey, Edge]]:
+    """Written edges that were not taken.
+
+    An edge within a piece is written once: taking it in one include is enough. Where a piece is left, each include
+    leads elsewhere, so each of these ways has to be taken once, by whichever edge of the piece.
+    """
+    written, reached = written_edges(playbook), set(taken)
+    in_pieces = {(origins[name].piece, origins[name].state, path) for name, path in reached if name in origins}
+    left = {(origins[name].include, written[name, path].to) for name, path in reached if name in origins}
+
+    def is_reached(key: EdgeKey, edge: Edge) -> bool:
+        origin = origins.get(key[0])
+        if key in reached or origin is None:
+            return key in reached
+        inside = edge.to in origins and origins[edge.to].include == origin.include
+        known = (origin.piece, origin.state, key[1]) in in_pieces
+        return known and (inside or (origin.include, edge.to) in left)
+
+    return [(key, edge) for key, edge in written.items() if not is_reached(key, edge)]

@@ -1,0 +1,300 @@
+"""A run is where an incident stands in its playbook: everything that a decision needs and nothing that can be derived.
+
+It is one document, saved whole by compare-and-set on `version`; Slack and the exports are derived from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.approvals.grant import Policy, Request
+from bot.domain.changes.plan import LedgerEntry
+from bot.domain.incidents.impact import Burden
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.form import Form, moment_in
+from bot.domain.kernel.target import Target
+from bot.domain.kernel.timeline import GENESIS
+from bot.domain.signals.signal import Reading, Value
+from bot.domain.signals.specs import STARTS_AT
+
+Severity = Literal["page", "ticket", "info"]
+NEXT_STATUS = "status:next:due"
+"""The deadline by which somebody should say how it stands."""
+SILENCE_ENDS = "silence:next:end"
+"""When Alertmanager ends the next of its silences by itself."""
+PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Question(_Frozen):
+    """Something put to people that is not a change: a written `ask`, a divert, or the built-in `ask_what_next`."""
+
+    question_id: str
+    state: str
+    visit: int
+    built_in: bool = False
+    text: str
+    why: str = ""
+    choices: dict[str, str] = {}
+    """Choice key to the label on its button.
+
+    Built-in keys: `again`, `goto:<state>`, `divert:<playbook>`, `undo`, `keep`, `hand_over`, `close`.
+    """
+    forms: dict[str, Form] = {}
+    """Choice key to what is filled in with it."""
+    by: Policy | None = None
+    """Whose answer counts; None: whoever may steer."""
+    not_by: str = ""
+    """The person who must not answer it."""
+    notes: dict[str, str] = {}
+    styles: dict[str, str] = {}
+    evidence: tuple[str, ...] = ()
+    asked_at: float
+    expires_at: float | None = None
+    status: Literal["open", "answered", "expired", "withdrawn"] = "open"
+    answer: str = ""
+    answered_by: str = ""
+    answered_at: float | None = None
+
+
+class ActiveChange(_Frozen):
+    """The change under way in the current visit: its request, and the step it has come to."""
+
+    state: str
+    verb: str
+    request_id: str = ""
+    step: int = 0
+    step_started_at: float = 0.0
+    begun: bool = False
+    """Granted and handed to the writer: from here on an outcome must be known before anything is forgotten."""
+    attempt: int = 0
+    """Counts the effects of one step, so that each has its own id."""
+    progress: str = ""
+    halted: bool = False
+    """Its next call was stopped by the kill switch; resuming owes that step again."""
+    replans: int = 0
+    undo_of: tuple[str, ...] = ()
+    """Call ids that a built-in undo takes back; empty for a written change."""
+    values: dict[str, int | float] = {}
+    """What a person wrote in place of the playbook's numbers; planned, shown and approved like these."""
+    edited_by: str = ""
+    burden: Burden | None = None
+    """What users bore at the grant, or when a person last said to go on."""
+    stopped: bool = False
+    """It waits before its next step for a person to say whether to go on."""
+
+
+class ActiveWatch(_Frozen):
+    started_at: float
+    until: float
+    progress: str = ""
+
+
+class Post(_Frozen):
+    """One message of the thread, in the order of appearance; its text is derived from the run by what it refers to.
+
+    `data` holds what the run would forget: diagnostics {"readings": {name: reading}, "ways": [[state, text]]},
+    outcome {"result", "text", "request"}, verdict {"verdict", "parts": {part: "held"|"not held"|"unknown: …"}, "text"},
+    note {"text", "user"}, closed {"ending", "text", "held": [titles]}.
+    """
+
+    slot: str
+    """Unique within the incident: `request:R3`, `question:Q1`, `diagnostics:4`, `note:7`."""
+    kind: PostKind
+    ref: str
+    at: float
+    data: dict[str, Any] = {}
+
+
+class Frame(_Frozen):
+    """Where a run comes back to: what its playbook knew when it was diverted to another one."""
+
+    playbook: str
+    state: str
+    """The divert."""
+    results: dict[str, dict[str, Reading]] = {}
+    answers: dict[str, str] = {}
+    answered_by: dict[str, str] = {}
+    forms: dict[str, dict[str, float | str]] = {}
+    picked: dict[str, str] = {}
+    baseline: dict[str, Reading] = {}
+    way: tuple[str, ...] = ()
+
+
+class Offer(_Frozen):
+    """Another playbook that a further alert wants; a person may take the run over to it."""
+
+    playbook: str
+    title: str
+    priority: int
+    digest: str
+    """Of the bundle that it was offered with."""
+
+
+class Note(_Frozen):
+    note_id: str
+    at: float
+    user: str
+    text: str
+
+
+class Run(_Frozen):
+    incident_id: str
+    version: int = 0
+    target: Target
+    title: str
+    severity: Severity = "ticket"
+    severity_found: Severity | None = None
+    """As a playbook has last said; None while only the alerts say it."""
+    opened_at: float
+    starts_at: float
+    """The earliest startsAt of its alerts: windows before the incident end here."""
+    closed_at: float | None = None
+    ending: str = ""
+    """How it ended (`fixed`, `unproven`, …); empty while open."""
+    lead: str = ""
+    status_at: float = 0.0
+    """When somebody last said how it stands; at first, when it opened."""
+    silences: dict[str, float] = {}
+    """Alertmanager's ids of the silences that the bot holds for it, with their ends."""
+    steered_by: str = ""
+    """Who last answered a question or asked for an undo: what is proposed next is that person's own work."""
+    alerts: dict[str, Alert] = {}
+    """Fingerprint to the newest alert."""
+    alerts_resolved_at: float | None = None
+
+    playbook: str
+    """The playbook that it is in now."""
+    digest: str
+    """Of the bundle, with its effective settings: a run keeps what it started with."""
+    frames: tuple[Frame, ...] = ()
+    """The diverts that it will come back from, the innermost last."""
+    diverts: int = 0
+    """How often it was diverted to another playbook."""
+    offers: dict[str, Offer] = {}
+    """By playbook."""
+    at_state: str
+    """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
+    state: str
+    """The written state."""
+    doing: str = ""
+    """What that state is called for people; a run from before this was kept has none."""
+    visit: int = 1
+    """Counts entries into states; effects carry it."""
+    entered_at: float
+    way: tuple[str, ...] = ()
+    """Written states of the present playbook entered so far, in order."""
+
+    readings: dict[str, Reading] = {}
+    """Signals read in this visit."""
+    results: dict[str, dict[str, Reading]] = {}
+    """Written state to what was last read there."""
+    answers: dict[str, str] = {}
+    answered_by: dict[str, str] = {}
+    """Written question (or `opening`) to who answered it last."""
+    forms: dict[str, dict[str, float | str]] = {}
+    """Written question (or `opening`) to what was filled in there."""
+    picked: dict[str, str] = {}
+    baseline: dict[str, Reading] = {}
+    latest: dict[str, Reading] = {}
+    """The newest reading of each signal, for the card's `baseline → now`."""
+
+    change: ActiveChange | None = None
+    watch: ActiveWatch | None = None
+    requests: dict[str, Request] = {}
+    questions: dict[str, Question] = {}
+    question: str = ""
+    """Id of the question that is pending; the run waits for its answer."""
+    ledger: tuple[LedgerEntry, ...] = ()
+    halted_by: str = ""
+    halted_with_all: bool = False
+    """It is everything that is halted, and lifted for all."""
+    deadlines: dict[str, float] = {}
+    """Name to the moment at which a `due` event is owed: `request:R1:expiry`, `question:Q2:expiry`, …"""
+    posts: tuple[Post, ...] = ()
+    notes: tuple[Note, ...] = ()
+    card_posted: bool = False
+    places: dict[str, tuple[str, str]] = {}
+    """Where each request and question stands: slot to channel and ts. A press from elsewhere is one on a copy."""
+    anchored: tuple[str, ...] = ()
+    """Slots whose message carries a head of the timeline and is known to stand in Slack."""
+    counter: int = 0
+    """Numbers requests, questions and notes of this incident."""
+    ignored: dict[str, int] = {}
+    """Strange events by their description, with how often each came."""
+
+    timeline_head: str = GENESIS
+    timeline_length: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.closed_at is None
+
+    @property
+    def open_request(self) -> Request | None:
+        change = self.change
+        request = self.requests.get(change.request_id) if change else None
+        return request if request and request.status == "open" else None
+
+    @property
+    def open_question(self) -> Question | None:
+        question = self.questions.get(self.question) if self.question else None
+        return question if question and question.status == "open" else None
+
+    @property
+    def held(self) -> tuple[LedgerEntry, ...]:
+        """What the bot still holds in the world: applied calls that could be taken back and were not."""
+        return tuple(entry for entry in self.ledger if entry.undo and not entry.undone_by)
+
+    def with_(self, **changes: Any) -> Run:
+        """A copy with some fields replaced; the fields are trusted to be of the right types."""
+        return self.model_copy(update=changes)
+
+
+def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Value]) -> dict[str, Value]:
+    """Everything that an expression of the current state may name, flat by its dotted name.
+
+    What could not be read is left out: a missing name is unknown, never 0 and never false.
+    """
+    values: dict[str, Value] = {}
+    for name, reading in readings.items():
+        values |= _named(name, reading)
+    for state, earlier in run.results.items():
+        for name, reading in earlier.items():
+            values |= _named(f"results.{state}.{name}", reading)
+    for name, reading in run.baseline.items():
+        values |= _named(f"baseline.{name}", reading)
+    values |= {f"answers.{state}": answer for state, answer in run.answers.items()}
+    values |= {f"forms.{state}.{field}": value for state, form in run.forms.items() for field, value in form.items()}
+    values |= {f"picked.{name}": replica for name, replica in run.picked.items()}
+    values |= {f"settings.{name}": value for name, value in settings.items()}
+    return values | {"target.name": run.target.name, "target.namespace": run.target.namespace}
+
+
+def moments_of(run: Run) -> dict[str, float]:
+    """The past moments at which a window may end, by the words that a playbook has for them."""
+    read_at = {
+        f"results.{state}.{name}": reading.at
+        for state, earlier in run.results.items()
+        for name, reading in earlier.items()
+        if reading.at > 0 and reading.is_known
+    }
+    said = {
+        f"forms.{state}.{field}": at
+        for state, form in run.forms.items()
+        for field, value in form.items()
+        if (at := moment_in(value)) is not None
+    }
+    return read_at | said | {STARTS_AT: run.starts_at}
+
+
+def _named(name: str, reading: Reading) -> dict[str, Value]:
+    if not reading.is_known:
+        return {}
+    parts: dict[str, Value] = {f"{name}.{part}": value for part, value in reading.fields.items()}
+    return parts if reading.value is None else {name: reading.value} | parts

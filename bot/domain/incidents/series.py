@@ -1,0 +1,125 @@
+"""Which signals of a run are worth a line over time, and those lines: what a verdict was judged on, beside its limits.
+
+A moment whose reading is unknown has no point: a line has a gap there, never a zero.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.incidents.run import Run
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.language import ReadState, WatchState
+from bot.domain.signals.sampling import SampledSpec, read_window
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.specs import ComparedSignal, ProbeSignal, StallSignal
+from bot.domain.signals.window import Window
+
+MOST_POINTS = 120
+MOST_SERIES = 3
+LEAD_SHARE, LEAST_LEAD_SECONDS = 0.25, 300.0
+"""How much of the time before the alert is shown, so that what normal looked like can be seen."""
+LONGEST_SECONDS = 6 * 3600.0
+
+# `thrash < settings.recovered_ratio`: a bare limit. What is computed from a setting is no line that could be drawn.
+_LIMIT = re.compile(
+    r"(?<![\w.])(?P<signal>[a-z_]\w*)\s*(?:[<>]=?)\s*settings\.(?P<setting>\w+)(?!\s*[-+*/\w.])", re.ASCII
+)
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Limit(_Fact):
+    setting: str
+    value: float
+
+
+class Series(_Fact):
+    """One signal over time; `points` are pairs of epoch seconds and value."""
+
+    signal: str
+    unit: str = ""
+    limits: tuple[Limit, ...] = ()
+    points: tuple[tuple[float, float], ...] = ()
+    unknown: str = ""
+    """Why no moment of it is known; empty when one is."""
+
+
+def charted(playbook: CompiledPlaybook, way: Sequence[str]) -> dict[str, tuple[Limit, ...]]:
+    """The few signals that the states of this way hold against a setting: those that were watched come first."""
+    limits: dict[str, dict[str, float]] = {}
+    for source in _conditions(playbook, way):
+        for found in _LIMIT.finditer(source):
+            value = playbook.settings.get(found["setting"])
+            if line_of(playbook, found["signal"]) is not None and isinstance(value, float | int):
+                limits.setdefault(found["signal"], {})[found["setting"]] = float(value)
+    chosen = list(limits.items())[:MOST_SERIES]
+    return {name: tuple(Limit(setting=key, value=at) for key, at in found.items()) for name, found in chosen}
+
+
+def _conditions(playbook: CompiledPlaybook, way: Sequence[str]) -> Iterator[str]:
+    states = [playbook.state(name) for name in dict.fromkeys(way)]
+    for state in reversed(states):
+        if isinstance(state, WatchState):
+            yield from state.watch.values()
+            yield from (broke.when for broke in state.broke)
+    for state in states:
+        if isinstance(state, ReadState):
+            yield from (go.when for go in state.go)
+
+
+def line_of(playbook: CompiledPlaybook, signal: str) -> SampledSpec | None:
+    """How this signal is read, where it is one number of the whole workload up to now; else None."""
+    spec = playbook.playbook.signals.get(signal)
+    if spec is None or isinstance(spec, ProbeSignal | ComparedSignal | StallSignal):
+        return None
+    is_one_number = getattr(spec, "across", "") != "each"
+    return spec if is_one_number and spec.of == "target" and not spec.ending else None
+
+
+def shown_time(run: Run, now: float) -> Window:
+    end = run.closed_at if run.closed_at is not None else now
+    began = min(run.starts_at or run.opened_at, run.opened_at)
+    lead = max(LEAST_LEAD_SECONDS, LEAD_SHARE * (end - began))
+    return Window(max(began - lead, end - LONGEST_SECONDS), end)
+
+
+def sampled_line(
+    name: str, spec: SampledSpec, limits: tuple[Limit, ...], scrapes: Sequence[Scrape], *, shown: Window, span: float
+) -> Series:
+    """Read the signal's own window again at evenly spaced moments of the time that is shown."""
+    in_order = sorted(scrapes, key=attrgetter("at"))
+    points: list[tuple[float, float]] = []
+    why, unit = "nothing was sampled", ""
+    for number in range(MOST_POINTS):
+        at = shown.start + shown.seconds * (number + 1) / MOST_POINTS
+        reading = read_window(name, spec, _between(in_order, at - span, at), window=Window(at - span, at), picked={})
+        unit = reading.unit
+        if isinstance(reading.value, float | int) and not isinstance(reading.value, bool):
+            points.append((round(at, 1), float(f"{reading.value:.5g}")))
+        else:
+            why = reading.unknown or why
+    return Series(signal=name, unit=unit, limits=limits, points=tuple(points), unknown="" if points else why)
+
+
+def _between(in_order: Sequence[Scrape], start: float, end: float) -> Sequence[Scrape]:
+    at = attrgetter("at")
+    return in_order[bisect_left(in_order, start, key=at) : bisect_right(in_order, end, key=at)]
+
+
+def as_evidence(lines: Sequence[Series]) -> dict[str, object]:
+    """As it stands on the timeline."""
+    return {"series": [line.model_dump(mode="json") for line in lines]}
+
+
+def told(lines: Sequence[Series]) -> str:
+    known = [f"{line.signal} ({len(line.points)} points)" for line in lines if line.points]
+    unread = [f"{line.signal} unknown: {line.unknown}" for line in lines if not line.points]
+    return "; ".join([*known, *unread]) or "no signal of this playbook is held against a setting"

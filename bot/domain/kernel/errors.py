@@ -1,0 +1,113 @@
+"""Every error that the bot raises on purpose; each leaf names who can do something about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+class BotError(Exception):
+    """Root of the tree; never raised itself."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong in a file: where (`file:line:column`), what, and what to do next."""
+
+    where: str
+    what: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        if not self.hint:
+            return f"{self.where}: {self.what}"
+        return f"{self.where}: {self.what}{'.' if self.hint[0].isupper() else ''} {self.hint}"
+
+
+class PlaybookError(BotError):
+    """Fix the file: all faults of one playbook at once."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = faults
+
+
+class SettingsError(BotError):
+    """Fix the settings: all faults at once, before any socket opens."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class ExpressionError(BotError):
+    """Fix the expression; `column` counts from 1 within it."""
+
+    def __init__(self, what: str, column: int, hint: str = "") -> None:
+        super().__init__(what)
+        self.what, self.column, self.hint = what, column, hint
+
+
+class BadWebhookError(BotError):
+    """Tell the sender (4xx): the payload is not what Alertmanager sends."""
+
+
+class OpeningError(BotError):
+    """Tell who wanted an incident opened; `fields` says what is wrong with which field of the form."""
+
+    def __init__(self, reason: str, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(reason)
+        self.fields = dict(fields or {})
+
+
+class ApprovalError(BotError):
+    """Tell the presser, in these words, why the press does not count."""
+
+
+class StaleRunError(BotError):
+    """Reload the run and decide again: somebody else committed first."""
+
+
+class StorageUnavailableError(BotError):
+    """Redis did not answer: nothing was accepted, nothing may be changed; try again later."""
+
+
+class SourceError(BotError):
+    """A source of readings failed or was too slow: its signals are unknown, with this reason."""
+
+
+class CircuitOpenError(SourceError):
+    """Try again later: the dependency has not answered for a while, so it was not asked."""
+
+
+class ClusterError(BotError):
+    """Kubernetes refused or did not answer a read; the reason is for people."""
+
+
+class MessengerError(BotError):
+    """Slack refused for good (`lasting`) or for now."""
+
+    def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 1.0) -> None:
+        super().__init__(reason)
+        self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
+
+
+class LostRunError(BotError):
+    """The storage does not have an incident that it should have: it may have lost its data."""
+
+
+class NoPlanError(BotError):
+    """The verb declines: the run goes on with this outcome, and people read the reason and the hint."""
+
+    def __init__(self, outcome: Literal["not_needed", "impossible", "unknown"], reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.outcome, self.reason, self.hint = outcome, reason, hint
+
+
+def impossible(reason: str, hint: str = "") -> NoPlanError:
+    return NoPlanError("impossible", reason, hint)
+
+
+def not_needed(reason: str) -> NoPlanError:
+    return NoPlanError("not_needed", reason)

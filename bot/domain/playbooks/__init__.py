@@ -1,0 +1,1 @@
+"""The playbook language, and a playbook that is ready to run."""

@@ -1,0 +1,322 @@
+"""A playbook ready to run: expressions checked, settings decided. Built once, frozen, kept by each of its runs.
+
+Guards are three-valued: a clause that cannot be decided stops the choice there, as unknown with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, cast
+
+from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.errors import ExpressionError, Fault
+from bot.domain.playbooks.edges import successors
+from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression
+from bot.domain.playbooks.expressions.template import Template, as_written, compile_template
+from bot.domain.playbooks.language import ChangeState, Playbook, ReadState, State, WatchState, kind_of
+from bot.domain.playbooks.machine import PlaybookMachine
+from bot.domain.playbooks.matchers import Matcher, parse_matchers
+from bot.domain.playbooks.mistakes import Mistake, Path, Report
+from bot.domain.playbooks.scope import scope_of, signals_of, texts_of
+from bot.domain.playbooks.source import Source
+from bot.domain.signals.signal import Kind, Value, in_words
+from bot.domain.signals.specs import SignalSpec
+
+Data = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The clause that decided; `text` names it with the values that it saw, for the timeline."""
+
+    index: int
+    destination: str
+    text: str
+    seen: str
+    """Only what was read, for a message."""
+
+
+@dataclass(frozen=True)
+class _Clause:
+    when: Expression | None
+    to: str
+
+
+@dataclass(frozen=True)
+class CompiledState:
+    """The expressions of one state."""
+
+    needs: tuple[str, ...]
+    picks: Mapping[str, Expression] = field(default_factory=dict)
+    clauses: tuple[_Clause, ...] = ()
+    still: Expression | None = None
+    arguments: Any = None
+    """The `with` of a change, with a `Template` in place of each text."""
+    parts: Mapping[str, Expression] = field(default_factory=dict)
+    broke: tuple[_Clause, ...] = ()
+    texts: Mapping[str, Template] = field(default_factory=dict)
+    """The texts for people, by their key."""
+
+
+@dataclass(frozen=True)
+class CompiledPlaybook:
+    playbook: Playbook
+    settings: dict[str, Value]
+    """Effective values; durations in seconds."""
+    source: Source = field(repr=False, compare=False)
+    """What it was built from, pieces put in."""
+    pieces: tuple[Source, ...] = field(repr=False, compare=False)
+    """The files of the pieces that were put in."""
+    _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
+    _scope: Scope = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.playbook.playbook
+
+    @property
+    def start(self) -> str:
+        return self.playbook.start
+
+    @property
+    def file(self) -> str:
+        return self.source.file
+
+    def decides(self) -> dict[str, Any]:
+        """What decides: the playbook without its comments, and the effective settings."""
+        return {"playbook": self.playbook.model_dump(mode="json", by_alias=True), "settings": dict(self.settings)}
+
+    def with_settings(self, settings: Mapping[str, Value]) -> CompiledPlaybook:
+        """The same with other effective settings, which were checked."""
+        return replace(self, settings={**self.settings, **settings})
+
+    def fault(self, mistake: Mistake) -> Fault:
+        return self.source.fault(mistake)
+
+    @cached_property
+    def machine(self) -> PlaybookMachine:
+        return PlaybookMachine(self.playbook)
+
+    @cached_property
+    def _matchers(self) -> tuple[tuple[Matcher, ...], ...]:
+        return tuple(parse_matchers(line) for line in self.playbook.opens_on)
+
+    def opens_on(self, labels: Mapping[str, str]) -> bool:
+        """Whether an alert with these labels opens it: all matchers of any one line."""
+        return any(all(matcher.matches(labels) for matcher in line) for line in self._matchers)
+
+    def stored(self) -> dict[str, Any]:
+        """The texts that it was built from, and its settings."""
+        pieces = {str(piece.data["piece"]): {"file": piece.file, "source": piece.text} for piece in self.pieces}
+        return {"file": self.file, "source": self.source.text, "settings": dict(self.settings), "pieces": pieces}
+
+    def called(self, name: str) -> str:
+        """What a state is called for people: its title, else its name in words."""
+        return self.state(name).title or name.replace("_", " ")
+
+    def state(self, name: str) -> State:
+        return self.playbook.states[name]
+
+    def kind(self, name: str) -> str:
+        return kind_of(self.playbook.states[name])
+
+    def successors(self, name: str) -> tuple[str, ...]:
+        return successors(self.playbook, name)
+
+    def needs(self, name: str) -> tuple[str, ...]:
+        """All signals to read in this state: listed there, or mentioned by any of its expressions."""
+        return self._states[name].needs
+
+    def wanted(self, name: str) -> dict[str, SignalSpec]:
+        return {signal: self.playbook.signals[signal] for signal in self.needs(name)}
+
+    def seconds(self, text: str) -> float:
+        """A duration as it is written in the file: `90s`, or the name of a setting."""
+        if text.startswith("settings."):
+            return cast(float, self.settings[text.removeprefix("settings.")])  # check saw that it is a number
+        return seconds(text)
+
+    def scope_of(self, name: str) -> Scope:
+        """What expressions of this state may mention: this state's own signals, and what any state leaves behind."""
+        own = set(self._states[name].needs)
+        foreign = self.playbook.signals.keys() - own
+        return {known: kind for known, kind in self._scope.items() if known.split(".")[0] not in foreign}
+
+    def still(self, name: str) -> Expression | None:
+        return self._states[name].still
+
+    def still_holds(self, name: str, data: Data) -> bool | Unknown:
+        """Whether the reason of a change is still there; True where none is written."""
+        still = self._states[name].still
+        return True if still is None else _flag(still, self._with_settings(data))
+
+    def picks(self, name: str, data: Data) -> dict[str, str] | Unknown:
+        data = self._with_settings(data)
+        picked: dict[str, str] = {}
+        for pick, expression in self._states[name].picks.items():
+            value = expression.evaluate(data)
+            if isinstance(value, Unknown):
+                return value
+            picked[pick] = str(value)
+        return picked
+
+    def choose(self, name: str, data: Data) -> Chosen | Unknown:
+        """The first clause that is not false; one that cannot be decided ends the search. Picks of this state count."""
+        picked = self.picks(name, data)
+        data = self._with_settings(data)
+        if not isinstance(picked, Unknown):
+            data = {**data, **{f"picked.{pick}": value for pick, value in picked.items()}}
+        for index, clause in enumerate(self._states[name].clauses):
+            if clause.when is None:
+                return Chosen(index, clause.to, "nothing above holds" if index else "always", "otherwise")
+            verdict = _flag(clause.when, data)
+            if isinstance(verdict, Unknown):
+                is_all = verdict.missing == (clause.when.source,)
+                return Unknown(verdict.reason if is_all else f"{clause.when.source}: {verdict.reason}", verdict.missing)
+            if verdict:
+                return Chosen(index, clause.to, explain(clause.when, data), seen(clause.when, data))
+        return Unknown("no clause holds and none is written for that")
+
+    def arguments(self, name: str, data: Data) -> dict[str, Any] | Unknown:
+        """The `with` of a change under `data`."""
+        rendered = _render(self._states[name].arguments or {}, self._with_settings(data))
+        return rendered if isinstance(rendered, Unknown) else dict(rendered)
+
+    def text(self, name: str, key: str, data: Data) -> str:
+        """A text for people under `data`: `ask`, `why`, `expected` or `say`."""
+        return self._states[name].texts[key].in_words(self._with_settings(data))
+
+    def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
+        data = self._with_settings(data)
+        return {part: _flag(expression, data) for part, expression in self._states[name].parts.items()}
+
+    def broke(self, name: str, data: Data) -> int | None:
+        """The first `broke` clause that is certainly true; what is unknown breaks nothing."""
+        data = self._with_settings(data)
+        verdicts = [_flag(clause.when, data) for clause in self._states[name].broke if clause.when]
+        return next((index for index, verdict in enumerate(verdicts) if verdict is True), None)
+
+    def _with_settings(self, data: Data) -> dict[str, Value]:
+        return {**{f"settings.{name}": value for name, value in self.settings.items()}, **data}
+
+
+def explain(expression: Expression, data: Data) -> str:
+    """The expression, and what its names stand for now."""
+    seen = [f"{name} = {_shown(data[name])}" if name in data else f"{name} = ?" for name in sorted(expression.names)]
+    return f"{expression.source} ({', '.join(seen)})" if seen else expression.source
+
+
+def seen(expression: Expression, data: Data) -> str:
+    """What an expression's readings stand for now; its settings are known and left out."""
+    names = sorted(name for name in expression.names if not name.startswith("settings."))
+    return ", ".join(f"{name} {in_words(data[name]) if name in data else '?'}" for name in names) or expression.source
+
+
+def compile_playbook(
+    playbook: Playbook,
+    settings: Mapping[str, Value],
+    *,
+    source: Source,
+    pieces: tuple[Source, ...] = (),
+    report: Report,
+) -> CompiledPlaybook:
+    """Compile every expression; each fault is reported, and a playbook with faults must not be run."""
+    scope = scope_of(playbook)
+    compiler = _Compiler(scope, report)
+    states = {
+        name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
+        for name, state in playbook.states.items()
+    }
+    return CompiledPlaybook(playbook, dict(settings), source, pieces, states, scope)
+
+
+class _Compiler:
+    """Compiles the expressions of states, and reports instead of raising, so that all faults are found at once."""
+
+    def __init__(self, scope: Scope, report: Report) -> None:
+        self._scope, self._report = scope, report
+
+    def state(self, path: Path, state: State, needs: tuple[str, ...]) -> CompiledState:
+        texts = self._texts(path, state)
+        match state:
+            case ReadState():
+                clauses = tuple(
+                    _Clause(
+                        self._expression((*path, "go", i, "when"), go.when, "flag") if go.when else None, go.destination
+                    )
+                    for i, go in enumerate(state.go)
+                )
+                return CompiledState(needs, picks=self._group((*path, "pick"), state.pick, "text"), clauses=clauses)
+            case ChangeState():
+                still = self._expression((*path, "still"), state.still, "flag") if state.still else None
+                arguments = self._templates((*path, "with"), state.with_)
+                return CompiledState(needs, still=still, arguments=arguments, texts=texts)
+            case WatchState():
+                broke = tuple(
+                    self._clause((*path, "broke", i, "when"), broke.when, broke.to)
+                    for i, broke in enumerate(state.broke)
+                )
+                return CompiledState(needs, parts=self._group((*path, "watch"), state.watch, "flag"), broke=broke)
+            case _:
+                return CompiledState(needs, texts=texts)
+
+    def _clause(self, path: Path, when: str, to: str) -> _Clause:
+        return _Clause(self._expression(path, when, "flag") if when else None, to)
+
+    def _group(self, path: Path, sources: Mapping[str, str], wants: Kind) -> dict[str, Expression]:
+        compiled = {name: self._expression((*path, name), source, wants) for name, source in sources.items()}
+        return {name: expression for name, expression in compiled.items() if expression}
+
+    def _expression(self, path: Path, source: str, wants: Kind) -> Expression | None:
+        try:
+            return compile_expression(source, self._scope, wants)
+        except ExpressionError as error:
+            self._report(Mistake(path, error.what, error.hint, error.column))
+            return None
+
+    def _texts(self, path: Path, state: State) -> dict[str, Template]:
+        compiled = {key: self._templates((*path, key), text) for key, text in texts_of(state).items()}
+        return {key: text for key, text in compiled.items() if isinstance(text, Template)}
+
+    def _templates(self, path: Path, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self._templates((*path, key), item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._templates((*path, index), item) for index, item in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        try:
+            return compile_template(value, self._scope)
+        except ExpressionError as error:
+            self._report(Mistake(path, error.what, error.hint, error.column))
+            return value
+
+
+def _flag(expression: Expression, data: Data) -> bool | Unknown:
+    value = expression.evaluate(data)
+    return value if isinstance(value, Unknown) else value is True
+
+
+def _render(value: Any, data: Data) -> Any:
+    """The tree with every template rendered, or the first `Unknown` in it."""
+    if isinstance(value, Template):
+        return value.render(data)
+    if isinstance(value, dict):
+        rendered = {key: _render(item, data) for key, item in value.items()}
+        return next((item for item in rendered.values() if isinstance(item, Unknown)), rendered)
+    if isinstance(value, list):
+        items = [_render(item, data) for item in value]
+        return next((item for item in items if isinstance(item, Unknown)), items)
+    return value
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(number)}" for name, number in sorted(value.items()))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    return f"{as_written(value)}" if float(value).is_integer() else f"{value:.4g}"

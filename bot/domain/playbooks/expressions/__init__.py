@@ -1,0 +1,1 @@
+"""Expressions and texts with `${…}`, and the names that they may use."""

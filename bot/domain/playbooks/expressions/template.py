@@ -1,0 +1,94 @@
+"""Texts with `${…}` in them. A text that is one expression gives its typed value; any other gives a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from bot.domain.kernel.errors import ExpressionError
+from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression
+from bot.domain.signals.signal import Value, in_words
+
+
+@dataclass(frozen=True)
+class Template:
+    """Pieces of plain text and expressions, in order; `$${` stands for a literal `${`."""
+
+    source: str
+    pieces: tuple[str | Expression, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset().union(*(piece.names for piece in self.pieces if isinstance(piece, Expression)))
+
+    def render(self, data: Mapping[str, Value]) -> Any:
+        """The value or text, or `Unknown` as soon as one expression is; a whole number comes as an int."""
+        values = [piece.evaluate(data) if isinstance(piece, Expression) else piece for piece in self.pieces]
+        known: list[Value] = []
+        for value in values:
+            if isinstance(value, Unknown):
+                return value
+            known.append(value)
+        return as_written(known[0]) if len(known) == 1 else "".join(str(as_written(value)) for value in known)
+
+    def in_words(self, data: Mapping[str, Value]) -> str:
+        """The text for people; what is not known is called so in its place."""
+        values = [piece.evaluate(data) if isinstance(piece, Expression) else piece for piece in self.pieces]
+        return "".join("not known" if isinstance(value, Unknown) else in_words(value) for value in values)
+
+
+def compile_template(source: str, scope: Scope) -> Template:
+    """Raise `ExpressionError` with the column within `source`."""
+    pieces: list[str | Expression] = []
+    for text, is_expression, start in split_template(source):
+        if not is_expression:
+            pieces.append(text)
+            continue
+        try:
+            pieces.append(compile_expression(text, scope, None))
+        except ExpressionError as error:
+            raise ExpressionError(error.what, start + error.column, error.hint) from error
+    return Template(source, tuple(pieces) or ("",))
+
+
+@lru_cache(maxsize=8192)
+def split_template(source: str) -> tuple[tuple[str, bool, int], ...]:
+    """Pieces as (text, is it an expression, where it starts); raise `ExpressionError` for a `${` without its end."""
+    pieces: list[tuple[str, bool, int]] = []
+    plain, at = "", 0
+    while (sign := source.find("$", at)) >= 0:
+        plain, at = plain + source[at:sign], sign
+        if source.startswith("$${", at):
+            plain, at = plain + "${", at + 3
+        elif source.startswith("${", at):
+            if plain:
+                pieces.append((plain, False, at - len(plain)))
+                plain = ""
+            end = _end_of_expression(source, at + 2)
+            pieces.append((source[at + 2 : end], True, at + 2))
+            at = end + 1
+        else:
+            plain, at = plain + "$", at + 1
+    if plain := plain + source[at:]:
+        pieces.append((plain, False, len(source) - len(plain)))
+    return tuple(pieces)
+
+
+def _end_of_expression(source: str, start: int) -> int:
+    quote = ""
+    for at in range(start, len(source)):
+        character = source[at]
+        if quote:
+            quote = "" if character == quote and source[at - 1] != "\\" else quote
+        elif character in "'\"":
+            quote = character
+        elif character == "}":
+            return at
+    raise ExpressionError("this ${ is not closed", start - 1, "Write ${expression}.")
+
+
+def as_written(value: Value) -> Value | int:
+    """6.0 is 6 for a command line and for people."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

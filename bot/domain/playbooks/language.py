@@ -1,0 +1,223 @@
+"""The playbook language, version 1, as data: what an author may write. Names in it are checked in `check`, not here.
+
+Durations in the file are texts (`90s`, `5m`, `2h`) or names of settings; in these models they stay texts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Discriminator, Field, Tag
+
+from bot.domain.changes.plan import Risk
+from bot.domain.kernel.form import Form
+from bot.domain.kernel.strict import Strict
+from bot.domain.signals.specs import SignalSpec, tag
+
+
+class Setting(Strict):
+    """A number or duration that an operator may override; `why` is its reason."""
+
+    default: float | str | bool
+    min: float | str | None = None
+    max: float | str | None = None
+    unit: str = ""
+    why: str = ""
+
+
+class Go(Strict):
+    """One way out of a read: taken when `when` is true, or always when it is `otherwise`."""
+
+    when: str = ""
+    to: str = ""
+    otherwise: str = ""
+
+    @property
+    def destination(self) -> str:
+        return self.otherwise or self.to
+
+
+class Choice(Strict):
+    """One button of a question. `label` is on the button, `note` explains it below."""
+
+    label: str
+    to: str
+    note: str = ""
+    style: Literal["", "primary", "danger"] = ""
+    form: Form = {}
+    """What is asked for when it is pressed; its answers are `forms.<state>.<field>`."""
+
+
+class _State(Strict):
+    title: str = ""
+    """What it is called on the card; else its name."""
+    covers: tuple[str, ...] = ()
+    """Rows of the coverage table that it is for."""
+    severity: Literal["page", "ticket"] | None = None
+    """How urgent the incident is from here on, where this state has found that out."""
+
+
+class _Passed(_State):
+    """A state that a run comes through, maybe several times."""
+
+    at_most: int | None = Field(default=None, ge=1)
+    """How often it may be entered in one run (or in one divert to its playbook)."""
+    beyond: str = ""
+    """Where one entry more leads instead."""
+
+
+class ReadState(_Passed):
+    """Read signals, then go where the first clause that is not false says; unknown goes to `unknown`."""
+
+    read: tuple[str, ...]
+    pick: dict[str, str] = {}
+    """Name of a pick to an expression that gives a replica's name, e.g. `worst(usage_by_replica)`."""
+    baseline: bool = False
+    """Keep these readings as the run's baseline."""
+    go: tuple[Go, ...] = Field(min_length=1)
+    unknown: str = ""
+
+
+class AskState(_Passed):
+    """Put a question to people; each choice names where it leads."""
+
+    ask: str
+    why: str = ""
+    read: tuple[str, ...] = ()
+    choices: dict[str, Choice] = Field(min_length=1)
+    risk: Risk = "low"
+    by: str = ""
+    """The group of people whose answer counts; empty: whoever may steer."""
+    not_by: str = ""
+    """An earlier question, or `opening`: who answered that must not answer this."""
+    expires: str = ""
+    expired: str = ""
+
+
+class ChangeState(_Passed):
+    """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then.
+
+    What `run_job` and `probe_request` come back with is read by later states: `results.<state>.run_job.score`.
+    """
+
+    change: str
+    with_: dict[str, Any] = Field(default={}, alias="with")
+    still: str = ""
+    why: str
+    risk: Risk | None = None
+    against: str = ""
+    """The diagnosis that flags are edited against: which way each may go is in the table of levers."""
+    approvers: tuple[str, ...] = ()
+    """Groups of people of which one more each must approve."""
+    expires: str = ""
+    expected: str = ""
+    done: str
+    not_needed: str = ""
+    refused: str = ""
+    expired: str = ""
+    impossible: str = ""
+    failed: str = ""
+    unclear: str = ""
+
+
+class Broke(Strict):
+    when: str
+    to: str
+
+
+class WatchState(_Passed):
+    """Sample until every named part held for `for`, or `within` is over; `broke` ends it at once."""
+
+    watch: dict[str, str] = Field(min_length=1)
+    for_: str = Field(alias="for")
+    within: str
+    every: str = ""
+    broke: tuple[Broke, ...] = ()
+    held: str
+    not_held: str = ""
+    unknown: str = ""
+
+
+PEOPLE = "people"
+"""What a divert names that hands over to people, and not to another playbook."""
+
+
+class DivertState(_Passed):
+    """Hand the incident over to people, or go on in another playbook; the latter asks nobody: it changes nothing."""
+
+    divert: str
+    """`people`, or the name of a playbook."""
+    to_group: str = ""
+    """Which people, in a word: the question names them."""
+    why: str
+    """What people are told."""
+    taken: str = ""
+    """People: where it leads that somebody took it."""
+    returns: dict[str, str] | None = None
+    """A playbook: where each of its ends leads here (`otherwise` for all others); absent, it never comes back."""
+    expires: str = ""
+    """People: how long they have."""
+    expired: str = ""
+    """People: where it leads that nobody took it in time."""
+
+
+End = Literal["fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"]
+ENDS: tuple[str, ...] = get_args(End)
+
+
+class EndState(_State):
+    """The incident ends, or the divert that led to this playbook."""
+
+    end: End
+    say: str = ""
+    """What people are told."""
+
+
+KINDS: dict[str, type[_State]] = {
+    "ask": AskState,
+    "change": ChangeState,
+    "watch": WatchState,
+    "divert": DivertState,
+    "end": EndState,
+    "read": ReadState,
+}
+"""The key that tells which state it is; `read` comes last, because a question may read too."""
+
+
+def state_kind(value: Any) -> str:
+    return tag(value, KINDS)
+
+
+State = Annotated[
+    Annotated[ReadState, Tag("(read)")]
+    | Annotated[AskState, Tag("(ask)")]
+    | Annotated[ChangeState, Tag("(change)")]
+    | Annotated[WatchState, Tag("(watch)")]
+    | Annotated[DivertState, Tag("(divert)")]
+    | Annotated[EndState, Tag("(end)")],
+    Discriminator(state_kind),
+]
+
+
+def kind_of(state: State) -> str:
+    return next(kind for kind, model in KINDS.items() if isinstance(state, model))
+
+
+class Playbook(Strict):
+    language: Literal[1]
+    playbook: str
+    title: str
+    summary: str = ""
+    priority: int = 50
+    rehearsed_on: tuple[str, ...] = ()
+    """Engine versions (`0.32`) it was rehearsed on."""
+    opens_on: tuple[str, ...] = ()
+    """Alertmanager's matchers, one list of them a line: which alerts open it."""
+    opens: Literal["by_hand"] | None = None
+    """A person may open it too."""
+    form: Form = {}
+    """What is asked for when it is opened by hand; its answers are `forms.opening.<field>`."""
+    settings: dict[str, Setting] = {}
+    signals: dict[str, SignalSpec] = {}
+    start: str
+    states: Annotated[dict[str, State], Field(min_length=1)]

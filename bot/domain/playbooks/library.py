@@ -1,0 +1,49 @@
+"""All playbooks of a folder: those that are sound, and the faults of the others. A broken file hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from bot.domain.kernel.errors import Fault
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.signals.signal import Value
+
+
+@dataclass(frozen=True)
+class Library:
+    playbooks: Mapping[str, CompiledPlaybook]
+    """By name."""
+    faults: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
+    """By file."""
+    warnings: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
+    targets: Mapping[str, Mapping[str, Mapping[str, Value]]] = field(default_factory=dict)
+    """`namespace/workload` as a glob, to playbook, to the settings that differ there."""
+
+    def bundle(self, name: str, target: Target) -> Bundle | None:
+        """This playbook and all that it may divert to, with the settings for that target."""
+        playbooks = self.playbooks
+        for glob, settings in self.targets.items():
+            if fnmatchcase(f"{target.namespace}/{target.name}", glob):
+                tuned = {
+                    each: playbooks[each].with_settings(own) for each, own in settings.items() if each in playbooks
+                }
+                playbooks = {**playbooks, **tuned}
+        return Bundle.of(playbooks[name], playbooks) if name in playbooks else None
+
+    def or_last_good(self, before: Library) -> Library:
+        """With the last good version of each playbook whose file has faults now."""
+        kept = {
+            name: playbook
+            for name, playbook in before.playbooks.items()
+            if name not in self.playbooks and playbook.file in self.faults
+        }
+        return replace(self, playbooks={**kept, **self.playbooks})
+
+    def match(self, labels: Mapping[str, str]) -> list[CompiledPlaybook]:
+        """The playbooks that open on an alert with these labels, the highest priority first, then by name."""
+        matching = [playbook for playbook in self.playbooks.values() if playbook.opens_on(labels)]
+        return sorted(matching, key=lambda playbook: (-playbook.playbook.priority, playbook.name))

@@ -1,0 +1,111 @@
+"""The check of a playbook: every fault of a file at once, each with line, column and what to do next.
+
+What passes can run: no unknown name, no state without a way to an end, no loop that changes things without a person.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bot.domain.kernel.errors import Fault, PlaybookError
+from bot.domain.playbooks.compiled import CompiledPlaybook, compile_playbook
+from bot.domain.playbooks.language import Playbook
+from bot.domain.playbooks.loading.check_names import check_names
+from bot.domain.playbooks.loading.check_paths import check_ways, lint
+from bot.domain.playbooks.loading.check_texts import check_texts, unfilled
+from bot.domain.playbooks.loading.fragment import Pieces
+from bot.domain.playbooks.loading.include import expand
+from bot.domain.playbooks.loading.structure import structure
+from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.settings import effective_settings
+from bot.domain.playbooks.source import Source
+from bot.domain.signals.signal import PROBES, Value
+from bot.domain.signals.specs import ProbeSignal
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The playbook where it has no fault; warnings do not stop it."""
+
+    compiled: CompiledPlaybook | None
+    faults: tuple[Fault, ...] = ()
+    warnings: tuple[Fault, ...] = ()
+
+
+def check(
+    source: Source, pieces: Pieces, overrides: Mapping[str, str], *, only_known_overrides: bool = False
+) -> Checked:
+    """`source` with the pieces that it includes put in."""
+    expanded = expand(source, pieces)
+    if expanded.source is None or (expanded.faults and not expanded.source.data["states"]):
+        return Checked(None, _sorted(source, expanded.faults))
+    source = expanded.source
+    mistakes: list[Mistake] = []
+    structured = structure(source.data, mistakes.append, broken=expanded.broken)
+    playbook = structured.playbook
+    if playbook is None:
+        return Checked(None, _sorted(source, [*expanded.faults, *_faults(source, mistakes)]))
+    found: list[Mistake] = []
+    if only_known_overrides:
+        overrides = {name: value for name, value in overrides.items() if name in playbook.settings}
+    settings = effective_settings(playbook.settings, overrides, found.append)
+    found.extend(check_names(playbook, settings))
+    found.extend(check_texts(playbook))
+    compiled = compile_playbook(playbook, settings, source=source, pieces=expanded.pieces, report=found.append)
+    if not mistakes and not found and not expanded.faults:
+        found.extend(check_ways(playbook))
+    unbuilt = _unbuilt(playbook, structured.broken) | expanded.unbuilt
+    mistakes += [mistake for mistake in found if not _mentions(mistake, unbuilt)]
+    if mistakes or expanded.faults:
+        return Checked(None, _sorted(source, [*expanded.faults, *_faults(source, mistakes)]))
+    return Checked(compiled, (), _sorted(source, _faults(source, [*lint(playbook), *unfilled(source.data)])))
+
+
+def recompile(source: Source, pieces: Pieces, settings: dict[str, Value]) -> CompiledPlaybook:
+    """A playbook that was checked before: only what keeps it from running is a fault now."""
+    expanded = expand(source, pieces)
+    if expanded.source is None or expanded.faults:
+        raise PlaybookError(expanded.faults)
+    source = expanded.source
+    mistakes: list[Mistake] = []
+    playbook = structure(source.data, mistakes.append).playbook
+    if playbook is None or mistakes:
+        raise PlaybookError(_sorted(source, _faults(source, mistakes)))
+    compiled = compile_playbook(playbook, settings, source=source, pieces=expanded.pieces, report=mistakes.append)
+    if mistakes:
+        raise PlaybookError(_sorted(source, _faults(source, mistakes)))
+    return compiled
+
+
+def _unbuilt(playbook: Playbook, broken: frozenset[Path]) -> frozenset[str]:
+    """First words of names that are unknown only because a mistake, which is reported, kept them from being built."""
+    words = {str(path[-1]) for path in broken if path}
+    words |= {name for name, s in playbook.signals.items() if isinstance(s, ProbeSignal) and s.probe not in PROBES}
+    if any(path[0] == "states" for path in broken if path):
+        words |= {"picked", "baseline", "answers"}
+    return frozenset(words)
+
+
+def _mentions(mistake: Mistake, words: frozenset[str]) -> bool:
+    quoted = " ".join(re.findall(r"'([^']*)'", mistake.what))
+    return mistake.what.startswith(_REFERENCES) and bool(words & set(re.split(r"[^\w]+", quoted)))
+
+
+_REFERENCES = ("unknown name ", "unknown signal ", "unknown state ", "unknown setting ", "'picked.")
+"""How mistakes begin that name something else of the file; only these may be another mistake's echo."""
+
+
+def _faults(source: Source, mistakes: Iterable[Mistake]) -> list[Fault]:
+    return [source.fault(mistake) for mistake in mistakes]
+
+
+def _sorted(source: Source, faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Each once: those of the file itself first, then those of its pieces, in the order of the files."""
+
+    def place(fault: Fault) -> tuple[bool, str, int, int]:
+        file, line, column = fault.where.rsplit(":", 2)
+        return file != source.file, file, int(line), int(column)
+
+    return tuple(sorted(dict.fromkeys(faults), key=place))

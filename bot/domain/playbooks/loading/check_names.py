@@ -1,0 +1,484 @@
+"""The part of the check that looks at names and values one by one: is each known, and may it stand where it stands?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from bot.domain.flags.flag_history import life_of_flag
+from bot.domain.flags.flag_table import newest_table
+from bot.domain.flags.mitigations import DIRECTIONS, effect_of, levers
+from bot.domain.kernel.durations import is_duration, seconds
+from bot.domain.kernel.form import OPENING, Form
+from bot.domain.playbooks.edges import edges_of
+from bot.domain.playbooks.expressions.expression import did_you_mean, names_in
+from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
+from bot.domain.playbooks.language import (
+    ENDS,
+    PEOPLE,
+    AskState,
+    ChangeState,
+    DivertState,
+    EndState,
+    Playbook,
+    ReadState,
+    State,
+    WatchState,
+)
+from bot.domain.playbooks.matchers import MatcherError, parse_matchers
+from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.scope import RESERVED, signals_of, written_expressions
+from bot.domain.playbooks.settings import looks_like_duration
+from bot.domain.playbooks.vocabulary import NUMBERS, TAKES, VERBS
+from bot.domain.signals.comparison import comparison_fault
+from bot.domain.signals.metric import SHAPES
+from bot.domain.signals.signal import PROBES
+from bot.domain.signals.specs import (
+    STARTS_AT,
+    ComparedSignal,
+    MeanSignal,
+    MetricSignal,
+    ProbeSignal,
+    QuantileSignal,
+    RatioSignal,
+    ShareSignal,
+    SignalSpec,
+)
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_NAMES_SOMETHING = re.compile(r"(answers|baseline|forms|picked|results|settings|target)(\.\w+)+", re.ASCII)
+_PLAYBOOK_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+# Words that CEL keeps for itself: a signal of such a name could not be written in an expression.
+_CEL_WORDS = frozenset(
+    """as break const continue else false for function if import in let loop namespace null package return true var void
+    while""".split()  # noqa: SIM905 - a line of words reads better than 21 quoted ones
+)
+
+Mistakes = Iterator[Mistake]
+MOST_FIELDS = 20
+
+
+def check_names(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    yield from _spelling(playbook)
+    yield from _alerts(playbook)
+    yield from _opening(playbook)
+    yield from _known(("start",), playbook.start, playbook.states, "state")
+    for name, signal in playbook.signals.items():
+        yield from _signal(("signals", name), signal, playbook, settings)
+    for name, state in playbook.states.items():
+        yield from _state(("states", name), state, playbook, settings)
+
+
+def _known(path: Path, word: str, words: Iterable[str], noun: str) -> Mistakes:
+    words = frozenset(words)
+    if word not in words:
+        yield Mistake(path, f"unknown {noun} '{word}'", did_you_mean(word, words) or _where_known(noun))
+
+
+def _where_known(noun: str) -> str:
+    if noun in ("probe", "metric", "verb"):
+        return f"List them with 'incident-bot playbook words {noun}s'."
+    return "Name a state that asks." if noun == "question" else f"Define the {noun}, or name another."
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _spelling(playbook: Playbook) -> Mistakes:
+    if not _PLAYBOOK_NAME.fullmatch(playbook.playbook) and playbook.playbook != "?":
+        yield Mistake(("playbook",), f"'{playbook.playbook}' is no name", "Use small letters, digits and hyphens.")
+    for path in _named_things(playbook):
+        name = str(path[-1])
+        if not _NAME.fullmatch(name):
+            yield Mistake(path, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
+        elif path[0] == "signals" and name in RESERVED | FUNCTION_NAMES | _CEL_WORDS:
+            yield Mistake(path, f"'{name}' means something else in expressions", "Take another name.", at_key=True)
+
+
+def _named_things(playbook: Playbook) -> Iterator[Path]:
+    yield from (("settings", name) for name in playbook.settings)
+    yield from (("signals", name) for name in playbook.signals)
+    for name, state in playbook.states.items():
+        yield ("states", name)
+        match state:
+            case ReadState():
+                yield from (("states", name, "pick", pick) for pick in state.pick)
+            case AskState():
+                yield from (("states", name, "choices", choice) for choice in state.choices)
+            case WatchState():
+                yield from (("states", name, "watch", part) for part in state.watch)
+            case _:
+                pass
+
+
+def _alerts(playbook: Playbook) -> Mistakes:
+    for index, line in enumerate(playbook.opens_on):
+        try:
+            parse_matchers(line)
+        except MatcherError as error:
+            yield Mistake(("opens_on", index), error.what, error.hint, error.column)
+
+
+def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    if not text:
+        return
+    if text.startswith("settings."):
+        name = text.removeprefix("settings.")
+        yield from _known(path, name, playbook.settings, "setting")
+        if name in settings:
+            yield from _setting_as_duration(name, playbook.settings[name].default)
+        return
+    try:
+        seconds(text)
+    except ValueError:
+        yield Mistake(path, f"'{text}' is not a duration", "Write 90s, 5m, 1h30m or settings.<name>.")
+
+
+def _setting_as_duration(name: str, default: float | str | bool) -> Mistakes:
+    written = f"{default:g}" if isinstance(default, float) else str(default)
+    if is_duration(written) or looks_like_duration(default):  # the latter is told where settings are checked
+        return
+    hint = f"Write {written}s, {written}m or {written}h." if written.isdigit() else "Write 90s, 5m or 1h30m."
+    yield Mistake(("settings", name, "default"), f"'{written}' is not a duration, and '{name}' is used as one", hint)
+
+
+# --- signals ---------------------------------------------------------------------------------------------------------
+
+
+def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    if isinstance(signal, ComparedSignal):
+        yield from _compared(path, signal, playbook, settings)
+        return
+    if not isinstance(signal, ProbeSignal):
+        yield from _duration((*path, "over"), signal.over, playbook, settings)
+        yield from _ending((*path, "ending"), signal.ending, playbook)
+    yield from _whose((*path, "of"), signal.of, playbook)
+    match signal:
+        case MetricSignal():
+            yield from _taken(path, signal)
+        case RatioSignal():
+            for index, metric in enumerate(signal.ratio):
+                yield from _metric((*path, "ratio", index), metric, "counter")
+        case MeanSignal():
+            yield from _metric((*path, "mean"), signal.mean, "histogram")
+        case QuantileSignal():
+            yield from _metric((*path, "histogram"), signal.histogram, "histogram")
+            if not 0 < signal.quantile < 1:
+                yield Mistake((*path, "quantile"), "a quantile lies between 0 and 1", "Write 0.99 for p99.")
+        case ShareSignal():
+            yield from _metric((*path, "histogram"), signal.histogram, "histogram")
+            if isinstance(signal.share_above, str):
+                yield from _target((*path, "share_above"), signal.share_above, playbook, settings)
+        case ProbeSignal():
+            yield from _known((*path, "probe"), signal.probe, PROBES, "probe")
+        case _:
+            pass
+
+
+def _compared(path: Path, signal: ComparedSignal, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    yield from _duration((*path, "past"), signal.past, playbook, settings)
+    yield from _ending((*path, "ending"), signal.ending, playbook)
+    inner = list(_signal((*path, "compared"), signal.compared, playbook, settings))
+    yield from inner
+    if not inner and (fault := comparison_fault(signal)):
+        yield Mistake((*path, "compared"), fault, "Compare it otherwise, or something else.", at_key=True)
+
+
+def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    """A number or a duration is written alike; a setting may be either."""
+    setting = playbook.settings.get(text.removeprefix("settings."))
+    if setting is not None and isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
+        return
+    try:
+        float(text)
+    except ValueError:
+        yield from _duration(path, text, playbook, settings)
+
+
+def _ending(path: Path, ending: str, playbook: Playbook) -> Mistakes:
+    """A window may end when the incident started, or when something was read."""
+    if not ending:
+        return
+    read = {
+        f"results.{name}.{signal}"
+        for name, state in playbook.states.items()
+        if not isinstance(state, ChangeState)
+        for signal in signals_of(state, playbook.signals)
+    }
+    if ending not in read | {STARTS_AT}:
+        hint = did_you_mean(ending, read | {STARTS_AT}) or f"Write {STARTS_AT} or results.<state>.<signal>."
+        yield Mistake(path, f"no window can end at '{ending}'", hint)
+
+
+def _taken(path: Path, signal: MetricSignal) -> Mistakes:
+    shape = SHAPES.get(signal.metric)
+    if shape is None:
+        yield from _metric((*path, "metric"), signal.metric, "gauge")
+    elif signal.take not in TAKES[shape]:
+        at = (*path, "take") if "take" in signal.model_fields_set else (*path, "metric")
+        yield Mistake(at, f"'{signal.metric}' is a {shape}: it has no {signal.take}", _TAKE_HINTS[shape])
+
+
+_TAKE_HINTS = {
+    "counter": "Take its rate, its steady rate or its increase.",
+    "gauge": "Take its last, avg, p90 or max.",
+    "histogram": "Use mean, or quantile with histogram.",
+}
+
+
+def _metric(path: Path, metric: str, shape: str) -> Mistakes:
+    if metric not in SHAPES:
+        yield Mistake(path, f"unknown metric '{metric}'", did_you_mean(metric, SHAPES) or _where_known("metric"))
+    elif SHAPES[metric] != shape:
+        yield Mistake(path, f"'{metric}' is a {SHAPES[metric]}, and a {shape} is needed", _TAKE_HINTS[SHAPES[metric]])
+
+
+def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
+    picks = {f"picked.{pick}" for s in playbook.states.values() if isinstance(s, ReadState) for pick in s.pick}
+    if of not in {"target", "spare"} | picks:
+        yield Mistake(path, f"'{of}' is nobody's replicas", did_you_mean(of, {"target", "spare"} | picks))
+
+
+# --- states ----------------------------------------------------------------------------------------------------------
+
+
+def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    for edge in edges_of(state):
+        yield from _known((*path, *edge.path), edge.to, playbook.states, "state")
+    yield from _limit(path, state)
+    yield from _flags_in_expressions(path, state)
+    match state:
+        case ReadState():
+            yield from _reads((*path, "read"), state.read, playbook)
+            yield from _ways_out(path, state)
+        case AskState():
+            yield from _reads((*path, "read"), state.read, playbook)
+            yield from _answers(path, state, playbook)
+            yield from _duration((*path, "expires"), state.expires, playbook, settings)
+        case ChangeState():
+            yield from _duration((*path, "expires"), state.expires, playbook, settings)
+            yield from _verb(path, state)
+            for index, group in enumerate(state.approvers):
+                yield from _group((*path, "approvers", index), group)
+        case WatchState():
+            for key, text in (("for", state.for_), ("within", state.within), ("every", state.every)):
+                yield from _duration((*path, key), text, playbook, settings)
+            yield from _long_enough(path, state, settings)
+        case DivertState():
+            yield from _duration((*path, "expires"), state.expires, playbook, settings)
+            yield from _divert(path, state)
+        case EndState():
+            yield from _nothing_read(path, state, playbook)
+
+
+def _nothing_read(path: Path, state: State, playbook: Playbook) -> Mistakes:
+    """An end reads nothing, so its text can only tell what earlier states have read."""
+    for written in written_expressions(state):
+        for name, column in names_in(written.source).items():
+            if name.split(".")[0] in playbook.signals:
+                hint = f"Name what an earlier state read: results.<state>.{name}."
+                yield Mistake((*path, *written.path), f"an end does not read '{name}'", hint, written.offset + column)
+
+
+def _limit(path: Path, state: State) -> Mistakes:
+    if isinstance(state, EndState) or (state.at_most is None) == (not state.beyond):
+        return
+    if state.beyond:
+        yield Mistake((*path, "beyond"), "'beyond' needs 'at_most'", "Write how often it may be entered.", at_key=True)
+    else:
+        yield Mistake((*path, "at_most"), "'at_most' needs 'beyond'", "Write where one more leads.", at_key=True)
+
+
+_HAS_FLAG = re.compile(r"""has_flag\([^(),]*,\s*(['"])(?P<flag>[^'"]*)\1""")
+
+
+def _flags_in_expressions(path: Path, state: State) -> Mistakes:
+    for written in written_expressions(state):
+        for found in _HAS_FLAG.finditer(written.source):
+            flag, column = found["flag"], written.offset + found.start("flag") + 1
+            if life_of_flag(flag) is None and newest_table().name_of(flag) is None:
+                hint = did_you_mean(flag, newest_table().spellings)
+                yield Mistake((*path, *written.path), f"unknown flag '{flag}'", hint, column)
+
+
+def _reads(path: Path, read: tuple[str, ...], playbook: Playbook) -> Mistakes:
+    for index, name in enumerate(read):
+        yield from _known((*path, index), name, playbook.signals, "signal")
+
+
+def _ways_out(path: Path, state: ReadState) -> Mistakes:
+    last = len(state.go) - 1
+    for index, go in enumerate(state.go):
+        at: Path = (*path, "go", index)
+        if go.otherwise and (go.when or go.to):
+            yield Mistake(at, "'otherwise' stands alone", "Write {when: …, to: …} or {otherwise: …}.")
+        elif not go.otherwise and not (go.when and go.to):
+            yield Mistake(at, "a way out needs 'when' and 'to'", "Or {otherwise: …} as the last one.")
+        elif go.otherwise and index < last:
+            yield Mistake(at, "nothing after 'otherwise' is ever reached", "Put it last.")
+    if not any(go.otherwise for go in state.go):
+        yield Mistake((*path, "go"), "no way out when nothing holds", "End with {otherwise: …}.", at_key=True)
+
+
+def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) -> Mistakes:
+    try:
+        held, limit = (_seconds(text, settings) for text in (state.for_, state.within))
+    except (ValueError, KeyError):  # reported where the duration stands
+        return
+    if held <= 0:
+        yield Mistake((*path, "for"), "what holds for no time proves nothing", "Write at least 1s.")
+    if held > limit:
+        yield Mistake(
+            (*path, "within"), f"'{state.within}' is shorter than 'for', so it can never hold", "Take a longer one."
+        )
+
+
+def _seconds(text: str, settings: Mapping[str, object]) -> float:
+    return float(str(settings[text.removeprefix("settings.")])) if text.startswith("settings.") else seconds(text)
+
+
+def _opening(playbook: Playbook) -> Mistakes:
+    if playbook.form and playbook.opens is None:
+        yield Mistake(("form",), "only who opens it by hand fills this in", "Write 'opens: by_hand'.", at_key=True)
+    yield from _form(("form",), playbook.form)
+
+
+def _answers(path: Path, state: AskState, playbook: Playbook) -> Mistakes:
+    kinds: dict[str, str] = {}
+    for key, choice in state.choices.items():
+        at: Path = (*path, "choices", key, "form")
+        yield from _form(at, choice.form)
+        for name, field in choice.form.items():
+            if kinds.setdefault(name, field.kind) != field.kind:
+                what = f"'{name}' is a {kinds[name]} in another choice"
+                yield Mistake((*at, name), what, "Take another name.", at_key=True)
+    if kinds and path[-1] == OPENING:
+        yield Mistake(path, f"the form of '{OPENING}' is that of the playbook", "Take another name.", at_key=True)
+    yield from _group((*path, "by"), state.by)
+    if state.not_by:
+        asks = {name for name, other in playbook.states.items() if isinstance(other, AskState)} - {str(path[-1])}
+        asks |= {OPENING} if playbook.opens else set()
+        yield from _known((*path, "not_by"), state.not_by, asks, "question")
+
+
+def _form(path: Path, form: Form) -> Mistakes:
+    if len(form) > MOST_FIELDS:
+        yield Mistake(path, f"more than {MOST_FIELDS} fields", "Nobody fills that in.", at_key=True)
+    for name, field in form.items():
+        at: Path = (*path, name)
+        if not _NAME.fullmatch(name):
+            yield Mistake(at, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
+        if (field.kind == "choice") != bool(field.options):
+            hint = "Write 'kind: choice' and 'options', or neither."
+            yield Mistake(at, "'options' belong to a choice, and a choice needs them", hint, at_key=True)
+        for key in ("min", "max", "unit") if field.kind != "number" else ():
+            if key in field.model_fields_set:
+                yield Mistake(
+                    (*at, key), f"'{key}' is for a number", "Delete it, or write 'kind: number'.", at_key=True
+                )
+        if field.min is not None and field.max is not None and field.min > field.max:
+            yield Mistake((*at, "max"), "the most is less than the least", "Exchange them.")
+
+
+def _group(path: Path, group: str) -> Mistakes:
+    if group and not _PLAYBOOK_NAME.fullmatch(group):
+        yield Mistake(path, f"'{group}' is no name of a group", "Use small letters, digits and hyphens.")
+
+
+def _divert(path: Path, state: DivertState) -> Mistakes:
+    if state.divert == PEOPLE:
+        if not state.taken:
+            hint = "Write 'taken': where it leads that somebody took it."
+            yield Mistake(path, "'taken' is missing", hint, at_key=True)
+        if state.returns is not None:
+            yield Mistake((*path, "returns"), "people do not return", "Write 'taken'.", at_key=True)
+        return
+    for key in sorted({"taken", "to_group", "expires", "expired"} & state.model_fields_set):
+        hint = f"Write 'divert: people', or delete it where '{state.divert}' is meant."
+        yield Mistake((*path, key), f"'{key}' is for a divert to people", hint, at_key=True)
+    if state.returns == {}:
+        yield Mistake((*path, "returns"), "'returns' is empty", "Leave it away where it never comes back.", at_key=True)
+    for end in state.returns or ():
+        if end not in (*ENDS, "otherwise"):
+            what = f"no playbook ends with '{end}'"
+            yield Mistake((*path, "returns", end), what, did_you_mean(end, (*ENDS, "otherwise")), at_key=True)
+
+
+def _verb(path: Path, state: ChangeState) -> Mistakes:
+    verb = VERBS.get(state.change)
+    if verb is None:
+        yield Mistake(
+            (*path, "change"),
+            f"unknown verb '{state.change}'",
+            did_you_mean(state.change, VERBS) or _where_known("verb"),
+        )
+        return
+    given = state.with_.keys()
+    for argument in given - verb.arguments:
+        at = (*path, "with", argument)
+        yield Mistake(at, f"{state.change} takes no '{argument}'", did_you_mean(argument, verb.arguments), at_key=True)
+    for argument in sorted(verb.required - given):
+        hint = f"Write 'with: {{{argument}: …}}'."
+        yield Mistake((*path, "change"), f"{state.change} needs '{argument}' in 'with'", hint)
+    if verb.one_of and len(verb.one_of & given) != 1:
+        hint = f"Write 'with: {{{min(verb.one_of)}: …}}'."
+        what = f"{state.change} needs one of {', '.join(sorted(verb.one_of))} in 'with'"
+        yield Mistake((*path, "change"), what, hint)
+    for argument, value in state.with_.items():
+        if isinstance(value, str) and _NAMES_SOMETHING.fullmatch(value):
+            at = (*path, "with", argument)
+            yield Mistake(at, f"'{value}' would be taken as it stands", f"Write '${{{value}}}' for what it names.")
+        elif argument in NUMBERS & verb.arguments and isinstance(value, str | bool) and "${" not in str(value):
+            hint = "Write a number, or '${…}' around an expression that gives one."
+            yield Mistake((*path, "with", argument), f"'{value}' is not a number", hint)
+    if "edits" in given & verb.arguments:
+        yield from _edits((*path, "with", "edits"), state.with_["edits"])
+    yield from _levers(path, state)
+
+
+def _edits(path: Path, edits: Any) -> Mistakes:
+    if not isinstance(edits, list) or not edits:
+        yield Mistake(path, "'edits' is a list", "Write [{flag: --name, value: …}].")
+        return
+    for index, edit in enumerate(edits):
+        at: Path = (*path, index)
+        keys = frozenset(edit) if isinstance(edit, dict) else frozenset()
+        if keys - {"direction"} != {"flag", "value"} and keys not in ({"env", "value"}, {"image"}):
+            hint = "Write {flag: --name, value: …}, {env: NAME, value: …} or {image: …}."
+            yield Mistake(at, "this is no edit", hint)
+        elif "flag" not in edit or life_of_flag(str(edit["flag"])) is not None:
+            continue  # a variable, an image, or a flag of some engine versions
+        elif newest_table().name_of(str(edit["flag"])) is None:
+            flags = newest_table().spellings
+            hint = did_you_mean(str(edit["flag"]), flags)
+            yield Mistake((*at, "flag"), f"unknown flag '{edit['flag']}'", hint)
+
+
+def _levers(path: Path, state: ChangeState) -> Mistakes:
+    """Each flag of the table of levers is edited against something, and no written direction makes that worse."""
+    edits = state.with_.get("edits")
+    listed = enumerate(edits) if isinstance(edits, list) else ()
+    found = [(index, edit) for index, edit in listed if isinstance(edit, dict) and "flag" in edit]
+    if state.against and "edits" not in VERBS[state.change].arguments:
+        yield Mistake((*path, "against"), "'against' is for edits of flags", "Delete it.", at_key=True)
+    elif state.against and found:
+        yield from _known((*path, "against"), state.against, levers().diagnoses, "diagnosis")
+    for index, edit in found:
+        yield from _lever((*path, "with", "edits", index), edit, state.against)
+
+
+def _lever(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
+    flag, way = newest_table().name_of(str(edit["flag"])) or str(edit["flag"]), edit.get("direction")
+    if way is not None and way not in DIRECTIONS:
+        yield Mistake((*path, "direction"), f"'{way}' is no direction", did_you_mean(str(way), DIRECTIONS))
+    if not against and flag in levers().levers:
+        hint = f"Write 'against': {', '.join(sorted(levers().levers[flag]))}."
+        yield Mistake((*path, "flag"), f"{flag} helps against one thing and harms another", hint)
+    effect = effect_of(flag, against, str(way)) if way is not None else None
+    if effect is not None and effect.effect == "harms":
+        yield Mistake(
+            (*path, "direction"),
+            f"to {way} {flag} makes '{against}' worse: {effect.why}",
+            "Turn it the other way, or take another lever.",
+        )

@@ -1,0 +1,250 @@
+"""The part of the check that walks a playbook: what comes before what, what reaches an end, what could go on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from bot.domain.kernel.form import OPENING
+from bot.domain.playbooks.edges import Edge, edges_of
+from bot.domain.playbooks.expressions.expression import names_in
+from bot.domain.playbooks.language import (
+    PEOPLE,
+    AskState,
+    ChangeState,
+    DivertState,
+    EndState,
+    Playbook,
+    ReadState,
+    State,
+    WatchState,
+)
+from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.scope import signals_of, written_expressions
+from bot.domain.playbooks.vocabulary import VERBS
+from bot.domain.signals.signal import RESULTS
+from bot.domain.signals.specs import ComparedSignal, ProbeSignal, ShareSignal
+
+Graph = Mapping[str, frozenset[str]]
+Mistakes = Iterator[Mistake]
+NOTHING_OPENS = "no alert opens this playbook"
+
+
+def check_ways(playbook: Playbook) -> Mistakes:
+    graph = {name: frozenset(edge.to for edge in edges_of(state)) for name, state in playbook.states.items()}
+    reached = reachable(graph, [playbook.start])
+    for name in graph.keys() - reached:
+        yield Mistake(
+            ("states", name), f"nothing leads to '{name}'", "Name it as a way out, or delete it.", at_key=True
+        )
+    backwards = _reversed(graph)
+    ends = [name for name, state in playbook.states.items() if isinstance(state, EndState) or _never_returns(state)]
+    for name in reached - reachable(backwards, ends):
+        yield Mistake(
+            ("states", name),
+            f"no way from '{name}' reaches an end",
+            "Lead one of them to a state with 'end'.",
+            at_key=True,
+        )
+    yield from _loops(playbook)
+    makes = {name: _made_by(playbook, name) for name in playbook.states}
+    for name in reached:
+        earlier = reachable(backwards, backwards[name]) | {name}
+        yield from _before(playbook, name, {f"forms.{OPENING}"}.union(*(makes[each] for each in earlier)))
+
+
+def reachable(graph: Graph, starts: Iterable[str]) -> frozenset[str]:
+    seen: set[str] = set()
+    todo = list(starts)
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo.extend(graph[name])
+    return frozenset(seen)
+
+
+def _reversed(graph: Graph) -> dict[str, frozenset[str]]:
+    return {name: frozenset(source for source, to in graph.items() if name in to) for name in graph}
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+
+
+def _loops(playbook: Playbook) -> Mistakes:
+    """A loop needs a person in it when it changes something, and a watch at least when it does not."""
+    states = playbook.states
+    beyond = {name: _beyond(state) if _is_limited(state) else frozenset() for name, state in states.items()}
+    for name in states:
+        if name in reachable(beyond, beyond[name]):
+            way = _shortest_loop(beyond, name)
+            yield Mistake(("states", name, "beyond"), f"'beyond' goes round in a circle: {way}", "Lead out of it.")
+    # A state that may be entered so often ends every loop through it; only the way beyond it may be taken for ever.
+    by_itself = {
+        name: beyond[name] if _is_limited(state) else _successors(edges_of(state)) for name, state in states.items()
+    }
+    reading = {
+        name: to if isinstance(states[name], ReadState) or _is_limited(states[name]) else frozenset()
+        for name, to in by_itself.items()
+    }
+    for name, state in states.items():
+        if isinstance(state, ChangeState) and name in reachable(by_itself, by_itself[name]):
+            way = _shortest_loop(by_itself, name)
+            yield Mistake(("states", name), f"a loop changes the cluster without asking: {way}", _PUT_ASK, at_key=True)
+        elif isinstance(state, ReadState) and name in reachable(reading, reading[name]):
+            way = _shortest_loop(reading, name)
+            yield Mistake(("states", name), f"a loop only reads and never waits: {way}", _PUT_WATCH, at_key=True)
+
+
+_PUT_ASK = "Put a question into it, or an at_most."
+_PUT_WATCH = "Put a watch, a question or an at_most into it."
+
+
+def _never_returns(state: State) -> bool:
+    return isinstance(state, DivertState) and state.divert != PEOPLE and not state.returns
+
+
+def _is_limited(state: State) -> bool:
+    return not isinstance(state, EndState) and state.at_most is not None
+
+
+def _beyond(state: State) -> frozenset[str]:
+    return frozenset(edge.to for edge in edges_of(state) if edge.outcome == "beyond")
+
+
+def _successors(edges: Iterable[Edge]) -> frozenset[str]:
+    """Where a state leads by itself for ever: a run comes back from a divert only so often."""
+    return frozenset(e.to for e in edges if not e.by_person and not e.outcome.startswith("returned:"))
+
+
+def _shortest_loop(graph: Graph, start: str) -> str:
+    ways = [[start]]
+    seen: set[str] = set()
+    for way in ways:  # grows while it is walked: breadth first
+        for to in sorted(graph[way[-1]]):
+            if to == start:
+                return " → ".join([*way, start])
+            if to not in seen:
+                seen.add(to)
+                ways.append([*way, to])
+    return start
+
+
+# --- what comes before -----------------------------------------------------------------------------------------------
+
+
+def _before(playbook: Playbook, name: str, made: Collection[str]) -> Mistakes:
+    """Names that stand for something which no way to this state has made."""
+    state = playbook.states[name]
+    for written in written_expressions(state):
+        for mention, column in names_in(written.source).items():
+            word = _maker(mention)
+            if word and word not in made:
+                path: Path = ("states", name, *written.path)
+                yield Mistake(path, f"nothing before '{name}' makes '{word}'", column=written.offset + column)
+    if isinstance(state, AskState) and state.not_by and state.not_by != OPENING:
+        asked = {f"answers.{earlier}" for earlier in playbook.states}
+        if f"answers.{state.not_by}" in asked and f"answers.{state.not_by}" not in made:
+            yield Mistake(("states", name, "not_by"), f"nothing before '{name}' asks '{state.not_by}'")
+    for index, signal in enumerate(signals_of(state, playbook.signals)):
+        of = playbook.signals[signal].of
+        if of.startswith("picked.") and of not in made:
+            listed = isinstance(state, ReadState | AskState) and index < len(state.read)
+            where: Path = ("states", name, "read", index) if listed else ("states", name)
+            yield Mistake(where, f"'{signal}' is of '{of}', which nothing before '{name}' picks", at_key=not listed)
+
+
+def _maker(mention: str) -> str:
+    """`picked.x`, `answers.s`, `forms.s`, `results.s`, `baseline.x` out of a mention; empty for everything else."""
+    parts = mention.split(".")
+    is_made = parts[0] in ("picked", "answers", "results", "baseline", "forms") and len(parts) > 1
+    return ".".join(parts[:2]) if is_made else ""
+
+
+def _made_by(playbook: Playbook, name: str) -> set[str]:
+    """What a state leaves for later ones to name."""
+    state = playbook.states[name]
+    made: set[str] = set()
+    if not isinstance(state, ChangeState) or state.change in RESULTS:
+        made.add(f"results.{name}")
+    if isinstance(state, AskState):
+        made.update({f"answers.{name}", f"forms.{name}"})
+    if isinstance(state, ReadState):
+        made.update(f"picked.{pick}" for pick in state.pick)
+        if state.baseline:
+            made.update(f"baseline.{signal}" for signal in signals_of(state, playbook.signals))
+    return made
+
+
+# --- advice ----------------------------------------------------------------------------------------------------------
+
+
+def lint(playbook: Playbook) -> Mistakes:
+    """What may run but is probably not meant."""
+    for name, state in playbook.states.items():
+        if not isinstance(state, ChangeState):
+            continue
+        path: Path = ("states", name)
+        if state.risk == "high" and not state.failed:
+            yield Mistake(
+                path, "a high-risk change does not say what follows when it fails", "Write 'failed'.", at_key=True
+            )
+        if not state.still and not VERBS[state.change].restores:
+            hint = "Write 'still': the reason, read again before the call."
+            yield Mistake(path, "a change without a reason that must still hold", hint, at_key=True)
+    if not playbook.opens_on and playbook.opens is None:
+        yield Mistake(("playbook",), NOTHING_OPENS, "Write 'opens_on', or 'opens: by_hand'.")
+    yield from _unverified(playbook)
+    yield from _unused(playbook)
+
+
+CLAIMS = frozenset({"fixed", "self_cleared"})
+"""Ends that say the trouble is gone; the others say that somebody has it, or that nothing is proven."""
+
+
+def _unverified(playbook: Playbook) -> Mistakes:
+    """Changes after which the run comes to a good end by itself, without having watched whether they helped."""
+    states = playbook.states
+    by_itself = {
+        name: _successors(edges_of(state)) if isinstance(state, ReadState | ChangeState) else frozenset[str]()
+        for name, state in states.items()
+    }
+    for name, state in states.items():
+        if not isinstance(state, ChangeState) or VERBS[state.change].restores:
+            continue
+        reached = sorted(reachable(by_itself, [state.done]))
+        ends = [end for end in reached if isinstance(it := states[end], EndState) and it.end in CLAIMS]
+        if ends:
+            what = f"after this change the run comes to '{ends[0]}' without a watch"
+            yield Mistake(("states", name, "done"), what, "Watch whether it helped.")
+
+
+def _unused(playbook: Playbook) -> Mistakes:
+    read = {signal for state in playbook.states.values() for signal in signals_of(state, playbook.signals)}
+    for name in playbook.signals.keys() - read:
+        yield Mistake(("signals", name), f"no state reads '{name}'", at_key=True)
+    mentions = {
+        mention
+        for state in playbook.states.values()
+        for w in written_expressions(state)
+        for mention in names_in(w.source)
+    }
+    for name in playbook.settings.keys() - {
+        word.removeprefix("settings.") for word in mentions | set(_durations(playbook))
+    }:
+        yield Mistake(("settings", name), f"nothing uses the setting '{name}'", at_key=True)
+
+
+def _durations(playbook: Playbook) -> Iterator[str]:
+    yield from (str(signal.share_above) for signal in playbook.signals.values() if isinstance(signal, ShareSignal))
+    for signal in playbook.signals.values():
+        if isinstance(signal, ProbeSignal):
+            yield from (value for value in signal.parameters.values() if isinstance(value, str))
+        else:
+            yield signal.over
+        if isinstance(signal, ComparedSignal):
+            yield signal.past
+    for state in playbook.states.values():
+        if isinstance(state, WatchState):
+            yield from (state.for_, state.within, state.every)
+        elif not isinstance(state, ReadState | EndState):
+            yield state.expires

@@ -1,0 +1,54 @@
+"""The part of the check that looks at texts for people: one that is cut off where it is shown is a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, Playbook, State
+from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.text_sizes import CHOICES, EXPECTED, LABEL, NOTE, TEXT
+
+Sized = tuple[Path, str, int]
+PLACEHOLDER = "CHANGE_ME"
+
+
+def check_texts(playbook: Playbook) -> Iterator[Mistake]:
+    for name, state in playbook.states.items():
+        path: Path = ("states", name)
+        for below, text, most in _texts(state):
+            if len(text) > most:
+                yield Mistake((*path, *below), f"this has {len(text)} characters, and {most} are shown", "Shorten it.")
+        if isinstance(state, AskState) and len(state.choices) > CHOICES:
+            what = f"{len(state.choices)} choices, and a message has room for {CHOICES} buttons"
+            yield Mistake((*path, "choices"), what, "Ask two questions.", at_key=True)
+
+
+def unfilled(data: object, path: Path = ()) -> Iterator[Mistake]:
+    """What `playbook new` wrote to be replaced, and nobody has."""
+    if isinstance(data, str) and PLACEHOLDER in data:
+        where = ".".join(part for part in path if isinstance(part, str))
+        yield Mistake(path, f"'{where}' is still the starter's text", f"Replace {PLACEHOLDER}.")
+    children: Iterable[tuple[str | int, object]] = ()
+    if isinstance(data, Mapping):
+        children = data.items()
+    elif isinstance(data, Sequence) and not isinstance(data, str):
+        children = enumerate(data)
+    for key, child in children:
+        yield from unfilled(child, (*path, key))
+
+
+def _texts(state: State) -> Iterator[Sized]:
+    match state:
+        case AskState():
+            yield from ((("ask",), state.ask, TEXT), (("why",), state.why, TEXT))
+            for key, choice in state.choices.items():
+                yield ("choices", key, "label"), choice.label, LABEL
+                yield ("choices", key, "note"), choice.note, NOTE
+        case ChangeState():
+            yield from ((("why",), state.why, TEXT), (("expected",), state.expected, EXPECTED))
+        case DivertState():
+            yield ("why",), state.why, TEXT
+        case EndState():
+            yield ("say",), state.say, TEXT
+        case _:
+            return

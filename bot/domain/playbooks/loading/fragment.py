@@ -1,0 +1,98 @@
+"""A piece: states that several playbooks share, written once, with parameters and named ways out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from bot.domain.kernel.errors import Fault
+from bot.domain.kernel.strict import Strict
+from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.loading.structure import shape
+from bot.domain.playbooks.mistakes import Mistake
+from bot.domain.playbooks.source import Source
+
+
+class Parameter(Strict):
+    """What who includes the piece may say. Without a default it must be said."""
+
+    why: str = ""
+    """What it is for, for who writes the include."""
+    default: Any = None
+    """Any YAML. In it no other parameter can be named."""
+
+    @property
+    def is_required(self) -> bool:
+        return "default" not in self.model_fields_set
+
+
+class Piece(Strict):
+    """A file of `pieces/`: a part of a playbook, put in wherever a state includes it."""
+
+    language: Literal[1]
+    """The version of the playbook language."""
+    piece: str
+    """Its name: that of its file."""
+    summary: str = ""
+    """What it does, for who includes it."""
+    parameters: dict[str, Parameter] = {}
+    """What may be said about it: `parameters.<name>` in the piece is replaced by what was said."""
+    exits: dict[str, str] = Field(default={}, min_length=0)
+    """Its ways out, each with what it means; a state of the piece leaves by `exits.<name>`."""
+    settings: dict[str, Any] = {}
+    """Settings that it brings; a definition of the same name in the playbook counts instead."""
+    signals: dict[str, Any] = {}
+    """Signals that it brings; a definition of the same name in the playbook counts instead."""
+    start: str
+    """The state that whoever names the include comes to."""
+    states: dict[str, Any] = Field(min_length=1)
+    """Its states, as in a playbook; each becomes `<include>_<name>` there."""
+
+
+class Include(Strict):
+    """A state that stands for all states of a piece."""
+
+    include: str
+    """The piece's name."""
+    with_: dict[str, Any] = Field(default={}, alias="with")
+    """Values of its parameters, any YAML; names in them are those of this file."""
+    exits: dict[str, str] = {}
+    """Where each of its ways out leads."""
+    covers: tuple[str, ...] = ()
+    """Rows of the coverage table, added to each of its states."""
+    at_most: int | None = Field(default=None, ge=1)
+    """How often its start may be entered."""
+    beyond: str = ""
+    """Where one entry more leads."""
+
+
+@dataclass(frozen=True)
+class ReadPiece:
+    """A file of `pieces/`; with faults it cannot be included."""
+
+    source: Source | None
+    piece: Piece | None = None
+    faults: tuple[Fault, ...] = ()
+
+
+Pieces = Mapping[str, ReadPiece]
+"""By the name of the file, without its ending."""
+
+
+def read_piece(name: str, source: Source) -> ReadPiece:
+    """The shape of a piece. What its states say is checked where they are included."""
+    mistakes = list(shape(Piece, source.data, ()))
+    piece = None if mistakes else Piece.model_validate(source.data)
+    if piece is not None:
+        mistakes += _names(name, piece)
+    return ReadPiece(source, None if mistakes else piece, tuple(map(source.fault, mistakes)))
+
+
+def _names(name: str, piece: Piece) -> Iterator[Mistake]:
+    if piece.piece != name:
+        yield Mistake(("piece",), f"the piece of this file must be called '{name}'")
+    if piece.start not in piece.states:
+        yield Mistake(("start",), f"unknown state '{piece.start}'", did_you_mean(piece.start, piece.states))

@@ -1,0 +1,489 @@
+"""Pieces put in: a playbook that includes becomes one that does not, and everything still knows where it was written.
+
+Macros: a value given to a piece means what it means where it is written, and a piece's own names are its own. What is
+built is bounded, whatever the files say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from bot.domain.kernel.errors import ExpressionError, Fault
+from bot.domain.playbooks.expressions.expression import LONGEST, did_you_mean, mentions_in
+from bot.domain.playbooks.expressions.template import split_template
+from bot.domain.playbooks.loading.fragment import Include, Piece, Pieces
+from bot.domain.playbooks.loading.structure import shape
+from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.source import Position, Source, Stretch
+
+MOST_STATES = 300
+DEEPEST = 4
+BIGGEST = 50_000
+"""Values, and hundreds of characters in them."""
+LONGEST_TEXT = 4000
+
+Role = Literal["destination", "expression", "template", "text"]
+_DESTINATIONS = frozenset(
+    {
+        *("unknown", "expired", "taken", "done", "not_needed", "refused", "impossible", "failed", "unclear"),
+        *("held", "not_held", "beyond", "not_by"),
+    }
+)
+_PARAMETER = re.compile(r"parameters\.([A-Za-z_]\w*)")
+_EXIT = re.compile(r"exits\.([A-Za-z_]\w*)")
+_IN_TEXT = re.compile(r"(?<!\$)\{parameters\.([A-Za-z_]\w*)\}")
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_ATOM = re.compile(r"[\w.]+")
+_OF_STATES = ("results", "answers", "forms")
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """The playbook without includes; `broken` are states that could not be put in."""
+
+    source: Source | None
+    """None where what would be built is too big."""
+    faults: tuple[Fault, ...] = ()
+    broken: frozenset[Path] = frozenset()
+    unbuilt: frozenset[str] = frozenset()
+    """Words that are unknown only because of a fault that is told already."""
+    pieces: tuple[Source, ...] = ()
+    """The files of the pieces that were put in."""
+
+
+def expand(source: Source, pieces: Pieces) -> Expanded:
+    """Put in every piece. Faults are told where they are written; one fault never hides another include's."""
+    states = source.data.get("states")
+    if not isinstance(states, Mapping) or not any(_is_include(state) for state in states.values()):
+        return Expanded(source)
+    return _Expansion(source, pieces).expanded()
+
+
+def _is_include(state: Any) -> bool:
+    return isinstance(state, Mapping) and "include" in state
+
+
+def _role(path: Path) -> Role:
+    """What a value of a playbook is, by where it stands."""
+    match path:
+        case ("start",) | ("exits", _):
+            return "destination"
+        case ("states", _, str(key)) if key in _DESTINATIONS:
+            return "destination"
+        case ("states", _, "go" | "choices" | "broke", _, "to" | "otherwise") | ("states", _, "returns", _):
+            return "destination"
+        case ("states", _, "go" | "broke", _, "when") | ("states", _, "still") | ("states", _, "watch" | "pick", _):
+            return "expression"
+        case ("states", _, "with", *_) | ("states", _, "ask" | "why" | "expected" | "say"):
+            return "template"
+        case ("signals", _, "ending"):
+            return "expression"
+        case _:
+            return "text"
+
+
+@dataclass(eq=False)
+class _Site:
+    """One use of a file: the playbook itself, or one include of a piece with what was said about it."""
+
+    source: Source
+    prefix: str = ""
+    piece: Piece | None = None
+    parameters: Mapping[str, _Written] = field(default_factory=dict)
+    exits: Mapping[str, _Written] = field(default_factory=dict)
+    covers: tuple[_Written, ...] = ()
+    limit: tuple[_Written, ...] = ()
+    """The include's `at_most` and `beyond`, for its start."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Its own names of states, to those in the playbook."""
+    inside: dict[str, _Site] = field(default_factory=dict)
+
+    def place(self, path: Path) -> Position:
+        at = self.source.values.get(path, Position(1, 1))
+        return replace(at, file=self.source.file) if self.piece else at
+
+    def place_of_key(self, path: Path) -> Position:
+        at = self.source.keys.get(path, Position(1, 1))
+        return replace(at, file=self.source.file) if self.piece else at
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A value as it is written: in which use of which file, and where."""
+
+    site: _Site
+    path: Path
+    value: Any
+
+
+@dataclass
+class _Sheet:
+    """Positions of what is being built."""
+
+    values: dict[Path, Position] = field(default_factory=dict)
+    keys: dict[Path, Position] = field(default_factory=dict)
+
+
+class _TooBigError(Exception):
+    """More would be built than any playbook needs."""
+
+
+_Woven = tuple[tuple[str, Stretch], ...]
+"""A text in parts, each with where it comes from."""
+
+
+class _Expansion:
+    def __init__(self, source: Source, pieces: Pieces) -> None:
+        self._pieces = pieces
+        self._host = _Site(source)
+        self._faults: dict[Fault, None] = {}
+        self._broken: set[Path] = set()
+        self._unbuilt: set[str] = set()
+        self._used: dict[str, Source] = {}
+        self._texts: dict[tuple[_Site, str, Role], _Woven | None] = {}
+        self._states = self._size = 0
+        self._sheet = _Sheet(dict(source.values), dict(source.keys))
+
+    def expanded(self) -> Expanded:
+        host = self._host
+        try:
+            self._lay_out(host, ())
+            self._no_collisions()
+            data: dict[str, Any] = dict(host.source.data)
+            data["states"] = self._states_of(host)
+            for section in ("settings", "signals"):
+                if merged := self._merged(section, host, data.get(section)):
+                    data[section] = merged
+            if isinstance(data.get("start"), str):
+                data["start"] = host.names.get(data["start"], data["start"])
+        except _TooBigError as error:
+            self._fault(host, Mistake(("states",), str(error), "Split the playbook.", at_key=True))
+            return Expanded(None, tuple(self._faults))
+        built = replace(host.source, data=data, values=self._sheet.values, keys=self._sheet.keys)
+        broken, unbuilt = frozenset(self._broken), frozenset(self._unbuilt)
+        return Expanded(built, tuple(self._faults), broken, unbuilt, tuple(self._used.values()))
+
+    def _fault(self, site: _Site, mistake: Mistake) -> None:
+        self._faults[site.source.fault(mistake)] = None
+
+    # --- which piece stands where ------------------------------------------------------------------------------------
+
+    def _lay_out(self, site: _Site, chain: tuple[str, ...]) -> None:
+        """Give every state its name in the playbook, includes first looked into."""
+        for name, state in site.source.data["states"].items():
+            self._states += 1
+            if self._states > MOST_STATES:
+                raise _TooBigError(f"with its pieces the playbook has more than {MOST_STATES} states")
+            site.names[name] = site.prefix + name
+            if not _is_include(state):
+                continue
+            inside = self._include(site, name, state, chain)
+            if inside is None:
+                self._broken.add(("states", site.prefix + name))
+                self._unbuilt.add(site.prefix + name)
+                continue
+            site.inside[name] = inside
+            self._lay_out(inside, (*chain, state["include"]))
+            assert inside.piece is not None
+            site.names |= {f"{name}_{local}": final for local, final in inside.names.items()}
+            site.names[name] = inside.names[inside.piece.start]
+
+    def _include(self, site: _Site, name: str, state: Mapping[str, Any], chain: tuple[str, ...]) -> _Site | None:
+        at: Path = ("states", name)
+        mistakes = list(shape(Include, state, at))
+        if not mistakes:
+            mistakes += self._wrong_piece((*at, "include"), str(state["include"]), chain)
+        read = self._pieces[str(state["include"])] if not mistakes else None
+        if read is not None and (read.piece is None or read.source is None):
+            self._faults |= dict.fromkeys(read.faults)
+            return None
+        if read is not None and read.piece is not None:
+            mistakes += _unlike(at, read.piece, state)
+        for mistake in mistakes:
+            self._fault(site, mistake)
+        if mistakes or read is None or read.source is None:
+            return None
+        self._used[str(state["include"])] = read.source
+        given = {
+            key: {k: _Written(site, (*at, key, k), value) for k, value in state.get(key, {}).items()}
+            for key in ("with", "exits")
+        }
+        covers = (*site.covers, *([_Written(site, (*at, "covers"), state["covers"])] if "covers" in state else []))
+        limit = tuple(_Written(site, (*at, key), state[key]) for key in ("at_most", "beyond") if key in state)
+        return _Site(read.source, f"{site.prefix}{name}_", read.piece, given["with"], given["exits"], covers, limit)
+
+    def _wrong_piece(self, at: Path, wanted: str, chain: tuple[str, ...]) -> Iterator[Mistake]:
+        if wanted not in self._pieces:
+            yield Mistake(at, f"unknown piece '{wanted}'", did_you_mean(wanted, self._pieces))
+        elif wanted in chain:
+            yield Mistake(at, f"pieces include each other: {' → '.join([*chain, wanted])}")
+        elif len(chain) >= DEEPEST:
+            yield Mistake(at, f"more than {DEEPEST} pieces inside each other")
+
+    def _no_collisions(self) -> None:
+        taken: dict[str, Path] = {}
+        for site, name in _all_states(self._host):
+            final, at = site.prefix + name, ("states", name)
+            if final in taken:
+                why = f"the state '{final}' would exist twice: one stands in an include"
+                self._fault(site, Mistake(at, why, "Rename one.", at_key=True))
+            taken[final] = at
+
+    # --- what is built -----------------------------------------------------------------------------------------------
+
+    def _states_of(self, site: _Site) -> dict[str, Any]:
+        built: dict[str, Any] = {}
+        for name, state in site.source.data["states"].items():
+            if name in site.inside:
+                built |= self._states_of(site.inside[name])
+            elif not _is_include(state):
+                final = site.prefix + name
+                written = _Written(site, ("states", name), state)
+                self._sheet.keys["states", final] = site.place_of_key(written.path)
+                built[final] = self._copy(written, ("states", final), self._sheet)
+                self._add_from_include(
+                    site, final, built[final], is_start=bool(site.piece and name == site.piece.start)
+                )
+        return built
+
+    def _add_from_include(self, site: _Site, final: str, state: Any, *, is_start: bool) -> None:
+        if not isinstance(state, dict):
+            return
+        for covers in site.covers:
+            own = state.get("covers", [])
+            if isinstance(own, list):
+                ids = self._copy(covers, ("states", final, "covers"), self._sheet)
+                state["covers"] = [*own, *(row for row in ids if row not in own)]
+        for written in site.limit if is_start and "at_most" not in state else ():
+            key = str(written.path[-1])
+            self._sheet.keys["states", final, key] = written.site.place_of_key(written.path)
+            state[key] = self._copy(written, ("states", final, key), self._sheet)
+
+    def _merged(self, section: str, host: _Site, own: Any) -> dict[str, Any]:
+        """The definitions of the playbook, and those of its pieces that it does not make itself."""
+        if own is not None and not isinstance(own, Mapping):
+            return {}
+        merged: dict[str, Any] = dict(own or {})
+        for name, written in self._definitions(section, host).items():
+            if name not in merged:
+                self._sheet.keys[section, name] = written.site.place_of_key(written.path)
+                merged[name] = self._copy(written, (section, name), self._sheet)
+        return merged
+
+    def _definitions(self, section: str, site: _Site) -> dict[str, _Written]:
+        """What a use of a file brings: its own definitions count more than those of the pieces in it."""
+        own = site.source.data.get(section) or {}
+        found: dict[str, _Written] = {}
+        for inside in site.inside.values():
+            for name, written in self._definitions(section, inside).items():
+                if name in found and name not in own and not self._is_same(section, name, written, found[name]):
+                    what = f"the {section.removesuffix('s')} '{name}' is another one in {found[name].site.source.file}"
+                    hint = f"Define '{name}' in the playbook."
+                    self._fault(written.site, Mistake(written.path, what, hint, at_key=True))
+                found.setdefault(name, written)
+        if isinstance(own, Mapping) and site.piece:
+            found |= {name: _Written(site, (section, name), value) for name, value in own.items()}
+        return {name: written for name, written in found.items() if site.piece or name not in own}
+
+    def _is_same(self, section: str, name: str, one: _Written, other: _Written) -> bool:
+        built = [self._copy(written, (section, name), _Sheet()) for written in (one, other)]
+        return bool(built[0] == built[1])
+
+    def _copy(self, written: _Written, out: Path, sheet: _Sheet) -> Any:
+        """The value as it is in the playbook, with its positions; what it names is named as there."""
+        site, path, value = written.site, written.path, written.value
+        self._size += 1 + (len(value) // 100 if isinstance(value, str) else 0)
+        if self._size > BIGGEST:
+            raise _TooBigError("with its pieces the playbook becomes too big")
+        stands_for = self._stands_for(written, _role(out)) if isinstance(value, str) else None
+        if stands_for is not None:
+            return self._copy(stands_for, out, sheet)
+        sheet.values[out] = site.place(path)
+        if isinstance(value, Mapping):
+            for key in value:
+                sheet.keys[*out, key] = site.place_of_key((*path, key))
+            return {k: self._copy(_Written(site, (*path, k), item), (*out, k), sheet) for k, item in value.items()}
+        if isinstance(value, list):
+            return [self._copy(_Written(site, (*path, i), item), (*out, i), sheet) for i, item in enumerate(value)]
+        if isinstance(value, str):
+            woven = self._woven(written, _role(out))
+            text = "".join(part for part, _ in woven)
+            if text != value:
+                stretches = tuple(stretch for _, stretch in woven)
+                sheet.values[out] = replace(site.place(path), text_column=None, stretches=stretches)
+            return text
+        return value
+
+    def _stands_for(self, written: _Written, role: Role) -> _Written | None:
+        """What a text that is only the name of a parameter, or of an exit, stands for."""
+        site = written.site
+        if named := _PARAMETER.fullmatch(written.value):
+            return self._parameter(written, named[1])
+        if site.piece and role == "destination" and (named := _EXIT.fullmatch(written.value)):
+            if named[1] in site.exits:
+                return site.exits[named[1]]
+            hint = did_you_mean(named[1], site.piece.exits)
+            self._fault(site, Mistake(written.path, f"the piece has no exit '{named[1]}'", hint))
+            self._unbuilt.add("exits")
+        return None
+
+    def _parameter(self, written: _Written, name: str, column: int = 0) -> _Written | None:
+        site = written.site
+        declared = site.piece.parameters if site.piece else {}
+        if name in site.parameters:
+            return site.parameters[name]
+        if name in declared and not declared[name].is_required:
+            # A default names no other parameter, so it can never go round in circles.
+            bare = replace(site, parameters={}, piece=site.piece and site.piece.model_copy(update={"parameters": {}}))
+            return _Written(bare, ("parameters", name, "default"), declared[name].default)
+        what = f"the piece has no parameter '{name}'" if site.piece else "only a piece has parameters"
+        self._fault(site, Mistake(written.path, what, did_you_mean(name, declared), column))
+        self._unbuilt.add("parameters")
+        return None
+
+    # --- texts -------------------------------------------------------------------------------------------------------
+
+    def _woven(self, written: _Written, role: Role) -> _Woven:
+        text = str(written.value)
+        whole = _as_written(written, text, 0)
+        match role:
+            case "destination":
+                return ((self._destination(written, text), whole[1]),)
+            case "expression":
+                woven = self._expression(written, text, 0)
+            case "template":
+                woven = self._template(written)
+            case _:
+                woven = self._plain(written, text, 0)
+        if sum(len(part) for part, _ in woven) > max(LONGEST_TEXT, len(text)):
+            self._fault(
+                written.site, Mistake(written.path, f"with its parameters it has over {LONGEST_TEXT} characters")
+            )
+            return (whole,)
+        return woven
+
+    def _destination(self, written: _Written, name: str) -> str:
+        site = written.site
+        if name and name not in site.names and site.piece and not _EXIT.fullmatch(name) and name != "opening":
+            known = [*site.names, *(f"exits.{exit_}" for exit_ in site.piece.exits)]
+            self._fault(site, Mistake(written.path, f"the piece has no state '{name}'", did_you_mean(name, known)))
+            self._unbuilt.add(name)
+        return site.names.get(name, name)
+
+    def _expression(self, written: _Written, text: str, offset: int) -> _Woven:
+        """`text` begins `offset` characters into what is written."""
+        site, parts, at = written.site, list[tuple[str, Stretch]](), 0
+        for name, start in mentions_in(text) if len(text) <= LONGEST else ():
+            head, _, rest = name.partition(".")
+            word, _, tail = rest.partition(".")
+            new: _Woven | None = None
+            if head == "parameters" and word:
+                new = self._parameter_in(written, word, tail, offset + start + 1)
+            elif head in _OF_STATES and site.names.get(word, word) != word:
+                new = (
+                    _renamed(written, ".".join([head, site.names[word], *([tail] if tail else [])]), offset + start),
+                )
+            if new is not None:
+                parts += [_as_written(written, text[at:start], offset + at), *new]
+                at = start + len(name)
+        return (*parts, _as_written(written, text[at:], offset + at))
+
+    def _parameter_in(self, written: _Written, word: str, tail: str, column: int) -> _Woven | None:
+        """A parameter inside an expression: its text in brackets, or a name that goes on with `tail`."""
+        site = written.site
+        woven = self._text_of(written, word, "expression", column)
+        if woven is None:
+            return None
+        text = "".join(part for part, _ in woven)
+        place = Stretch(1, site.place(written.path).at_column(column))
+        if tail and not _NAME.fullmatch(text):
+            self._fault(site, Mistake(written.path, f"'{text}' has no parts", "Give a name.", column))
+            return None
+        if tail:
+            return (*woven, (f".{tail}", replace(place, length=len(tail) + 1)))
+        return woven if _ATOM.fullmatch(text) else (("(", place), *woven, (")", place))
+
+    def _text_of(self, written: _Written, word: str, role: Role, column: int) -> _Woven | None:
+        key = (written.site, word, role)
+        if key not in self._texts:
+            value = self._parameter(written, word, column)
+            self._texts[key] = None if value is None else self._as_text(written, word, value, role, column)
+        return self._texts[key]
+
+    def _as_text(self, written: _Written, word: str, value: _Written, role: Role, column: int) -> _Woven | None:
+        match value.value:
+            case str() if len(value.value) <= LONGEST_TEXT:
+                return self._woven(value, role)
+            case bool():
+                return (_as_written(value, "true" if value.value else "false", None),)
+            case int() | float():
+                return (_as_written(value, str(value.value), None),)
+            case _:
+                self._fault(written.site, Mistake(written.path, f"'{word}' is no short text", "", column))
+                self._unbuilt.add("parameters")
+                return None
+
+    def _template(self, written: _Written) -> _Woven:
+        text = str(written.value)
+        try:
+            pieces = split_template(text)
+        except ExpressionError:  # its fault is told where the template is compiled
+            return (_as_written(written, text, 0),)
+        parts: list[tuple[str, Stretch]] = []
+        for piece, is_expression, start in pieces:
+            if is_expression:
+                woven = self._expression(written, piece, start)
+                parts += [_as_written(written, "${", start - 2), *woven, _as_written(written, "}", start + len(piece))]
+            else:
+                parts += self._plain(written, piece.replace("${", "$${"), start)
+        return tuple(parts)
+
+    def _plain(self, written: _Written, text: str, offset: int) -> _Woven:
+        parts, at = list[tuple[str, Stretch]](), 0
+        for named in _IN_TEXT.finditer(text):
+            new = self._text_of(written, named[1], "text", offset + named.start() + 1)
+            if new is not None:
+                parts += [_as_written(written, text[at : named.start()], offset + at), *new]
+                at = named.end()
+            if sum(len(part) for part, _ in parts) > LONGEST_TEXT:
+                break
+        return (*parts, _as_written(written, text[at:], offset + at))
+
+
+def _all_states(site: _Site) -> Iterator[tuple[_Site, str]]:
+    """Every state that will stand in the playbook, the playbook's own first."""
+    for name, state in site.source.data["states"].items():
+        if not _is_include(state):
+            yield site, name
+    for inside in site.inside.values():
+        yield from _all_states(inside)
+
+
+def _unlike(at: Path, piece: Piece, state: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Where what is said about a piece is not what the piece asks for."""
+    given, exits = state.get("with", {}), state.get("exits", {})
+    for noun, key, known, said in (
+        ("parameter", "with", piece.parameters, given),
+        ("exit", "exits", piece.exits, exits),
+    ):
+        for name in said.keys() - known.keys():
+            what = f"the piece '{piece.piece}' has no {noun} '{name}'"
+            yield Mistake((*at, key, name), what, did_you_mean(name, known), at_key=True)
+    missing = [f"with: {name}" for name, p in piece.parameters.items() if p.is_required and name not in given]
+    missing += [f"exits: {name}" for name in piece.exits if name not in exits]
+    for what in missing:
+        yield Mistake((*at, "include"), f"the piece '{piece.piece}' needs '{what}'")
+
+
+def _as_written(written: _Written, text: str, offset: int | None) -> tuple[str, Stretch]:
+    """A part that stands as it is in the file, `offset` characters into the value; None where it does not."""
+    column = 0 if offset is None else offset + 1
+    return text, Stretch(len(text), written.site.place(written.path), column)
+
+
+def _renamed(written: _Written, name: str, offset: int) -> tuple[str, Stretch]:
+    """A new name for what begins `offset` characters into the value: all of it points there."""
+    return name, Stretch(len(name), written.site.place(written.path).at_column(offset + 1))

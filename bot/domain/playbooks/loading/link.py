@@ -1,0 +1,50 @@
+"""The check of playbooks against each other: does what is diverted to exist, and can it end as somebody expects?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from bot.domain.kernel.errors import Fault
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.language import PEOPLE, DivertState, EndState
+from bot.domain.playbooks.mistakes import Mistake
+
+Known = Mapping[str, CompiledPlaybook | None]
+"""All playbooks there are, by name; None for one that has faults of its own or was not read."""
+
+
+def link_faults(playbook: CompiledPlaybook, known: Known) -> Iterator[Fault]:
+    """Faults of `playbook`'s diverts. One to a playbook that has faults of its own is none: people are asked there."""
+    for name, state in playbook.playbook.states.items():
+        if not isinstance(state, DivertState) or state.divert == PEOPLE:
+            continue
+        if state.divert not in known:
+            what, hint = f"unknown playbook '{state.divert}'", did_you_mean(state.divert, [*known, PEOPLE])
+            yield playbook.fault(Mistake(("states", name, "divert"), what, hint))
+            continue
+        ends = ends_of(state.divert, known)
+        for end in (state.returns or {}).keys() - {"otherwise"} if ends is not None else ():
+            if ends is not None and end not in ends:
+                what = f"'{state.divert}' never ends with '{end}'"
+                mistake = Mistake(("states", name, "returns", end), what, did_you_mean(end, ends), at_key=True)
+                yield playbook.fault(mistake)
+
+
+def ends_of(name: str, known: Known) -> frozenset[str] | None:
+    """How a divert to this playbook can end, those that it goes on to without return included; None: not known."""
+    ends: set[str] = set()
+    seen: set[str] = set()
+    todo = [name]
+    while todo:
+        name = todo.pop()
+        playbook = known.get(name)
+        if playbook is None:
+            return None
+        seen.add(name)
+        for state in playbook.playbook.states.values():
+            if isinstance(state, EndState):
+                ends.add(state.end)
+            elif isinstance(state, DivertState) and state.divert != PEOPLE and not state.returns:
+                todo += [state.divert] if state.divert not in seen else []
+    return frozenset(ends)

@@ -1,0 +1,34 @@
+"""Settings that an operator gives a playbook, or a playbook on some targets: judged by the playbook's own ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bot.domain.kernel.errors import Fault
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.loading.check_names import check_names
+from bot.domain.playbooks.mistakes import Mistake
+from bot.domain.playbooks.settings import effective_settings
+from bot.domain.signals.signal import Value
+
+
+def tuning_faults(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> list[Fault]:
+    """All that is wrong with these settings, told where they were set."""
+    found: list[Mistake] = []
+    values = effective_settings(playbook.playbook.settings, own, found.append)
+    if not found:
+        found.extend(check_names(playbook.playbook, {**playbook.settings, **{name: values[name] for name in own}}))
+    return [Fault(place, _said(mistake), mistake.hint) for mistake in found]
+
+
+def tuned_settings(playbook: CompiledPlaybook, own: Mapping[str, str]) -> dict[str, Value]:
+    """The values that differ; none where any is wrong, so that half of what was meant never counts."""
+    if tuning_faults(playbook, own, ""):
+        return {}
+    values = effective_settings(playbook.playbook.settings, own, lambda _: None)
+    return {name: values[name] for name in own}
+
+
+def _said(mistake: Mistake) -> str:
+    name = mistake.path[1] if len(mistake.path) > 1 else ""
+    return f"{name}: {mistake.what}" if name else mistake.what

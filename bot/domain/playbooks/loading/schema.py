@@ -1,0 +1,83 @@
+"""The playbook language as a JSON Schema, for editors: made from the models, so that it cannot say something else.
+
+A model's own words about a field win; words that many of its models share are explained once, in `key_words`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from bot.domain.playbooks.glossary import PROBES_SAY, VERBS_SAY
+from bot.domain.playbooks.language import KINDS, Playbook
+from bot.domain.playbooks.loading.fragment import Include, Piece
+from bot.domain.playbooks.loading.key_words import WORDS
+from bot.domain.playbooks.vocabulary import VERBS
+from bot.domain.signals.metric import SHAPES
+from bot.domain.signals.signal import PROBES
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+_SAID = {**VERBS_SAY, **PROBES_SAY}
+
+
+def playbook_schema() -> dict[str, Any]:
+    schema = Playbook.model_json_schema(by_alias=True)
+    include = Include.model_json_schema(by_alias=True)
+    definitions = schema["$defs"]
+    definitions |= include.pop("$defs", {})
+    definitions["Include"] = include
+    schema["properties"]["states"]["additionalProperties"]["oneOf"].append({"$ref": "#/$defs/Include"})
+    for model, field, known in _vocabulary():
+        enum = definitions[model]["properties"][field]
+        enum["enum"] = sorted(known)
+        if said := [_SAID[word] for word in enum["enum"] if word in _SAID]:
+            enum["enumDescriptions"] = said  # not of the standard: editors show one beside each word
+    return _finished("A playbook of the incident bot", schema)
+
+
+def piece_schema() -> dict[str, Any]:
+    """States of a piece may hold parameters anywhere, so only their names are checked here."""
+    schema = Piece.model_json_schema(by_alias=True)
+    return _finished("A piece of playbooks of the incident bot", schema)
+
+
+def _vocabulary() -> Iterator[tuple[str, str, Iterable[str]]]:
+    yield KINDS["change"].__name__, "change", VERBS
+    yield "ProbeSignal", "probe", PROBES
+    yield "MetricSignal", "metric", SHAPES
+    histograms = [name for name, shape in SHAPES.items() if shape == "histogram"]
+    yield "MeanSignal", "mean", histograms
+    yield "QuantileSignal", "histogram", histograms
+
+
+def _finished(title: str, schema: dict[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = _described(schema)
+    return {"$schema": DIALECT, **described, "title": title}
+
+
+def _described(part: Any) -> Any:
+    """With a description at every property, and without the titles that only repeat its name."""
+    if isinstance(part, list):
+        return [_described(item) for item in part]
+    if not isinstance(part, Mapping):
+        return part
+    described = {key: _described(value) for key, value in part.items() if key != "title" or isinstance(value, Mapping)}
+    for name, field in described.get("properties", {}).items():
+        if "description" not in field and name in WORDS:
+            field["description"] = WORDS[name]
+        elif "description" in field:
+            field["description"] = " ".join(field["description"].split())
+    return described
+
+
+def undescribed(schema: Mapping[str, Any]) -> list[str]:
+    """Properties that an editor could say nothing about."""
+    models = {"": schema, **schema.get("$defs", {})}
+    return [
+        f"{model}.{name}".lstrip(".")
+        for model, part in models.items()
+        for name, field in part.get("properties", {}).items()
+        if not field.get("description")
+    ]

@@ -1,0 +1,235 @@
+"""From plain data to a `Playbook`: what has the wrong shape is reported, and the sound rest is built all the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from bot.domain.kernel.form import FormField
+from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.language import KINDS, Broke, Choice, Go, Playbook, Setting, state_kind
+from bot.domain.playbooks.loading.key_words import WORDS
+from bot.domain.playbooks.mistakes import Mistake, Path, Report
+from bot.domain.signals.specs import COMPARABLE, SIGNAL_KINDS, comparable_kind, signal_kind
+
+TIMES = frozenset({"over", "past", "for", "within", "every", "expires"})
+"""Keys that hold a duration."""
+_SECTIONS: tuple[str, ...] = ("settings", "signals", "states")
+_PARTS: dict[str, type[BaseModel]] = {"go": Go, "choices": Choice, "broke": Broke}
+_SHAPES = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+    "model_attributes_type": "a mapping of keys",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
+    "bool_parsing": "true or false",
+}
+
+
+@dataclass(frozen=True)
+class Structured:
+    """The sound part of a playbook; `broken` are the paths of what is left out of it."""
+
+    playbook: Playbook | None
+    broken: frozenset[Path] = frozenset()
+
+
+def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path] = ()) -> Structured:
+    """`broken`: what is already known to be missing, as a state whose piece could not be put in."""
+    broken = _kindless(data, report) | set(broken)
+    found: dict[tuple[Path, str], Mistake] = {}
+    try:
+        whole = Playbook.model_validate(data)
+        if not broken:
+            return Structured(whole)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            path = _path(detail["loc"], data)
+            if path[:2] in broken:
+                continue
+            mistake = _mistake(detail, path, _model_at(path[:-1], data))
+            found.setdefault((path, mistake.what), mistake)
+    for mistake in found.values():
+        if not _is_misspelt_elsewhere(mistake, found.values()):
+            report(mistake)
+    broken |= {path[:2] if path[0] in _SECTIONS else path[:1] for path, _ in found if path}
+    return Structured(_rest(data, broken), frozenset(broken))
+
+
+def _is_misspelt_elsewhere(mistake: Mistake, others: Iterable[Mistake]) -> bool:
+    """A missing key whose misspelling stands beside it: one mistake, told once."""
+    if not mistake.what.endswith(" is missing"):
+        return False
+    word = mistake.what.removesuffix(" is missing")
+    return any(other.path[:-1] == mistake.path and other.hint == f"Did you mean {word}?" for other in others)
+
+
+def _rest(data: Mapping[str, Any], broken: Iterable[Path]) -> Playbook | None:
+    """The playbook without what is broken, so that its other mistakes are found in the same go."""
+    sound: dict[str, Any] = {"language": 1, "playbook": "?", "title": "?", **data}
+    for path in broken:
+        if len(path) > 1 and isinstance(sound.get(str(path[0])), Mapping):
+            sound[str(path[0])] = {name: item for name, item in sound[str(path[0])].items() if name != path[1]}
+        elif path and path[0] in ("language", "playbook", "title"):
+            sound[str(path[0])] = 1 if path[0] == "language" else "?"
+        elif path:
+            sound.pop(str(path[0]), None)
+    states = sound.get("states")
+    if isinstance(states, Mapping) and states:
+        sound.setdefault("start", next(iter(states)))
+    try:
+        return Playbook.model_validate(sound)
+    except ValidationError:
+        return None
+
+
+def _kindless(data: Mapping[str, Any], report: Report) -> set[Path]:
+    """Signals and states of no kind or of two, which are left out of all that follows."""
+    broken: set[Path] = set()
+    for section, kinds in (("signals", SIGNAL_KINDS), ("states", KINDS)):
+        items = data.get(section)
+        for name, item in items.items() if isinstance(items, Mapping) else ():
+            what = _wrong_kind(section.removesuffix("s"), item, kinds)
+            if what is not None:
+                broken.add((section, name))
+                report(Mistake((section, name), *what, at_key=True))
+    return broken
+
+
+def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] | None:
+    if not isinstance(item, Mapping):
+        return f"a {noun} is a mapping of keys", f"Write what kind of {noun} it is: {', '.join(kinds)}."
+    found = [kind for kind in kinds if kind in item]
+    if noun == "state" and "ask" in found and "read" in found:
+        found.remove("read")  # a question may show readings
+    if noun == "signal" and "share_above" in found and "histogram" in found:
+        found.remove("histogram")  # a share is of one
+    if len(found) == 1:
+        return None
+    if found:
+        return f"a {noun} has one kind, and this has {' and '.join(found)}", f"Split it into {len(found)} {noun}s."
+    near = [hint for key in item if "Did you mean" in (hint := did_you_mean(str(key), kinds))]
+    return f"a {noun} needs one of {', '.join(kinds)}", near[0] if near else ""
+
+
+def _path(location: tuple[int | str, ...], data: Any) -> Path:
+    """The error's path in the data: without the tags of unions, and no deeper than what is there."""
+    path: list[int | str] = []
+    for step in location:
+        if isinstance(step, str) and re.fullmatch(r"\(\w*\)", step):
+            continue
+        is_there = isinstance(data, Mapping) and step in data
+        is_there = is_there or (isinstance(data, list) and isinstance(step, int) and step < len(data))
+        if not is_there:
+            break
+        path.append(step)
+        data = data[step]
+    return tuple(path)
+
+
+def shape(model: type[BaseModel], data: Any, at: Path) -> Iterator[Mistake]:
+    """What of `data`, which stands at the path `at`, is not as the model wants it."""
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        found = [_mistake(d, _path(d["loc"], data), model) for d in error.errors(include_url=False)]
+        for mistake in found:
+            if not _is_misspelt_elsewhere(mistake, found):
+                yield replace(mistake, path=(*at, *mistake.path))
+
+
+def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) -> Mistake:
+    """`model` is what has the path's last key."""
+    kind, given = detail["type"], detail["input"]
+    if kind == "missing":
+        key = str(detail["loc"][-1])
+        meaning = WORDS.get(key, "")
+        hint = f"Write '{key}': {meaning[0].lower()}{meaning[1:]}" if meaning else ""
+        return Mistake(path, f"'{key}' is missing", hint, at_key=True)
+    if kind == "extra_forbidden":
+        hint = did_you_mean(str(path[-1]), _keys(model)) if model else ""
+        if given is None and " " in str(path[-1]):  # {why: ten times, because …}: the comma ended the text
+            hint = "Put a text with a comma in quotes."
+        return Mistake(path, f"unknown key '{path[-1]}'", hint, at_key=True)
+    if kind.startswith("union_tag") and path[-1:] == ("compared",):
+        return Mistake(
+            path, f"what is compared needs one of {', '.join(COMPARABLE)}", "Write {metric: …}.", at_key=True
+        )
+    if given is None:
+        return Mistake(
+            path, f"'{path[-1]}' has no value" if path else "is empty", "Write one, or delete the key.", at_key=True
+        )
+    if path == ("language",):
+        return Mistake(
+            path, f"language {given} is none that this bot speaks", "Write 'language: 1', or update the bot."
+        )
+    if path[-1:] and path[-1] in TIMES and kind == "string_type":
+        return Mistake(path, f"'{given}' has no unit", f"Write {given}s, {given}m or {given}h.")
+    if kind == "literal_error":
+        known = [word.strip("'") for word in re.split(r", | or ", str(detail.get("ctx", {}).get("expected", "")))]
+        known = [word for word in known if word]
+        return Mistake(path, f"'{given}' is not possible here", did_you_mean(str(given), known))
+    if kind == "too_short":
+        return Mistake(path, f"'{path[-1]}' is empty", at_key=True)
+    if kind in ("greater_than_equal", "less_than_equal"):
+        limit = detail.get("ctx", {}).get("ge" if kind == "greater_than_equal" else "le")
+        least = "at least" if kind == "greater_than_equal" else "at most"
+        return Mistake(path, f"'{given}' is not possible here", f"Write {least} {limit}.")
+    if kind in _SHAPES:
+        shown = f"'{given}'" if isinstance(given, str | int | float) else f"a {_yaml_word(given)}"
+        return Mistake(path, f"{shown} is not {_SHAPES[kind]}", _hint(_SHAPES[kind], given))
+    return Mistake(path, detail["msg"][0].lower() + detail["msg"][1:])
+
+
+def _hint(wanted: str, given: object) -> str:
+    match wanted:
+        case "a list":
+            return "Begin each of its lines with '- '." if isinstance(given, Mapping) else f"Write [{given}]."
+        case "a text":
+            return "Put it in quotes." if isinstance(given, int | float) else "Write a text."
+        case "a mapping of keys":
+            return "Write {key: value} or, each on a line of its own, 'key: value'."
+        case _:
+            return f"Write {wanted}."
+
+
+def _yaml_word(value: object) -> str:
+    return "list" if isinstance(value, list) else "mapping"
+
+
+def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
+    for step in path:
+        data = data[step]
+    match path:
+        case ():
+            return Playbook
+        case ("settings", _):
+            return Setting
+        case ("signals", _, "compared"):
+            return COMPARABLE.get(comparable_kind(data).strip("()"))
+        case ("signals", _):
+            return SIGNAL_KINDS.get(signal_kind(data).strip("()"))
+        case ("states", _):
+            return KINDS.get(state_kind(data).strip("()"))
+        case ("states", _, part, _):
+            return _PARTS.get(str(part))
+        case ("form", _) | ("states", _, "choices", _, "form", _):
+            return FormField
+        case _:
+            return None
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]

@@ -1,0 +1,114 @@
+"""The state machine of one playbook, shared by all its runs: which outcome is legal where, and where it leads.
+
+It never runs effects and keeps nothing of a run: each question brings its own cursor and throws it away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from transitions import Machine
+
+from bot.domain.playbooks.edges import edges_of, successors
+from bot.domain.playbooks.language import ChangeState, EndState, Playbook
+from bot.domain.playbooks.scope import rests_on
+
+UNDO = "(undo)"
+"""The built-in change that takes back this run's own calls; in brackets, so that no written state is called so."""
+PHASES = ("planning", "awaiting", "applying")
+# A plan leads to a request, a grant to applying; a changed plan asks again, and people may ask for a new plan.
+_PHASE_STEPS = (
+    ("planned", "planning", "awaiting"),
+    ("granted", "awaiting", "applying"),
+    ("superseded", "awaiting", "awaiting"),
+    ("superseded", "applying", "awaiting"),
+    ("replan", "awaiting", "planning"),
+    ("replan", "applying", "planning"),
+)
+
+Step = tuple[str, str, str]
+"""(outcome, source, destination), all as the machine names them."""
+
+
+@dataclass
+class _Cursor:
+    """Where a run stands, for the length of one question."""
+
+    state: str
+
+
+class PlaybookMachine:
+    def __init__(self, playbook: Playbook) -> None:
+        self._playbook = playbook
+        self.steps: tuple[Step, ...] = tuple(dict.fromkeys(self._all_steps()))
+        self._machine = Machine(
+            model=None,
+            states=list(self._all_states()),
+            initial=self.entry(playbook.start),
+            auto_transitions=False,
+            ignore_invalid_triggers=True,
+        )
+        for outcome, source, destination in self.steps:
+            self._machine.add_transition(f"ev_{outcome}", source, destination)
+
+    def next(self, at: str, outcome: str) -> str | None:
+        """Where `outcome` leads from the machine state `at`; None when it is not legal there."""
+        event: Any = self._machine.events.get(f"ev_{outcome}")
+        if event is None or at not in self._machine.states:
+            return None
+        cursor = _Cursor(at)
+        return cursor.state if event.trigger(cursor) else None
+
+    def entry(self, state: str) -> str:
+        """The first machine state of a written state, or of `(undo)`."""
+        is_change = state == UNDO or isinstance(self._playbook.states[state], ChangeState)
+        return f"{state}/{PHASES[0]}" if is_change else state
+
+    def written(self, at: str) -> str:
+        """The written state that a machine state belongs to, or `(undo)`."""
+        return at.split("/", 1)[0]
+
+    def _all_states(self) -> Iterator[str]:
+        for name in (*self._playbook.states, UNDO):
+            yield from self._machine_states(name)
+
+    def _machine_states(self, name: str) -> tuple[str, ...]:
+        entry = self.entry(name)
+        return (name,) if entry == name else tuple(f"{name}/{phase}" for phase in PHASES)
+
+    def _all_steps(self) -> Iterator[Step]:
+        for name, state in self._playbook.states.items():
+            if isinstance(state, EndState):
+                # A run may wait in an end until what it still holds was taken back; then it ends once more.
+                yield ("again", name, name)
+                continue
+            yield from self._written_steps(name)
+            for at in self._machine_states(name):
+                yield from ((f"goto:{to}", at, self.entry(to)) for to in self._offered(name))
+                yield ("again", at, self.entry(name))
+        # What follows an undo is the next choice of the state that it interrupted, and only the run knows which.
+        yield from _phase_steps(UNDO)
+        for at in self._machine_states(UNDO):
+            yield from ((f"goto:{to}", at, self.entry(to)) for to in self._playbook.states)
+            yield ("again", at, self.entry(UNDO))
+
+    def _offered(self, name: str) -> tuple[str, ...]:
+        """Where a person may send the run from here: on, or back to where something was read that a change rests on."""
+        state, on = self._playbook.states[name], successors(self._playbook, name)
+        back = rests_on(state) & self._playbook.states.keys() if isinstance(state, ChangeState) else frozenset()
+        return (*on, *sorted(back - {*on, name}))
+
+    def _written_steps(self, name: str) -> Iterator[Step]:
+        state = self._playbook.states[name]
+        if isinstance(state, ChangeState):
+            yield from _phase_steps(name)
+            for edge in edges_of(state):
+                yield from ((edge.outcome, at, self.entry(edge.to)) for at in self._machine_states(name))
+        else:
+            yield from ((edge.outcome, name, self.entry(edge.to)) for edge in edges_of(state))
+
+
+def _phase_steps(name: str) -> Iterator[Step]:
+    yield from ((outcome, f"{name}/{source}", f"{name}/{to}") for outcome, source, to in _PHASE_STEPS)

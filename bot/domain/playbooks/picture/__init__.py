@@ -1,0 +1,1 @@
+"""A playbook as a graph and as a picture."""

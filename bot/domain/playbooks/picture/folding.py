@@ -1,0 +1,58 @@
+"""Which states a picture may draw as one: those of a piece that was put in, and those below one heading.
+
+A heading is a comment of its own line between states, `# --- Which lever? ---`. It decides nothing: it is where the
+authors themselves divided their file.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.source import Position
+
+FIRST = "First"
+"""The states above the first heading."""
+_HEADING = re.compile(r" *# --- (?P<title>\S.*?) -{3,} *")
+
+
+def rows_of_pieces(compiled: CompiledPlaybook) -> dict[str, str]:
+    """State to the state that stands for its piece: what was written in a piece carries that file's name."""
+    written = {
+        (piece.file, at.line): str(where[1])
+        for piece in compiled.pieces
+        for where, at in piece.keys.items()
+        if len(where) == 2 and where[0] == "states"
+    }
+    states = {state: written.get((at.file, at.line), "") for state, at in _states(compiled).items()}
+    return {state: state.removesuffix(f"_{own}") for state, own in states.items() if own}
+
+
+def sections_of(compiled: CompiledPlaybook) -> dict[str, str]:
+    """State to the heading above it; empty for a playbook without headings."""
+    begins = compiled.source.keys["states",].line
+    lines = compiled.source.text.splitlines()
+    headings = [
+        (number, heading["title"].partition(". ")[0])
+        for number, text in enumerate(lines, start=1)
+        if number > begins and (heading := _HEADING.fullmatch(text))
+    ]
+    if not headings:
+        return {}
+    places = [line for line, _ in headings]
+    titles = [FIRST, *(title for _, title in headings)]
+    own = {state: at.line for state, at in _states(compiled).items() if not at.file}
+
+    def section(state: str) -> str:
+        # What a piece brought stands where the state that includes it stands, whose name begins its own.
+        includes = (name for name in own if state == name or state.startswith(f"{name}_"))
+        return titles[bisect_right(places, own[max(includes, key=len)])]
+
+    return {state: section(state) for state in compiled.playbook.states}
+
+
+def _states(compiled: CompiledPlaybook) -> dict[str, Position]:
+    """All that were written, with those that only include."""
+    keys = compiled.source.keys
+    return {str(where[1]): at for where, at in keys.items() if len(where) == 2 and where[0] == "states"}

@@ -1,0 +1,148 @@
+"""Which names an expression may use in which state, with their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from bot.domain.kernel.errors import ExpressionError
+from bot.domain.kernel.form import OPENING, Form
+from bot.domain.playbooks.expressions.expression import names_in
+from bot.domain.playbooks.expressions.template import split_template
+from bot.domain.playbooks.language import AskState, ChangeState, EndState, Playbook, ReadState, State, WatchState
+from bot.domain.playbooks.mistakes import Path
+from bot.domain.playbooks.settings import kind_of_setting
+from bot.domain.signals.signal import PROBES, RESULTS, Kind
+from bot.domain.signals.specs import (
+    ComparedSignal,
+    MeanSignal,
+    MetricSignal,
+    ProbeSignal,
+    QuantileSignal,
+    RatioSignal,
+    ShareSignal,
+    SignalSpec,
+    StallSignal,
+)
+
+RESERVED = frozenset({"settings", "results", "answers", "picked", "baseline", "target", "forms", *RESULTS})
+"""First words of names that are not signals, and what changes come back with: no signal may be called so."""
+
+
+def names_of_signal(name: str, spec: SignalSpec) -> dict[str, Kind]:
+    """What a signal is called in expressions: itself, or each part of its probe."""
+    match spec:
+        case ProbeSignal():
+            return {f"{name}.{part}": kind for part, kind in PROBES.get(spec.probe, {}).items()}
+        case StallSignal():
+            return {name: "flag"}
+        case QuantileSignal() | ComparedSignal() | ShareSignal():
+            return {name: "number"}
+        case MetricSignal() | RatioSignal() | MeanSignal():
+            return {name: "by_replica" if spec.across == "each" else "number"}
+
+
+@dataclass(frozen=True)
+class Written:
+    """One expression as it is written: where, and how far into that text it begins."""
+
+    path: Path
+    source: str
+    offset: int = 0
+
+
+def written_expressions(state: State) -> Iterator[Written]:
+    """Every expression of a state, `${…}` included; paths are below the state."""
+    match state:
+        case ReadState():
+            yield from (Written(("pick", name), source) for name, source in state.pick.items())
+            yield from (Written(("go", i, "when"), go.when) for i, go in enumerate(state.go) if go.when)
+        case ChangeState():
+            if state.still:
+                yield Written(("still",), state.still)
+            yield from _in_templates(("with",), state.with_)
+            yield from _in_texts(state)
+        case WatchState():
+            yield from (Written(("watch", part), source) for part, source in state.watch.items())
+            yield from (Written(("broke", i, "when"), broke.when) for i, broke in enumerate(state.broke))
+        case _:
+            yield from _in_texts(state)
+
+
+def texts_of(state: State) -> dict[str, str]:
+    """The texts for people that may hold `${…}`, by their key."""
+    match state:
+        case AskState():
+            return {"ask": state.ask, "why": state.why}
+        case ChangeState():
+            return {"why": state.why, "expected": state.expected}
+        case EndState():
+            return {"say": state.say}
+        case _:
+            return {}
+
+
+def _in_texts(state: State) -> Iterator[Written]:
+    for key, text in texts_of(state).items():
+        yield from _in_templates((key,), text)
+
+
+def _in_templates(path: Path, value: object) -> Iterator[Written]:
+    if isinstance(value, str):
+        try:
+            pieces = split_template(value)
+        except ExpressionError:  # its fault is reported where the template is compiled
+            return
+        yield from (Written(path, text, start) for text, is_expression, start in pieces if is_expression)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _in_templates((*path, key), item)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _in_templates((*path, index), item)
+
+
+def signals_of(state: State, signals: Iterable[str]) -> tuple[str, ...]:
+    """All signals to read in a state: those it lists, then those that its expressions mention."""
+    listed = state.read if isinstance(state, ReadState | AskState) else ()
+    declared = list(signals)
+    heads = {name.split(".")[0] for written in written_expressions(state) for name in names_in(written.source)}
+    ordered = [*listed, *(name for name in declared if name in heads)]
+    return tuple(dict.fromkeys(ordered))
+
+
+def rests_on(state: State) -> frozenset[str]:
+    """The earlier states whose results its expressions mention."""
+    names = (name for written in written_expressions(state) for name in names_in(written.source))
+    return frozenset(name.split(".")[1] for name in names if name.startswith("results."))
+
+
+def scope_of(playbook: Playbook) -> dict[str, Kind]:
+    """Every name that exists anywhere in the playbook; `check` sees to it that a state uses what comes before it."""
+    scope: dict[str, Kind] = {"target.name": "text", "target.namespace": "text"}
+    scope.update({f"settings.{name}": kind_of_setting(setting) for name, setting in playbook.settings.items()})
+    named = {name: names_of_signal(name, spec) for name, spec in playbook.signals.items()}
+    for parts in named.values():
+        scope.update(parts)
+    scope.update(_of_form(OPENING, playbook.form))
+    for state_name, state in playbook.states.items():
+        if isinstance(state, AskState):
+            scope[f"answers.{state_name}"] = "text"
+            for choice in state.choices.values():
+                scope.update(_of_form(state_name, choice.form))
+        if isinstance(state, ChangeState):
+            parts = RESULTS.get(state.change, {})
+            scope.update({f"results.{state_name}.{state.change}.{part}": kind for part, kind in parts.items()})
+        if isinstance(state, ReadState):
+            scope.update({f"picked.{pick}": "text" for pick in state.pick})
+        # A change reads for its reason only; what it read is not kept as a result.
+        for signal in signals_of(state, named) if not isinstance(state, ChangeState) else ():
+            for name, kind in named.get(signal, {}).items():
+                scope[f"results.{state_name}.{name}"] = kind
+                if isinstance(state, ReadState) and state.baseline:
+                    scope[f"baseline.{name}"] = kind
+    return scope
+
+
+def _of_form(name: str, form: Form) -> dict[str, Kind]:
+    return {f"forms.{name}.{field}": "number" if spec.kind == "number" else "text" for field, spec in form.items()}

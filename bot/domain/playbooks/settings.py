@@ -1,0 +1,117 @@
+"""The effective settings of a playbook: its defaults with an operator's overrides. Durations become seconds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.domain.kernel.durations import is_duration, seconds
+from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.language import Setting
+from bot.domain.playbooks.mistakes import Mistake, Path, Report
+from bot.domain.signals.signal import Kind
+
+SettingValue = float | str | bool
+ByName = Mapping[str, str]
+_MEASURED = re.compile(r"\d+(\.\d+)?\s*(s|m|h|d|ms|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?)", re.ASCII | re.I)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What an operator sets otherwise than the playbooks: for a playbook, and for a playbook on some targets."""
+
+    playbooks: Mapping[str, ByName] = field(default_factory=dict)
+    """Playbook to its settings."""
+    targets: Mapping[str, Mapping[str, ByName]] = field(default_factory=dict)
+    """`namespace/workload` as a glob, to playbook, to its settings; of several that match, the last counts most."""
+
+
+def kind_of_setting(setting: Setting) -> Kind:
+    """A default that reads as a duration makes the setting one: a number of seconds."""
+    match setting.default:
+        case bool():
+            return "flag"
+        case str() as text:
+            return "number" if is_duration(text) else "text"
+        case _:
+            return "number"
+
+
+def looks_like_duration(value: object) -> bool:
+    """It was meant for one: `2min` or `5 m`."""
+    return isinstance(value, str) and not is_duration(value) and bool(_MEASURED.fullmatch(value))
+
+
+def effective_settings(
+    declared: Mapping[str, Setting], overrides: Mapping[str, str], report: Report
+) -> dict[str, SettingValue]:
+    """One value for each declared setting; what is wrong is reported, and the value then means nothing."""
+    values: dict[str, SettingValue] = {}
+    for name, setting in declared.items():
+        path: Path = ("settings", name)
+        _check_limits(setting, path, report)
+        values[name] = _value(setting, setting.default, (*path, "default"), report)
+        if name in overrides:
+            values[name] = _value(setting, overrides[name], path, report)
+    for name in overrides.keys() - declared.keys():
+        report(Mistake(("settings",), f"no setting '{name}' to override", did_you_mean(name, declared), at_key=True))
+    return values
+
+
+def _check_limits(setting: Setting, path: Path, report: Report) -> None:
+    limits = {key: limit for key, limit in (("min", setting.min), ("max", setting.max)) if limit is not None}
+    if kind_of_setting(setting) != "number" and looks_like_duration(setting.default):
+        hint = "Write 90s, 5m or 1h30m."
+        report(Mistake((*path, "default"), f"'{setting.default}' is not a duration", hint))
+        return
+    for key, limit in limits.items():
+        if kind_of_setting(setting) != "number":
+            report(Mistake((*path, key), "only a number or a duration has limits"))
+        elif _number(setting, limit) is None:
+            what = f"'{limit:g}'" if isinstance(limit, float) else f"'{limit}'"
+            report(Mistake((*path, key), f"{what} is not {_wanted(setting)}, as the default is", _example(setting)))
+
+
+def _value(setting: Setting, raw: float | str | bool, path: Path, report: Report) -> SettingValue:
+    kind = kind_of_setting(setting)
+    if kind == "text":
+        return str(raw)
+    if kind == "flag":
+        if isinstance(raw, str) and raw not in ("true", "false"):
+            report(Mistake(path, f"'{raw}' is neither true nor false"))
+        return raw is True or raw == "true"
+    value = _number(setting, raw)
+    if value is None:
+        report(Mistake(path, f"'{raw}' is not {_wanted(setting)}", _example(setting)))
+        return 0.0
+    low, high = _number(setting, setting.min), _number(setting, setting.max)
+    why = f"({setting.why})" if setting.why else ""
+    if low is not None and value < low:
+        report(Mistake(path, f"{_plain(raw)} is below the least allowed, {_plain(setting.min)}", why))
+    if high is not None and value > high:
+        report(Mistake(path, f"{_plain(raw)} is above the most allowed, {_plain(setting.max)}", why))
+    return value
+
+
+def _plain(limit: float | str | bool | None) -> str:
+    """A number as it was written."""
+    return f"{limit:g}" if isinstance(limit, float) else str(limit)
+
+
+def _number(setting: Setting, raw: float | str | bool | None) -> float | None:
+    """The value in the setting's own measure: seconds for durations; None when it is not one."""
+    try:
+        if isinstance(setting.default, str):
+            return seconds(raw) if isinstance(raw, str) else None
+        return None if raw is None else float(raw)
+    except ValueError:
+        return None
+
+
+def _wanted(setting: Setting) -> str:
+    return "a duration" if isinstance(setting.default, str) else "a number"
+
+
+def _example(setting: Setting) -> str:
+    return "Write 90s, 5m or 1h30m." if isinstance(setting.default, str) else ""

@@ -1,0 +1,7 @@
+"""Reports: what happened in an incident, for people and for machines, from its timeline alone."""
+
+from bot.domain.reports.facts import Report
+from bot.domain.reports.page import as_json, markdown
+from bot.domain.reports.web_page import html
+
+__all__ = ["Report", "as_json", "html", "markdown"]

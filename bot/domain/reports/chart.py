@@ -1,0 +1,183 @@
+"""What a picture of an incident shows, from its timeline alone: lines, their limits, and what was decided when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bot.domain.incidents.series import MOST_POINTS, MOST_SERIES, Limit, Series
+from bot.domain.kernel.timeline import Chained
+from bot.domain.reports.escaping import moment, one_line
+from bot.domain.reports.facts import Report, readings_of
+from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading, Value, in_words
+
+LONGEST_TITLE = 44
+MOST_MARKS = 9
+"""One digit each; the report has them all."""
+LONGEST_MARK = 60
+"""As wide as the picture; the report has all of it."""
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Mark(_Fact):
+    at: float
+    text: str
+    is_change: bool = False
+
+
+class Panel(_Fact):
+    title: str
+    unit: str
+    """`ratio`: a share of a whole."""
+    change: str
+    """`baseline → last`, empty where one of them is not known; the last is where the line ends."""
+    points: tuple[tuple[float, float], ...]
+    limits: tuple[Limit, ...]
+
+
+class Chart(_Fact):
+    title: str
+    target: str
+    begins_at: float
+    ends_at: float
+    panels: tuple[Panel, ...]
+    marks: tuple[Mark, ...]
+    marks_left_out: int
+
+
+def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> Chart | None:
+    """None where nothing holds a line: a single reading is no picture.
+
+    `read_since`: lines that were read for this picture, newer than any on the timeline.
+    """
+    report = Report.of(entries)
+    lines = [line for line in _lines(entries, read_since) if line.points][:MOST_SERIES]
+    if not lines:
+        return None
+    marks = sorted(_marks(report), key=lambda mark: mark.at)
+    times = [at for line in lines for at, _ in line.points] + [mark.at for mark in marks]
+    name = " ".join(filter(None, (report.incident, report.title)))
+    return Chart(
+        title=one_line(name, LONGEST_TITLE),
+        target=one_line(report.target, LONGEST_MARK),
+        begins_at=min(times),
+        ends_at=max(times),
+        panels=tuple(_panel(line, report) for line in lines),
+        marks=tuple(_that_matter(marks)),
+        marks_left_out=max(0, len(marks) - MOST_MARKS),
+    )
+
+
+def _lines(entries: Sequence[Chained], read_since: Sequence[Series]) -> list[Series]:
+    """The newest that were drawn, with what only an earlier drawing still knew and what was read since.
+
+    Where nothing was drawn, what each read found.
+    """
+    drawn = [list(_intact(kept)) for kept in _drawn(entries)] + ([list(read_since)] if read_since else [])
+    lines: dict[str, Series] = {}
+    for newer in drawn:
+        lines = {line.signal: _with_beginning(line, lines.get(line.signal)) for line in newer}
+    readings = _from_readings(entries)
+    if not lines:
+        return [line for line in readings.values() if len(line.points) > 1]
+    return [_with_end(line, readings.get(name)) for name, line in lines.items()]
+
+
+def _drawn(entries: Sequence[Chained]) -> Iterator[Sequence[object]]:
+    for item in entries:
+        kept = item.entry.data.get("series") if item.entry.kind == "chart" else None
+        if isinstance(kept, list):
+            yield kept
+
+
+def _intact(raw: Sequence[object]) -> Iterator[Series]:
+    for item in raw:
+        try:
+            line = Series.model_validate(item)
+        except ValidationError:
+            continue  # altered: the broken chain says so
+        if all(_is_drawable(number) for point in line.points for number in point):
+            yield line.model_copy(update={"points": line.points[:MOST_POINTS]})
+
+
+def _is_drawable(number: float) -> bool:
+    return abs(number) < 1e12
+
+
+def _with_beginning(line: Series, earlier: Series | None) -> Series:
+    """Samples are not kept for ever: an earlier drawing may know more of the beginning."""
+    begins_at = min((at for at, _ in line.points), default=float("inf"))
+    before = tuple(point for point in earlier.points if point[0] < begins_at) if earlier is not None else ()
+    return line.model_copy(update={"points": (*before, *line.points)})
+
+
+def _with_end(line: Series, readings: Series | None) -> Series:
+    ends_at = max((at for at, _ in line.points), default=0.0)
+    after = tuple(point for point in readings.points if point[0] > ends_at) if readings is not None else ()
+    return line.model_copy(update={"points": (*line.points, *after)})
+
+
+def _from_readings(entries: Sequence[Chained]) -> dict[str, Series]:
+    """Those with the most points first."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    units: dict[str, str] = {}
+    for item in entries:
+        if item.entry.kind != "read" or not _is_drawable(item.entry.at):
+            continue
+        for name, reading in readings_of(item.entry).items():
+            if reading.is_number and isinstance(reading.value, float | int) and _is_drawable(reading.value):
+                points.setdefault(name, []).append((item.entry.at, float(reading.value)))
+                units[name] = reading.unit
+    in_order = sorted(points.items(), key=lambda pair: -len(pair[1]))
+    return {name: Series(signal=name, unit=units[name], points=tuple(found[-MOST_POINTS:])) for name, found in in_order}
+
+
+def _panel(line: Series, report: Report) -> Panel:
+    compared = next((one for one in report.readings if one.name == line.signal), None)
+    before = compared.baseline.value if compared and compared.baseline else None
+    last = _last(line, compared.last if compared else None)
+    share = "ratio" if line.unit == "ratio" else ""
+    change = "" if before is None or last is None else f"{in_words(before, share)} → {in_words(last, share)}"
+    return Panel(
+        title=one_line(line.signal.replace("_", " "), 40),
+        unit=one_line(line.unit, 40),
+        change=one_line(change, 60),
+        points=tuple(sorted(line.points)),
+        limits=line.limits,
+    )
+
+
+def _last(line: Series, read: Reading | None) -> Value | None:
+    """What was read last, or where the line came to after it."""
+    newest = max(line.points)
+    if read is None or newest[0] - read.at > SAME_LOOK_SECONDS:
+        return newest[1]
+    return read.value
+
+
+def _that_matter(marks: Sequence[Mark]) -> list[Mark]:
+    """Where not all have room: the first, the last and what was changed before anything else, in their order."""
+    numbered = list(enumerate(marks))
+    rank = sorted(numbered, key=lambda one: (not one[1].is_change, one[0] not in (0, len(marks) - 1), one[0]))
+    return [mark for _, mark in sorted(rank[:MOST_MARKS], key=lambda one: one[0])]
+
+
+def _marks(report: Report) -> Iterator[Mark]:
+    def mark(at: float, what: str, *, is_change: bool = False) -> Mark:
+        return Mark(at=at, text=one_line(f"{moment(at)[11:]} {what}", LONGEST_MARK), is_change=is_change)
+
+    yield mark(report.opened_at, "opened")
+    for decided in report.decisions:
+        who = report.people.get(decided.who, decided.who)
+        yield mark(decided.at, decided.what + (f" ({who})" if who else ""))
+    for called in report.calls:
+        if called.done:
+            yield mark(called.at, called.text, is_change=True)
+    for verdict in report.verdicts:
+        yield mark(verdict.at, f"{verdict.state.replace('_', ' ')}: {verdict.verdict.replace('_', ' ')}")
+    if report.closed_at is not None:
+        yield mark(report.closed_at, f"closed: {report.ending.replace('_', ' ')}")

@@ -1,0 +1,94 @@
+"""Text for a Markdown page: what came from outside reads as what it is, never as markup, a table cell's end or HTML."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from bot.domain.signals.signal import Reading
+
+LONGEST = 2_000
+_MARKUP = re.compile(r"[\\`*_~\[\]#!$|]")
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+"""Controls, bidirectional overrides and zero-width characters: they can make a text read as another one."""
+
+
+def text(raw: object, limit: int = LONGEST) -> str:
+    """One line that shows exactly these words."""
+    shown = one_line(raw, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKUP.sub(r"\\\g<0>", shown)
+
+
+def one_line(raw: object, limit: int = LONGEST) -> str:
+    spaced = " ".join(str(raw).split())
+    shown = " ".join("".join(char for char in spaced if unicodedata.category(char) not in _UNSEEN).split())
+    return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
+
+
+def code(raw: object) -> str:
+    """A name that the bot or a playbook made: a code span."""
+    shown = one_line(raw, 200).replace("`", "'").replace("|", "\\|")
+    return f"`{shown}`" if shown else "–"
+
+
+def row(*cells: str) -> str:
+    return "| " + " | ".join(cell or "–" for cell in cells) + " |"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [row(*headings), row(*("---" for _ in headings)), *(row(*cells) for cells in rows)]
+
+
+def moment(at: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError, OSError):
+        return "(no such time)"  # an altered entry may hold any number
+
+
+def lasting(seconds: float | None) -> str:
+    """A duration to the second: `12 s`, `4 m 13 s`, `1 h 04 m`."""
+    if seconds is None:
+        return "–"
+    whole = round(max(seconds, 0.0)) if abs(seconds) < 1e9 else 0
+    minutes, rest = divmod(whole, 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_left:02d} m"
+    return f"{minutes} m {rest:02d} s" if minutes else f"{rest} s"
+
+
+def plain(value: object) -> str:
+    """A value as people write it."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case dict():
+            return ", ".join(f"{name} {plain(item)}" for name, item in value.items())
+        case str():
+            return value
+        case None:
+            return "nothing"
+        case _:
+            return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def reading(found: Reading | None) -> str:
+    if found is None:
+        return ""
+    if not found.is_known:
+        return f"unknown: {found.unknown}"
+    if found.unit == "ratio" and isinstance(found.value, float | int) and 0 <= found.value <= 2:
+        return f"{found.value * 100:.3g}%"  # as on the chart
+    said = plain(found.fields) if found.fields else plain(found.value)
+    return f"{said} {found.unit}".strip()
+
+
+def read_at(found: Reading | None) -> str:
+    """The moment that a reading is of; empty where it does not say one."""
+    return moment(found.at) if found is not None and found.at > 0 else ""

@@ -1,0 +1,344 @@
+"""What a timeline says about an incident: times, decisions, changes, readings. Nothing else is asked or guessed.
+
+A timeline may have been altered; then the report says where its chain breaks and still shows what can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
+
+from bot.domain.kernel.timeline import GENESIS, Chained, Entry, StoredHead, first_break, head_fault
+from bot.domain.reports.escaping import plain
+from bot.domain.signals.signal import Reading
+
+ACTS = frozenset({"press", "answered", "decided", "note", "halt", "resume", "undo"})
+"""Kinds of entries by which a person shows that somebody is there."""
+DECISIONS = frozenset({"decided", "answered", "halt", "resume", "undo"})
+MOVES_ON = frozenset({"entered", "undo", "closed"})
+"""After these, nothing that was put to people before is open any more."""
+
+_REFERENCE = re.compile(r"\b[RQ]\d+\b")
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Visit(_Fact):
+    state: str
+    kind: str
+    because: str
+    entered_at: float
+    took_seconds: float | None
+    """None for the state it is in, or ended in."""
+
+
+class Waited(_Fact):
+    """One request or question, from the moment it was put to people until they decided it or it was void."""
+
+    about: str
+    text: str
+    asked_at: float
+    ended_at: float | None
+
+
+class Decided(_Fact):
+    at: float
+    who: str
+    what: str
+    digest: str = ""
+    """Of the plan that was decided about."""
+    reason: str = ""
+
+
+class Called(_Fact):
+    """One call to the cluster; what it altered as `before → after` lines."""
+
+    at: float
+    text: str
+    done: bool
+    call_id: str = ""
+    detail: str = ""
+    differences: tuple[str, ...] = ()
+
+
+class Compared(_Fact):
+    name: str
+    baseline: Reading | None
+    last: Reading | None
+
+
+class Judged(_Fact):
+    at: float
+    state: str
+    verdict: str
+    parts: dict[str, str]
+    text: str
+
+
+class Head(_Fact):
+    """A head of the chain that was posted to Slack: there it can be compared by people."""
+
+    entry: int
+    head: str
+    matches: int | None
+    """The entry with this hash; 0 for the empty timeline, None when no entry before it has it."""
+    channel: str
+    message: str
+
+
+class Report(_Fact):
+    incident: str
+    title: str
+    target: str
+    severity: str
+    playbook: str
+    alerts: tuple[str, ...]
+    opened_at: float
+    first_act_at: float | None
+    closed_at: float | None
+    """None while it is open, also when it was reopened."""
+    ending: str
+    way: tuple[Visit, ...]
+    waits: tuple[Waited, ...]
+    waited_seconds: float
+    """Time in which at least one request or question was open."""
+    decisions: tuple[Decided, ...]
+    calls: tuple[Called, ...]
+    readings: tuple[Compared, ...]
+    verdicts: tuple[Judged, ...]
+    ignored: int
+    """Kinds of late or strange events; identical ones are folded before they come here."""
+    held: tuple[str, ...]
+    """What was still in the cluster when it closed."""
+    people: dict[str, str]
+    """User ids to names, as their presses carried them."""
+    entries: int
+    broken_at: int | None
+    """The number of the first entry that does not follow from the one before; None when the chain is consistent."""
+    heads: tuple[Head, ...]
+    stored: StoredHead | None = None
+    """What the run itself says of the end of this timeline; None where it was not asked, or is not there any more."""
+    head_fault: str = ""
+    """Where the timeline does not end as the run says."""
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorator above a property
+    @property
+    def act_seconds(self) -> float | None:
+        """From open to the first act of a person: this incident's part in the MTTA."""
+        return None if self.first_act_at is None else self.first_act_at - self.opened_at
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorator above a property
+    @property
+    def close_seconds(self) -> float | None:
+        """From open to closed: this incident's part in the MTTR."""
+        return None if self.closed_at is None else self.closed_at - self.opened_at
+
+    @classmethod
+    def of(cls, entries: Sequence[Chained], stored: StoredHead | None = None) -> Self:
+        plain_entries = [item.entry for item in entries]
+        opened = next((e for e in plain_entries if e.kind == "opened"), None)
+        end = next((e for e in reversed(plain_entries) if e.kind in ("closed", "reopened")), None)
+        closed = end if end is not None and end.kind == "closed" else None
+        waits = tuple(_waits(plain_entries))
+        return cls(
+            **_about(opened),
+            severity=_severity(opened, plain_entries),
+            alerts=tuple(dict.fromkeys(_alert_names(plain_entries))),
+            opened_at=opened.at if opened else (plain_entries[0].at if plain_entries else 0.0),
+            first_act_at=next((e.at for e in plain_entries if e.who and e.kind in ACTS), None),
+            closed_at=closed.at if closed else None,
+            ending=_str(closed.data, "ending") if closed else "",
+            way=tuple(_way(plain_entries)),
+            waits=waits,
+            waited_seconds=_covered(waits, until=max((entry.at for entry in plain_entries), default=0.0)),
+            decisions=tuple(_decisions(plain_entries)),
+            calls=tuple(_calls(plain_entries)),
+            readings=tuple(_compared(plain_entries)),
+            verdicts=tuple(_verdicts(plain_entries)),
+            ignored=sum(1 for e in plain_entries if e.kind == "ignored"),
+            held=tuple(map(str, _list(closed.data, "held"))) if closed else (),
+            people=dict(_people(plain_entries)),
+            entries=len(entries),
+            broken_at=first_break(entries),
+            heads=tuple(_heads(entries)),
+            stored=stored,
+            head_fault=head_fault(entries, stored) if stored is not None else "",
+        )
+
+
+def _about(opened: Entry | None) -> dict[str, str]:
+    data = opened.data if opened else {}
+    labels, annotations = _dict(data, "labels"), _dict(data, "annotations")
+    named = opened.text.rpartition(" on ")[2] if opened else ""
+    return {
+        "incident": _str(data, "incident"),
+        "title": _str(data, "title") or _str(annotations, "summary") or _str(labels, "alertname"),
+        "target": _str(data, "target") or named,
+        "playbook": _str(data, "playbook"),
+    }
+
+
+def _severity(opened: Entry | None, entries: Sequence[Entry]) -> str:
+    """The last one that was recorded, as the card shows it."""
+    data = opened.data if opened else {}
+    first = _str(data, "severity") or _str(_dict(data, "labels"), "severity")
+    changes = [after for entry in entries if entry.kind == "severity" and (after := _str(entry.data, "after"))]
+    return changes[-1] if changes else first
+
+
+def _alert_names(entries: Sequence[Entry]) -> Iterator[str]:
+    for entry in entries:
+        name = _str(_dict(entry.data, "labels"), "alertname")
+        if entry.kind in ("opened", "alert") and name:
+            yield name
+
+
+def _way(entries: Sequence[Entry]) -> Iterator[Visit]:
+    steps = [entry for entry in entries if entry.kind in ("entered", "closed")]
+    for here, after in pairwise([*steps, None]):
+        if here is None or here.kind == "closed":
+            continue
+        took = after.at - here.at if after is not None else None
+        kind, because = _str(here.data, "kind"), here.text.partition(" — ")[2]
+        yield Visit(state=here.state, kind=kind, because=because, entered_at=here.at, took_seconds=took)
+
+
+def _waits(entries: Sequence[Entry]) -> Iterator[Waited]:
+    waiting: dict[str, Entry] = {}
+    for entry in entries:
+        asked = _asked(entry)
+        for ref in list(waiting):
+            # A new question replaces the one before it, which was withdrawn; a request may wait beside a question.
+            replaced = asked.startswith("Q") and ref.startswith("Q")
+            if replaced or entry.kind in MOVES_ON or ref == _settled(entry):
+                start = waiting.pop(ref)
+                yield Waited(about=ref, text=start.text, asked_at=start.at, ended_at=entry.at)
+        if asked:
+            waiting[asked] = entry
+    for ref, start in waiting.items():
+        yield Waited(about=ref, text=start.text, asked_at=start.at, ended_at=None)
+
+
+def _asked(entry: Entry) -> str:
+    if entry.kind in ("asked", "question"):
+        return _str(entry.data, "id")
+    return _str(entry.data, "request") if entry.kind == "request" else ""
+
+
+def _settled(entry: Entry) -> str:
+    if entry.kind not in ("decided", "answered"):
+        return ""
+    named = _str(entry.data, "request") or _str(entry.data, "question")
+    found = None if named else _REFERENCE.search(entry.text)  # an expiry names it in its text only
+    return found[0] if found else named
+
+
+def _covered(waits: Sequence[Waited], *, until: float) -> float:
+    """The length of the union of the waits: two that overlap are waited for once."""
+    total, reached = 0.0, float("-inf")
+    for wait in sorted(waits, key=lambda w: w.asked_at):
+        end = until if wait.ended_at is None else wait.ended_at
+        total += max(0.0, end - max(wait.asked_at, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _decisions(entries: Sequence[Entry]) -> Iterator[Decided]:
+    for entry in entries:
+        if entry.kind in DECISIONS:
+            digest, reason = _str(entry.data, "digest"), _str(entry.data, "reason")
+            yield Decided(at=entry.at, who=entry.who, what=entry.text, digest=digest, reason=reason)
+
+
+def _calls(entries: Sequence[Entry]) -> Iterator[Called]:
+    for entry in entries:
+        if entry.kind == "call":
+            yield Called(
+                at=entry.at,
+                text=entry.text,
+                done="call" in entry.data,
+                call_id=_str(entry.data, "call"),
+                detail=_str(entry.data, "detail"),
+                differences=tuple(_difference(raw) for raw in _list(entry.data, "differences")),
+            )
+
+
+def _difference(raw: object) -> str:
+    if not isinstance(raw, dict):
+        return plain(raw)
+    return _str(raw, "text") or f"{_str(raw, 'path')}: {plain(raw.get('before'))} → {plain(raw.get('after'))}"
+
+
+def _compared(entries: Sequence[Entry]) -> Iterator[Compared]:
+    baseline: dict[str, Reading] = {}
+    last: dict[str, Reading] = {}
+    for entry in entries:
+        if entry.kind == "baseline":
+            baseline |= readings_of(entry)
+        elif entry.kind == "read":
+            last |= readings_of(entry)
+    for name in dict.fromkeys([*baseline, *last]):
+        yield Compared(name=name, baseline=baseline.get(name), last=last.get(name))
+
+
+def readings_of(entry: Entry) -> dict[str, Reading]:
+    """The readings that an entry holds; what is no reading any more is left out."""
+    found: dict[str, Reading] = {}
+    for name, raw in entry.data.items():
+        try:
+            found[name] = Reading.model_validate(raw)
+        except ValidationError:
+            continue  # altered: the broken chain says so
+    return found
+
+
+def _verdicts(entries: Sequence[Entry]) -> Iterator[Judged]:
+    for entry in entries:
+        if entry.kind == "verdict":
+            parts = {str(part): str(said) for part, said in _dict(entry.data, "parts").items()}
+            said = _str(entry.data, "text")
+            verdict = _str(entry.data, "verdict")
+            yield Judged(at=entry.at, state=entry.state, verdict=verdict, parts=parts, text=said)
+
+
+def _people(entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    for entry in entries:
+        user, name = _str(entry.data, "user"), _str(entry.data, "user_name")
+        if entry.kind == "press" and user and name:
+            yield user, name
+
+
+def _heads(entries: Sequence[Chained]) -> Iterator[Head]:
+    numbers: dict[str, int] = {GENESIS: 0}
+    for item in entries:
+        head = _str(item.entry.data, "head")
+        if item.entry.kind == "slack" and head:
+            yield Head(
+                entry=item.number,
+                head=head,
+                matches=numbers.get(head),
+                channel=_str(item.entry.data, "channel"),
+                message=_str(item.entry.data, "ts"),
+            )
+        numbers[item.hash] = item.number
+
+
+def _str(data: dict[str, Any], name: str) -> str:
+    value = data.get(name, "")
+    return value if isinstance(value, str) else ""
+
+
+def _dict(data: dict[str, Any], name: str) -> dict[str, Any]:
+    value = data.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(data: dict[str, Any], name: str) -> list[Any]:
+    value = data.get(name)
+    return list(value) if isinstance(value, list | tuple) else []

@@ -1,0 +1,1 @@
+"""Readings: what a signal is, and how samples become one."""

@@ -1,0 +1,135 @@
+"""What the live replicas of a workload said in a window, replica by replica, and who could not be read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from bot.domain.signals.metric import value_of
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.window import NEEDED_SHARE, STALE_SECONDS, Point, Window, counted_seconds, increase, short
+
+Reader = Callable[[Scrape, str], float | None]
+"""One value of a scrape for an engine rank; None when the page does not have it."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why a number could not be had."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class History:
+    """What the live replicas that a signal asks for said in its window, oldest first, and who could not be read."""
+
+    window: Window
+    scrapes: Mapping[str, Sequence[Scrape]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> float:
+        return max((scrapes[-1].at for scrapes in self.scrapes.values()), default=self.window.end)
+
+
+def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], window: Window) -> History:
+    """Sort the window's scrapes by replica. Replicas that are gone say nothing about now and are left out."""
+    by_replica: dict[str, list[Scrape]] = defaultdict(list)
+    for scrape in sorted(scrapes, key=lambda s: s.at):
+        if window.start <= scrape.at <= window.end:
+            by_replica[scrape.replica].append(scrape)
+    good: dict[str, Sequence[Scrape]] = {}
+    unreadable: dict[str, str] = {}
+    for replica, said in by_replica.items():
+        newest = said[-1]
+        if not _is_asked_for(newest, of, picked) or window.end - newest.at > STALE_SECONDS:
+            continue
+        answers = [scrape for scrape in said if not scrape.error]
+        if answers and window.end - answers[-1].at <= STALE_SECONDS and not _is_reborn(answers[-1], newest):
+            good[replica] = answers
+        else:
+            unreadable[replica] = newest.error
+    return History(window, good, unreadable)
+
+
+def _is_asked_for(scrape: Scrape, of: str, picked: Mapping[str, str]) -> bool:
+    if of.startswith("picked."):
+        return scrape.replica == picked.get(of.removeprefix("picked."))
+    return scrape.role == of
+
+
+def _is_reborn(answered: Scrape, newest: Scrape) -> bool:
+    """Whether the newest attempt met another pod of the same name, as a StatefulSet makes them."""
+    return bool(answered.uid and newest.uid and answered.uid != newest.uid)
+
+
+def nobody(of: str, *, is_past: bool = False) -> str:
+    who = {"target": "no replica", "spare": "no spare"}.get(of, f"the replica in {of}")
+    if is_past:
+        return f"{who} was scraped in the {short(STALE_SECONDS)} before the window's end: no history reaches there"
+    return f"{who} was scraped in the last {short(STALE_SECONDS)}"
+
+
+def series(scrapes: Sequence[Scrape], rank: str, read: Reader) -> list[Point]:
+    """One rank's values over time; a new pod or a new process start begins a new life."""
+    points: list[Point] = []
+    life, uid, born = 0, "", None
+    for scrape in scrapes:
+        # A page without a start time says nothing about a restart; a counter that falls then tells it.
+        another_pod = bool(uid and scrape.uid and scrape.uid != uid)
+        another_start = born is not None and scrape.started_at is not None and abs(scrape.started_at - born) > 1
+        life += another_pod or another_start
+        uid, born = scrape.uid or uid, scrape.started_at if scrape.started_at is not None else born
+        value = read(scrape, rank)
+        if value is not None:
+            points.append(Point(scrape.at, value, life, scrape.started_at))
+    return points
+
+
+def ranks_with(scrapes: Sequence[Scrape], read: Reader) -> list[str]:
+    """The engine ranks whose newest page has it; some metrics are counted once for all ranks of a replica."""
+    newest = scrapes[-1]
+    return [rank for rank in sorted({*newest.ranks, *newest.histograms}) if read(newest, rank) is not None]
+
+
+T = TypeVar("T")
+
+
+def measured(
+    history: History, what: str, read: Reader, measure: Callable[[Sequence[Scrape], str], T | Missing]
+) -> tuple[dict[str, list[T]], dict[str, str]]:
+    """`measure` on each rank of each replica that has it, and why the other replicas could not be measured."""
+    found: dict[str, list[T]] = {}
+    missing = dict(history.unreadable)
+    for replica, scrapes in history.scrapes.items():
+        answers = [measure(scrapes, rank) for rank in ranks_with(scrapes, read)]
+        failed = [answer.reason for answer in answers if isinstance(answer, Missing)]
+        if failed or not answers:
+            missing[replica] = failed[0] if failed else f"no {what} on its page"
+        else:
+            found[replica] = [answer for answer in answers if not isinstance(answer, Missing)]
+    return found, missing
+
+
+def short_history(covered: float, window: Window) -> Missing | None:
+    if covered >= NEEDED_SHARE * window.seconds:
+        return None
+    return Missing(f"only {short(covered)} of {short(window.seconds)} of history")
+
+
+def rise(
+    scrapes: Sequence[Scrape], rank: str, window: Window, read: Reader, *, may_fall: bool = False
+) -> tuple[float, float] | Missing:
+    """How much a counter rose in the window and over how many seconds that was counted."""
+    points = series(scrapes, rank, read)
+    counted = counted_seconds(points, window)
+    if len(points) < 2 and counted <= 0:
+        return Missing(f"only one sample in {short(window.seconds)}; a counter needs two")
+    return short_history(counted, window) or (increase(points, window, may_fall=may_fall), counted)
+
+
+def reader_of(metric: str) -> Reader:
+    return lambda scrape, rank: value_of(scrape, rank, metric)

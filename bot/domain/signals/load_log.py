@@ -1,0 +1,102 @@
+"""A workload's load in points of five minutes: small enough to keep for a day, so that yesterday can be asked about.
+
+A slot that its samples cover by less than half has no point; a window that points cover by less than half is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.signals.sampling import SampledSpec, metrics_of, read_window, unit_of
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.specs import MeanSignal, MetricSignal
+from bot.domain.signals.window import NEEDED_SHARE, Window
+
+SLOT_SECONDS = 300.0
+DAY_SECONDS = 24 * 3600.0
+
+
+def load_specs(over: str) -> dict[str, SampledSpec]:
+    """What load is: how many requests arrive a second, and how long the finished ones were."""
+    return {
+        "arrivals": MetricSignal(metric="arrivals", over=over, take="rate", across="sum"),
+        "prompt": MeanSignal(mean="request_prompt_tokens", over=over),
+        "output": MeanSignal(mean="request_generation_tokens", over=over),
+    }
+
+
+METRICS = frozenset[str]().union(*map(metrics_of, load_specs("5m").values()))
+_FINISHED = MetricSignal(metric="request_success", take="increase", across="sum")
+
+
+class LoadPoint(BaseModel):
+    """The load of one slot. Lengths are absent where nothing finished; `finished` weighs them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    start: float
+    arrivals: float
+    finished: float = 0.0
+    prompt: float | None = None
+    output: float | None = None
+
+
+def last_slot(now: float) -> Window:
+    """The newest slot that is over; the same for every process, so that two of them write one point."""
+    end = now // SLOT_SECONDS * SLOT_SECONDS
+    return Window(end - SLOT_SECONDS, end)
+
+
+def load_point(scrapes: Sequence[Scrape], slot: Window) -> LoadPoint | None:
+    """None where the arrivals of the slot are not known."""
+    specs = load_specs("5m") | {"finished": _FINISHED}
+    read = {name: read_window(name, spec, scrapes, window=slot, picked={}).value for name, spec in specs.items()}
+    known = {name: value for name, value in read.items() if isinstance(value, float)}
+    return LoadPoint(start=slot.start, **known) if "arrivals" in known else None
+
+
+def load_of(
+    points: Sequence[LoadPoint], window: Window, *, since: float | None, ago: float = DAY_SECONDS
+) -> Mapping[str, Reading]:
+    """The window's load by the points that overlap it. `since`: when the first point that is kept began.
+
+    `ago`: how long before the moment of the question the window ends.
+    """
+    shares = [(point, _overlap(point, window)) for point in points]
+    covered = sum(share for _, share in shares)
+    if covered < NEEDED_SHARE * window.seconds:
+        reason = _missing(window, since, ago)
+        return {name: unknown(name, reason, at=window.end) for name in load_specs("5m")}
+    arrivals = sum(point.arrivals * share for point, share in shares) / covered
+    readings = {"arrivals": Reading(name="arrivals", value=arrivals, at=window.end)}
+    for name in ("prompt", "output"):
+        lengths = [(getattr(point, name), point.finished * share) for point, share in shares]
+        readings[name] = _mean(name, [(length, weight) for length, weight in lengths if length is not None], window)
+    return {
+        name: reading.model_copy(update={"unit": unit_of(load_specs("5m")[name])}) for name, reading in readings.items()
+    }
+
+
+def _mean(name: str, weighed: Sequence[tuple[float, float]], window: Window) -> Reading:
+    total = sum(weight for _, weight in weighed)
+    if total <= 0:
+        return unknown(name, "nothing finished then", at=window.end)
+    return Reading(name=name, value=sum(length * weight for length, weight in weighed) / total, at=window.end)
+
+
+def _overlap(point: LoadPoint, window: Window) -> float:
+    return max(0.0, min(point.start + SLOT_SECONDS, window.end) - max(point.start, window.start))
+
+
+def _missing(window: Window, since: float | None, ago: float) -> str:
+    if since is None:
+        return "nobody sampled it then; name it in sampling.workloads, and it is known a day later"
+    if since <= window.start:
+        return "the samples of that time have gaps"
+    known = datetime.fromtimestamp(since + ago + window.seconds, UTC)
+    began = datetime.fromtimestamp(since, UTC)
+    return f"its load is kept since {began:%Y-%m-%d %H:%M} UTC, so this is known from {known:%Y-%m-%d %H:%M} UTC on"

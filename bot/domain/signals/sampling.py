@@ -1,0 +1,579 @@
+"""From scrapes to readings: each replica and engine rank over the window first, then across replicas.
+
+Nothing is taken for zero: a window without enough history, a replica without an answer and a ratio of nothing to
+nothing are unknown, with the reason in plain words.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from bot.domain.kernel.durations import seconds
+from bot.domain.signals.history import (
+    History,
+    Missing,
+    Reader,
+    gather,
+    measured,
+    nobody,
+    ranks_with,
+    reader_of,
+    rise,
+    series,
+    short_history,
+)
+from bot.domain.signals.metric import DERIVED, FRACTIONS, MAY_FALL, SHAPES, UNITS, metric_fault, value_of
+from bot.domain.signals.scrape import ReplicaLoad, Scrape
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.specs import (
+    Across,
+    ComparedSignal,
+    MeanSignal,
+    MetricSignal,
+    ProbeSignal,
+    QuantileSignal,
+    RatioSignal,
+    ShareSignal,
+    SignalSpec,
+    StallSignal,
+)
+from bot.domain.signals.window import (
+    Point,
+    Window,
+    counted_seconds,
+    histogram_quantile,
+    increase,
+    quantile,
+    sampled_seconds,
+    share_above,
+    short,
+    slope,
+    steady_rate,
+)
+
+SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSignal | StallSignal
+
+COUNTER_TAKES = ("rate", "steady", "increase", "last")
+GAUGE_LACKS = ("rate", "steady", "increase")
+NAMED_AT_MOST = 3
+"""Replicas that a reason names."""
+LEAST_SAMPLES = 3
+"""Of a gauge for a quantile over time: a bot without the time to sample must not take a moment for a window."""
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+STALL_FALL, STALL_RISE = 0.7, 1.3
+"""Running down by 30 %, waiting up by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
+
+
+def span_of(over: str, settings: Mapping[str, float | str | bool]) -> float:
+    """A window's length in seconds: a duration (`5m`), or the setting that holds one (`settings.window`).
+
+    Raise `ValueError` when it is neither.
+    """
+    value: float | str | bool | None = over
+    if over.startswith("settings."):
+        value = settings.get(over.removeprefix("settings."))
+    if value is None or isinstance(value, bool):
+        raise ValueError(f"{over} is not a duration")
+    return seconds(value) if isinstance(value, str) else float(value)
+
+
+def with_target(spec: SampledSpec, settings: Mapping[str, float | str | bool]) -> SampledSpec:
+    """The spec with the number that its target stands for. Raise `ValueError` when it stands for none."""
+    if not isinstance(spec, ShareSignal) or not isinstance(spec.share_above, str):
+        return spec
+    try:
+        target = float(spec.share_above)
+    except ValueError:
+        target = span_of(spec.share_above, settings)
+    return spec.model_copy(update={"share_above": target})
+
+
+def end_of(ending: str, moments: Mapping[str, float]) -> float | None:
+    """The past moment at which a window ends, None for now. Raise `ValueError` while it is not known."""
+    if not ending:
+        return None
+    if ending not in moments:
+        raise ValueError(f"the window ends at {ending}, which was not read yet")
+    return moments[ending]
+
+
+def spec_fault(spec: SignalSpec) -> str:
+    """Why no reading can ever come of this spec, whatever the replicas say; empty when one can."""
+    match spec:
+        case MetricSignal():
+            fault = metric_fault(spec.metric, "gauge", "counter")
+            if not fault and SHAPES[spec.metric] == "counter" and spec.take not in COUNTER_TAKES:
+                fault = f"'{spec.metric}' is a counter: take rate or increase, not {spec.take}"
+            if not fault and SHAPES[spec.metric] == "gauge" and spec.take in GAUGE_LACKS:
+                fault = f"'{spec.metric}' is a gauge: it has no {spec.take}"
+            return fault
+        case RatioSignal():
+            return next(filter(None, (metric_fault(name, "counter") for name in spec.ratio)), "")
+        case MeanSignal():
+            return metric_fault(spec.mean, "histogram")
+        case QuantileSignal():
+            return metric_fault(spec.histogram, "histogram") or (
+                "" if 0 < spec.quantile < 1 else "a quantile lies between 0 and 1"
+            )
+        case ShareSignal():
+            return metric_fault(spec.histogram, "histogram") or (
+                f"{spec.share_above} is no target yet" if isinstance(spec.share_above, str) else ""
+            )
+        case StallSignal() | ProbeSignal() | ComparedSignal():
+            return ""
+
+
+def unit_of(spec: SampledSpec) -> str:
+    """The unit of what this spec reads: as it is written, else of its metrics; a yes or no has none."""
+    match spec:
+        case StallSignal():
+            return ""
+        case _ if spec.unit:
+            return spec.unit
+        case MetricSignal():
+            return UNITS[spec.metric] + ("/s" if spec.take in ("rate", "steady", "slope") else "")
+        case RatioSignal():
+            above, below = (UNITS[metric] for metric in spec.ratio)
+            return "ratio" if above == below else f"{above} per {below.removesuffix('s')}"
+        case MeanSignal():
+            return UNITS[spec.mean]
+        case QuantileSignal():
+            return UNITS[spec.histogram]
+        case ShareSignal():
+            return "ratio"
+
+
+def metrics_of(spec: SampledSpec) -> frozenset[str]:
+    """The metrics that reading this spec looks at."""
+    match spec:
+        case MetricSignal():
+            return frozenset({spec.metric})
+        case RatioSignal():
+            return frozenset({*spec.ratio, "num_requests_running"})
+        case MeanSignal():
+            return frozenset({spec.mean})
+        case QuantileSignal() | ShareSignal():
+            return frozenset({spec.histogram})
+        case StallSignal():
+            return DERIVED["arrivals"]
+
+
+def read_window(
+    name: str, spec: SampledSpec, scrapes: Sequence[Scrape], *, window: Window, picked: Mapping[str, str]
+) -> Reading:
+    """The reading of one signal over one window; whatever `scrapes` hold outside of it is left alone.
+
+    Known or not, it says what was asked, over which time and in which unit.
+    """
+    fault = spec_fault(spec)
+    if fault:
+        return unknown(name, fault, at=window.end)
+    reading = _read(name, spec, scrapes, window=window, picked=picked)
+    asked = {"window_seconds": max(window.seconds, 0.0), "query": words_of(spec, window), "unit": unit_of(spec)}
+    return reading.model_copy(update=asked)
+
+
+def _read(
+    name: str, spec: SampledSpec, scrapes: Sequence[Scrape], *, window: Window, picked: Mapping[str, str]
+) -> Reading:
+    if window.seconds <= 0:
+        return unknown(name, "a window must be longer than 0 s", at=window.end)
+    history = gather(scrapes, of=spec.of, picked=picked, window=window)
+    if not history.scrapes and not history.unreadable:
+        return unknown(name, nobody(spec.of, is_past=bool(spec.ending)), at=window.end)
+    match spec:
+        case MetricSignal():
+            reading = _metric(name, spec, history)
+        case RatioSignal():
+            reading = _ratio(name, spec, history)
+        case MeanSignal():
+            reading = _mean(name, spec, history)
+        case QuantileSignal():
+            reading = _quantile(name, spec, history)
+        case ShareSignal():
+            reading = _share_above(name, spec, history)
+        case StallSignal():
+            reading = _stall(name, spec, history)
+    return reading.model_copy(update={"at": history.newest})
+
+
+# --- metric -----------------------------------------------------------------------------------------------------------
+
+
+def _metric(name: str, spec: MetricSignal, history: History) -> Reading:
+    read = reader_of(spec.metric)
+    found, missing = measured(
+        history, spec.metric, read, lambda scrapes, rank: _take(spec, scrapes, rank, history.window)
+    )
+    by_replica = {replica: _join_ranks(values, spec) for replica, values in found.items()}
+    unit = unit_of(spec)
+    if spec.across == "each":
+        return _answer(name, by_replica, by_replica, missing, unit)
+    value = across_all([value for values in found.values() for value in values], spec.across) if found else None
+    return _answer(name, value, by_replica, missing, unit)
+
+
+def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Window) -> float | Missing:
+    read = reader_of(spec.metric)
+    may_fall = spec.metric in MAY_FALL
+    if spec.take in ("rate", "steady", "increase"):
+        risen = rise(scrapes, rank, window, read, may_fall=may_fall)
+        if isinstance(risen, Missing):
+            return risen
+        if spec.take == "steady":
+            return steady_rate(series(scrapes, rank, read), window, may_fall=may_fall)
+        return risen[0] if spec.take == "increase" else risen[0] / risen[1]
+    found = series(scrapes, rank, read)
+    if spec.take == "last":
+        return found[-1].value
+    if spec.take == "slope":
+        return _slope(found, window)
+    if few := short_history(sampled_seconds(found), window):
+        return few
+    if spec.take in QUANTILES and len(found) < LEAST_SAMPLES:
+        return Missing(f"only {len(found)} samples in {short(window.seconds)}; a {spec.take} needs {LEAST_SAMPLES}")
+    return _over_time([point.value for point in found], spec.take)
+
+
+def _slope(found: Sequence[Point], window: Window) -> float | Missing:
+    """Of the newest process alone: the step to another process's first value is no trend."""
+    own = [point for point in found if point.life == found[-1].life]
+    return short_history(sampled_seconds(own), window) or slope(own)
+
+
+def _over_time(values: Sequence[float], take: str) -> float:
+    if take in QUANTILES:
+        return quantile(values, QUANTILES[take])
+    if take == "avg":
+        return sum(values) / len(values)
+    return max(values) if take == "max" else min(values)
+
+
+def across_all(values: Sequence[float], across: Across) -> float:
+    match across:
+        case "max" | "each":
+            return max(values)
+        case "min":
+            return min(values)
+        case "avg":
+            return sum(values) / len(values)
+        case "sum":
+            return sum(values)
+
+
+def _join_ranks(values: Sequence[float], spec: MetricSignal) -> float:
+    """One number for a replica with several engine ranks: shares are compared, amounts are added."""
+    if spec.across in ("each", "sum"):
+        return max(values) if spec.metric in FRACTIONS else sum(values)
+    return across_all(values, spec.across)
+
+
+# --- ratio, mean ------------------------------------------------------------------------------------------------------
+
+
+def _ratio(name: str, spec: RatioSignal, history: History) -> Reading:
+    above, below = spec.ratio
+    pairs, missing = _pairs(history, (above, reader_of(above)), (below, reader_of(below)))
+    each = {replica: share for replica, pair in pairs.items() if (share := _share(*pair)) is not None}
+    whole = _share(sum(pair[0] for pair in pairs.values()), sum(pair[1] for pair in pairs.values()))
+    if pairs and (whole is None or not each):
+        return unknown(name, _nothing(below, history), at=history.newest)
+    reading = _answer(name, _joined(each, whole, spec.across), each, missing, unit_of(spec), readable=len(pairs))
+    if not reading.is_known:
+        return reading
+    silent = sorted(replica for replica, (risen, per) in pairs.items() if risen > 0 and per == 0)
+    idle = sorted(pairs.keys() - each.keys())
+    notes = [
+        reading.detail,
+        f"no {below} on {', '.join(silent)}: counted as one" if silent else "",
+        f"nothing to compare on {', '.join(idle)}" if idle else "",
+    ]
+    return reading.model_copy(update={"detail": "; ".join(filter(None, notes))})
+
+
+def _share(risen: float, per: float) -> float | None:
+    """Something per nothing counts as per one: a bad sign, not an error. Nothing per nothing is None."""
+    if per > 0:
+        return risen / per
+    return risen if risen > 0 else None
+
+
+def _joined(each: dict[str, float], whole: float | None, across: Across) -> float | dict[str, float] | None:
+    if across == "sum":
+        return whole
+    if across == "each":
+        return each
+    return across_all(list(each.values()), across) if each else None
+
+
+def _nothing(counted: str, history: History) -> str:
+    """Nothing per nothing: an idle engine, or one that is stuck, so the load goes with it."""
+    running = [
+        value_of(scrapes[-1], rank, "num_requests_running")
+        for scrapes in history.scrapes.values()
+        for rank in scrapes[-1].ranks
+    ]
+    at_work = sum(each for each in running if each is not None)
+    span = short(history.window.seconds)
+    if at_work == 0 and None in running:
+        return f"{counted} did not rise in {span}, and how many requests run is not known"
+    if at_work > 0:
+        return f"{counted} did not rise in {span} although {at_work:g} requests run"
+    return f"no load: {counted} did not rise in {span} and nothing runs"
+
+
+def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
+    def total(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(spec.mean)
+        return None if found is None else found.sum
+
+    def count(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(spec.mean)
+        return None if found is None else found.count
+
+    pairs, missing = _pairs(history, (spec.mean, total), (spec.mean, count))
+    each = {replica: risen / observed for replica, (risen, observed) in pairs.items() if observed > 0}
+    if pairs and not each:
+        return unknown(name, f"no {spec.mean} observed in {short(history.window.seconds)}", at=history.newest)
+    observed = sum(pair[1] for pair in pairs.values())
+    whole = sum(pair[0] for pair in pairs.values()) / observed if observed > 0 else None
+    return _answer(name, _joined(each, whole, spec.across), each, missing, unit_of(spec), readable=len(pairs))
+
+
+def _pairs(
+    history: History, above: tuple[str, Reader], below: tuple[str, Reader]
+) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:
+    """For each replica how much the two rose, all its ranks together."""
+
+    def rises(what: str, read: Reader) -> tuple[dict[str, list[tuple[float, float]]], dict[str, str]]:
+        may_fall = what in MAY_FALL
+        return measured(
+            history, what, read, lambda scrapes, rank: rise(scrapes, rank, history.window, read, may_fall=may_fall)
+        )
+
+    (tops, no_top), (bottoms, no_bottom) = rises(*above), rises(*below)
+    both = tops.keys() & bottoms.keys()
+    pairs = {
+        replica: (sum(part[0] for part in tops[replica]), sum(part[0] for part in bottoms[replica]))
+        for replica in sorted(both)
+    }
+    return pairs, no_bottom | no_top
+
+
+# --- quantile, stall --------------------------------------------------------------------------------------------------
+
+
+def _quantile(name: str, spec: QuantileSignal, history: History) -> Reading:
+    buckets, missing = _buckets(history, spec.histogram)
+    each = {r: own for r, counts in buckets.items() if (own := histogram_quantile(counts, spec.quantile)) is not None}
+    value = histogram_quantile(_add_buckets(list(buckets.values())), spec.quantile)
+    if buckets and value is None:
+        return unknown(name, f"no {spec.histogram} observed in {short(history.window.seconds)}", at=history.newest)
+    return _answer(name, value, each, missing, unit_of(spec), readable=len(buckets))
+
+
+def _share_above(name: str, spec: ShareSignal, history: History) -> Reading:
+    buckets, missing = _buckets(history, spec.histogram)
+    target = float(spec.share_above)
+    each = {r: own for r, counts in buckets.items() if (own := share_above(counts, target)) is not None}
+    together = _add_buckets(list(buckets.values()))
+    value = share_above(together, target)
+    if buckets and value is None:
+        observed = together.get("+Inf", 0.0) > 0
+        nothing = f"no {spec.histogram} observed in {short(history.window.seconds)}"
+        beyond = f"{target:g} lies beyond the highest bound of {spec.histogram}"
+        return unknown(name, beyond if observed else nothing, at=history.newest)
+    return _answer(name, value, each, missing, unit_of(spec), readable=len(buckets))
+
+
+def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """For each replica how much its cumulative counts rose in the window, all its ranks together."""
+
+    def count(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(histogram)
+        return None if found is None else found.count
+
+    risen, missing = measured(
+        history, histogram, count, lambda scrapes, rank: _bucket_rises(scrapes, rank, histogram, history.window)
+    )
+    return {replica: _add_buckets(ranks) for replica, ranks in risen.items()}, missing
+
+
+def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
+    rises: dict[str, float] = {}
+    for bound in scrapes[-1].histograms[rank][histogram].buckets:
+
+        def read(scrape: Scrape, rank: str, bound: str = bound) -> float | None:
+            found = scrape.histograms.get(rank, {}).get(histogram)
+            return None if found is None else found.buckets.get(bound)
+
+        risen = rise(scrapes, rank, window, read)
+        if isinstance(risen, Missing):
+            return risen
+        rises[bound] = risen[0]
+    return rises
+
+
+def _add_buckets(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Cumulative counts add up at the bounds that all have; engine versions differ in the others."""
+    if not several:
+        return {}
+    common = set[str].intersection(*(set(buckets) for buckets in several))
+    return {bound: sum(buckets[bound] for buckets in several) for bound in common}
+
+
+def _stall(name: str, spec: StallSignal, history: History) -> Reading:
+    """The preemption counter is silent in a full stall, so what runs, waits and finishes has to tell."""
+    found, missing = measured(
+        history,
+        "request_success, num_requests_running or num_requests_waiting",
+        reader_of("arrivals"),
+        lambda scrapes, rank: _rank_stalls(scrapes, rank, history.window),
+    )
+    signs = {replica: float(any(verdicts)) for replica, verdicts in found.items()}
+    return _answer(name, any(signs.values()), signs, missing, "")
+
+
+def _rank_stalls(scrapes: Sequence[Scrape], rank: str, window: Window) -> bool | Missing:
+    finished = rise(scrapes, rank, window, reader_of("request_success"))
+    if isinstance(finished, Missing):
+        return finished
+    running = [point.value for point in series(scrapes, rank, reader_of("num_requests_running"))]
+    waiting = [point.value for point in series(scrapes, rank, reader_of("num_requests_waiting"))]
+    falls = max(running) > 0 and running[-1] <= STALL_FALL * max(running)
+    rises = waiting[-1] > 0 and waiting[-1] >= STALL_RISE * min(waiting)
+    return finished[0] == 0 and falls and rises
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+def _answer(
+    name: str,
+    value: float | bool | dict[str, float] | None,
+    by_replica: dict[str, float],
+    missing: Mapping[str, str],
+    unit: str,
+    *,
+    readable: int | None = None,
+) -> Reading:
+    """Known when at least half of the live replicas could be read; the others are named either way.
+
+    The worst replica is often the one that no longer answers, so a minority does not speak for the fleet.
+    """
+    heard = len(by_replica) if readable is None else readable
+    if heard == 0 or heard < len(missing) or value is None:
+        return unknown(name, _reasons(missing), at=0.0)
+    detail = f"not counted: {_reasons(missing)}" if missing else ""
+    return Reading(name=name, value=value, by_replica=by_replica, unit=unit, detail=detail)
+
+
+def _reasons(missing: Mapping[str, str]) -> str:
+    """Replicas by reason, so that four replicas with one trouble make one phrase."""
+    grouped: dict[str, list[str]] = defaultdict(list)
+    for replica, reason in sorted(missing.items()):
+        grouped[reason].append(replica)
+    if len(grouped) == 1:
+        reason, replicas = next(iter(grouped.items()))
+        return f"{reason} ({_few(replicas)})"
+    return "; ".join(f"{_few(replicas)}: {reason}" for reason, replicas in grouped.items())
+
+
+def _few(replicas: Sequence[str]) -> str:
+    """All of three, else two and the number of the others: a fleet's names would hide the reason."""
+    if len(replicas) <= NAMED_AT_MOST:
+        return ", ".join(replicas)
+    return f"{', '.join(replicas[: NAMED_AT_MOST - 1])} and {len(replicas) - NAMED_AT_MOST + 1} more"
+
+
+def words_of(spec: SampledSpec, window: Window) -> str:
+    """What was asked, in one line that a person can check against a dashboard."""
+    span = short(window.seconds) + (f" ending at {spec.ending}" if spec.ending else "")
+    of = "" if spec.of == "target" else f" of {spec.of}"
+    match spec:
+        case MetricSignal():
+            return f"{spec.take} of {spec.metric} over {span}, {spec.across} across replicas{of}"
+        case RatioSignal():
+            return f"increase of {spec.ratio[0]} per {spec.ratio[1]} over {span}, {spec.across} across replicas{of}"
+        case MeanSignal():
+            return f"mean of {spec.mean} over {span}, {spec.across} across replicas{of}"
+        case QuantileSignal():
+            return f"{spec.quantile:g} quantile of {spec.histogram} over {span}, all replicas{of}"
+        case ShareSignal():
+            return f"share of {spec.histogram} above {float(spec.share_above):g} over {span}, all replicas{of}"
+        case StallSignal():
+            return f"running falls, waiting rises, nothing finishes over {span}{of}"
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+def loads_in(scrapes: Sequence[Scrape], window: Window) -> dict[str, ReplicaLoad]:
+    """What runs on each replica by its newest page, whatever its role; one whose newest page failed is absent."""
+    loads: dict[str, ReplicaLoad] = {}
+    for role in ("target", "spare"):
+        for replica, found in gather(scrapes, of=role, picked={}, window=window).scrapes.items():
+            newest = max((s for s in scrapes if s.replica == replica), key=lambda s: s.at)
+            if newest.error:
+                continue
+            arrived, counted = _arrived(found, window)
+            loads[replica] = ReplicaLoad(
+                running=_now(found, "num_requests_running"),
+                waiting=_now(found, "num_requests_waiting"),
+                arrivals_in_window=arrived,
+                window_seconds=counted,
+            )
+    return loads
+
+
+def _now(scrapes: Sequence[Scrape], metric: str) -> float | None:
+    read = reader_of(metric)
+    ranks = ranks_with(scrapes, read)
+    return sum(read(scrapes[-1], rank) or 0.0 for rank in ranks) if ranks else None
+
+
+def _arrived(scrapes: Sequence[Scrape], window: Window) -> tuple[float | None, float]:
+    """How many requests came, and in how many seconds; the reader judges whether those are enough."""
+    read = reader_of("arrivals")
+    found = [series(scrapes, rank, read) for rank in ranks_with(scrapes, read)]
+    counted = min((counted_seconds(points, window) for points in found), default=0.0)
+    if counted <= 0:
+        return None, 0.0
+    return sum(increase(points, window, may_fall=True) for points in found), counted
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+def points(scrapes: Sequence[Scrape], metric: str, n: int = 120) -> tuple[tuple[float, float], ...]:
+    """At most `n` points of a gauge or a counter's rate for a chart: the worst replica's share, or the sum of amounts.
+
+    A slot in which nobody answered has no point: the line breaks there instead of falling to zero.
+    """
+    good = sorted((scrape for scrape in scrapes if not scrape.error), key=lambda s: s.at)
+    if not good or metric_fault(metric, "gauge", "counter"):
+        return ()
+    start, width = good[0].at, max((good[-1].at - good[0].at) / n, 1e-9)
+    slots: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for replica in sorted({scrape.replica for scrape in good}):
+        own = [scrape for scrape in good if scrape.replica == replica]
+        for rank in ranks_with(own, reader_of(metric)):
+            for at, value in _plotted(series(own, rank, reader_of(metric)), metric):
+                slots[min(int((at - start) / width), n - 1)][f"{replica}/{rank}"].append(value)
+    join = max if metric in FRACTIONS else sum
+    return tuple(
+        (start + (slot + 0.5) * width, join([sum(v) / len(v) for v in cells.values()]))
+        for slot, cells in sorted(slots.items())
+    )
+
+
+def _plotted(found: Sequence[Point], metric: str) -> list[tuple[float, float]]:
+    if SHAPES[metric] == "gauge":
+        return [(point.at, point.value) for point in found]
+    may_fall = metric in MAY_FALL
+    steps = pairwise(found)
+    return [
+        (b.at, increase((a, b), Window(a.at, b.at), may_fall=may_fall) / (b.at - a.at)) for a, b in steps if b.at > a.at
+    ]

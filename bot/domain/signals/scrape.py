@@ -1,0 +1,49 @@
+"""One scrape of one replica: its engine metrics under their resolved names. Absent is absent, never zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Histogram(BaseModel):
+    """Cumulative counts by upper bound (`+Inf` last), as Prometheus exposes them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    buckets: dict[str, float] = {}
+    sum: float = 0.0
+    count: float = 0.0
+
+
+class Scrape(BaseModel):
+    """What one replica said at one moment. `ranks` maps an engine rank ("0" when unlabelled) to its values."""
+
+    model_config = ConfigDict(frozen=True)
+
+    replica: str
+    uid: str = ""
+    at: float
+    started_at: float | None = None
+    """`process_start_time_seconds`: a jump means that every counter began again."""
+    role: str = "target"
+    """`target` or `spare` (our canary)."""
+    in_rotation: bool | None = None
+    ranks: dict[str, dict[str, float]] = {}
+    """rank -> resolved metric name (no prefix, no `_total`) -> value; labelled parts summed."""
+    histograms: dict[str, dict[str, Histogram]] = {}
+    config: dict[str, str] = {}
+    """Labels of `vllm:cache_config_info`."""
+    error: str = ""
+    """Why this replica could not be scraped."""
+
+
+@dataclass(frozen=True)
+class ReplicaLoad:
+    """What runs on one replica now, from its own /metrics; None is unknown."""
+
+    running: float | None
+    waiting: float | None
+    arrivals_in_window: float | None = None
+    window_seconds: float = 0.0

@@ -1,0 +1,98 @@
+"""`python -m tests.bench.size`: how large the code of `bot/` is, and how its modules hang together."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import grimp
+
+from tests.import_graph import cycles, imports_of
+
+ROOT = Path(__file__).parents[2] / "bot"
+
+
+def code_lines(source: str) -> int:
+    """Lines with code on them: no blank lines, comments or docstrings."""
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in skipped:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - set(_docstring_lines(ast.parse(source))))
+
+
+def _docstring_lines(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def public_names(tree: ast.Module) -> int:
+    """Functions, classes and constants at the top of a module, and methods and fields of classes, without `_`."""
+    return sum(not name.startswith("_") for name in _names(tree.body))
+
+
+def _names(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            yield node.name
+            yield from _names(node.body)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def figures() -> Mapping[str, str | int]:
+    files = sorted(ROOT.rglob("*.py"))
+    sources = {file: file.read_text() for file in files}
+    trees = {file: ast.parse(source) for file, source in sources.items()}
+    graph = grimp.build_graph("bot", cache_dir=None)
+    packages = {".".join(file.parent.relative_to(ROOT.parent).parts) for file in files if file.name == "__init__.py"}
+    modules = graph.modules - packages
+    circles = cycles(imports_of("bot"))
+    mutual = {frozenset((a, b)) for a in graph.modules for b in graph.find_modules_directly_imported_by(a)
+              if a in graph.find_modules_directly_imported_by(b)}  # fmt: skip
+    folders = Counter(file.parent for file in files if file.name != "__init__.py")
+    largest, most = folders.most_common(1)[0]
+    names = Counter(file.name for file in files if file.name not in ("__init__.py", "__main__.py"))
+    return {
+        "files": len(files),
+        "lines": sum(source.count("\n") for source in sources.values()),
+        "code lines": sum(map(code_lines, sources.values())),
+        "modules with one importer": sum(len(graph.find_modules_that_directly_import(each)) == 1 for each in modules),
+        "public names": sum(map(public_names, trees.values())),
+        "pairs of modules that import each other": len(mutual),
+        "pairs of packages that import each other": len(_mutual_packages(graph)),
+        "import cycles (groups of modules)": len(circles),
+        "modules in import cycles": sum(map(len, circles)),
+        "file names that occur more than once": sum(count > 1 for count in names.values()),
+        "largest folder": f"{largest.relative_to(ROOT.parent)} ({most} modules)",
+    }
+
+
+def _mutual_packages(graph: grimp.ImportGraph) -> set[frozenset[str]]:
+    """Of packages none of which holds the other."""
+    edges = set()
+    for importer in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(importer):
+            a, b = importer.rpartition(".")[0], imported.rpartition(".")[0]
+            if a != b:
+                edges.add((a, b))
+    return {frozenset(edge) for edge in edges if edge[::-1] in edges}
+
+
+def main() -> None:
+    for name, value in figures().items():
+        print(f"{name:42} {value}")
+
+
+if __name__ == "__main__":
+    main()

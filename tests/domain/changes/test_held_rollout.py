@@ -1,0 +1,212 @@
+"""Where the engine does not empty itself: which replicas end, in which order, and by which call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import Call, Plan, Wait
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.snapshot import World
+from tests.domain.changes.worlds import (
+    CONTEXT,
+    declined,
+    deployment,
+    grade,
+    load,
+    node,
+    planned,
+    pod,
+    service,
+    template,
+    weighed,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+HELD, ROUND = 30 * 86400, "/spec/strategy/rollingUpdate/maxUnavailable"
+
+
+def emptied_by_label(count: int = 4, **parts: Any) -> World:
+    """No preStop: the label `serving` takes a replica out."""
+    made = deployment(template(lifecycle={}), replicas=count)
+    pods = tuple(pod(number) for number in range(1, count + 1))
+    return world(workload=made, pods=pods, **parts)
+
+
+def said(plan: Plan) -> list[str]:
+    return [step.title if isinstance(step, Call) else step.condition for step in plan.steps]
+
+
+@pytest.mark.parametrize(("verb", "arguments"), [("set_flags", EDIT), ("restart", {}), ("rollback", {})])
+def test_each_replica_leaves_rotation_and_is_empty_before_the_call_that_ends_it(verb: str, arguments: Any) -> None:
+    plan = planned(verb, arguments, emptied_by_label(2))
+    assert said(plan)[1:] == [
+        "surge_ready",
+        "Choose llm-1 as the replica that ends",
+        "out_of_rotation",
+        "emptied",
+        "Let llm-1 end, which is empty",
+        "released",
+        "surge_ready",
+        "Choose llm-2 as the replica that ends",
+        "out_of_rotation",
+        "emptied",
+        "Let llm-2 end, which is empty, and the rollout go",
+        "rolled_out",
+    ]
+    assert [call.ends for call in plan.calls if call.ends] == [("llm-1-uid",), ("llm-2-uid",)]
+    assert grade(plan, "drain") == "fine"
+    assert "cut" not in plan.expected
+
+
+def test_the_rollout_is_held_from_its_first_call_and_let_go_as_it_was() -> None:
+    seen = emptied_by_label(3)
+    workload = seen.workload or {}
+    patches = [call for call in planned("set_flags", EDIT, seen).calls if call.target.kind == "Deployment"]
+    unavailable = []
+    for call in patches:
+        workload = applied(call.body, workload)
+        spec = workload["spec"]
+        unavailable.append((spec.get("minReadySeconds"), spec["strategy"]["rollingUpdate"]["maxUnavailable"]))
+    assert unavailable == [(HELD, 0), (HELD, 1), (HELD, 2), (None, 0)]
+    assert workload["spec"].keys() - {"progressDeadlineSeconds"} == (seen.workload or {})["spec"].keys()
+
+
+def test_more_replicas_than_can_be_emptied_one_by_one_are_a_warning() -> None:
+    plan = planned("set_flags", EDIT, emptied_by_label(21, nodes=(node(1, gpus=40),)))
+    assert (len(plan.calls), grade(plan, "drain")) == (1, "warning")
+
+
+def test_planning_again_gives_the_same_digest() -> None:
+    busy = {f"llm-{n}": load(running=n) for n in (1, 2, 3, 4)}
+    plan = planned("restart", {}, emptied_by_label())
+    assert planned("restart", {}, emptied_by_label(load=busy)).digest == plan.digest
+
+
+def test_each_restart_of_an_incident_has_a_mark_of_its_own() -> None:
+    call = planned("restart", {}, world()).calls[0]
+    (edit,) = (op for op in call.body if op["op"] == "replace")
+    assert edit["value"]["annotations"] == {"incident-bot/restart": "INC-42/1"}
+    assert applied(call.undo[0].body, applied(call.body, deployment())) == deployment()
+
+
+def test_a_restart_waits_for_the_rollout_that_is_under_way() -> None:
+    workload = deployment()
+    workload["status"]["updatedReplicas"] = 2
+    assert "not finished" in declined("restart", {}, world(workload=workload)).reason
+
+
+def released(*pods: Any) -> World:
+    return world(pods=pods)
+
+
+RELEASED = Wait(
+    condition="released",
+    about=planned("isolate_replica", {"replica": "llm-1"}, world()).calls[0].target,
+    parameters={"uid": "llm-1-uid", "stay": ["llm-2-uid", "llm-3-uid"]},
+    within_seconds=60,
+    title="gone",
+)
+GOING = {**pod(1), "metadata": {**pod(1)["metadata"], "deletionTimestamp": "2027-01-15T08:00:00Z"}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        pytest.param(released(pod(1), pod(2), pod(3)), "pending", "have not ended llm-1 yet", id="not-yet"),
+        pytest.param(released(GOING, pod(2), pod(3)), "pending", "llm-1 is ending", id="holds-its-gpu-still"),
+        pytest.param(released(pod(2), pod(3)), "done", "llm-1 is gone", id="gone"),
+        pytest.param(released(pod(1), pod(3)), "failed", "another replica ended instead", id="another-one"),
+    ],
+)
+def test_the_chosen_replica_ends_and_no_other(seen: World, state: str, text: str) -> None:
+    found = progress(RELEASED, seen)
+    assert (found.state, text in found.text) == (state, True), found.text
+
+
+def test_a_scale_in_that_ended_another_replica_has_failed() -> None:
+    wait = planned("scale", {"by": -1}, world()).steps[-1]
+    assert isinstance(wait, Wait)
+    kept = world(workload=deployment(replicas=3), pods=(pod(1), pod(2), pod(3)))
+    other = progress(wait, kept)
+    assert (other.state, "llm-1 should have ended" in other.text) == ("failed", True)
+    right = world(workload=deployment(replicas=3), pods=(pod(2), pod(3), pod(4)))
+    assert progress(wait, right).state == "done"
+
+
+def test_requests_that_go_on_arriving_over_kept_connections_are_said_and_then_asked_about() -> None:
+    steps = planned("isolate_replica", {"replica": "llm-1"}, world()).steps
+    wait = next(step for step in steps if isinstance(step, Wait) and step.condition == "emptied")
+    out = world(pods=(pod(1, serving="out-of-rotation"), pod(2)), load={"llm-1": load(running=3, arrivals=9)})
+    early, late = progress(wait, out, waited_seconds=30), progress(wait, out, waited_seconds=121)
+    assert (early.state, late.state) == ("pending", "failed")
+    assert early.text == "3 requests left on llm-1; 9 more arrived in the last 60 s, over kept connections"
+
+
+# --- the spare --------------------------------------------------------------------------------------------------------
+
+
+def spare(*, ready: bool = True, **arguments: str) -> World:
+    body = planned("canary", EDIT | arguments, world()).calls[0].body
+    made = {**body, "metadata": {**body["metadata"], "uid": "canary-uid"}}
+    labels = body["spec"]["template"]["metadata"]["labels"]
+    one = pod(9, is_ready=ready, **labels)
+    one["metadata"]["ownerReferences"] = []
+    one["metadata"]["annotations"] = body["spec"]["template"]["metadata"].get("annotations") or {}
+    return world(canary=made, pods=(*world().pods, one))
+
+
+def test_a_spare_out_of_rotation_is_born_with_a_label_that_no_service_selects() -> None:
+    template_made = planned("canary", EDIT | {"rotation": "out"}, world()).calls[0].body["spec"]["template"]
+    assert template_made["metadata"]["labels"]["serving"] == "out-of-rotation"
+
+
+def test_where_service_and_workload_share_a_label_a_spare_can_still_be_kept_out() -> None:
+    seen = world(services=(service(app="llm"),))
+    body = planned("canary", EDIT | {"rotation": "out"}, seen).calls[0].body
+    assert body["spec"]["template"]["metadata"]["labels"]["app"] == "out-of-rotation"
+
+
+def test_entering_rotation_is_a_change_of_its_own() -> None:
+    plan = planned("rotate_canary", {"rotation": "in"}, spare(rotation="out"))
+    (call,) = plan.calls
+    assert (call.differences[0].text, call.restores, plan.risk) == (
+        "llm-9: label serving out-of-rotation → active",
+        False,
+        "medium",
+    )
+
+
+def test_a_spare_that_serves_already_needs_no_rotation() -> None:
+    assert declined("rotate_canary", {"rotation": "in"}, spare()).outcome == "not_needed"
+
+
+def test_promote_writes_what_the_spare_was_started_with() -> None:
+    plan = planned("promote", {}, spare(rotation="out"))
+    assert plan.digest != planned("set_flags", EDIT, world()).digest
+    assert plan.calls[0].body == planned("set_flags", EDIT, world()).calls[0].body
+    assert (plan.verb, plan.risk, "has answered nobody" in weighed(plan, "spare")) == ("promote", "high", True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        pytest.param(world(), "there is no spare", id="none"),
+        pytest.param(spare(ready=False), "not Ready", id="not-ready"),
+    ],
+)
+def test_a_spare_that_shows_nothing_is_not_promoted(seen: World, reason: str) -> None:
+    assert reason in declined("promote", {}, seen).reason
+
+
+def test_a_spare_of_another_incident_is_not_promoted() -> None:
+    assert "not ours" in declined("promote", {}, spare(), replace(CONTEXT, incident_id="INC-7")).reason
+
+
+def test_rotation_is_in_or_out() -> None:
+    assert "'in' or 'out'" in declined("canary", EDIT | {"rotation": "maybe"}, world()).reason

@@ -1,0 +1,382 @@
+"""StatefulSets and LeaderWorkerSets: replicas with numbers, groups of pods, and what is refused plainly."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import Call, Wait
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.capacity import Capacity, capacity_for, capacity_of
+from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.rollout import digest_of
+from bot.domain.cluster.rotation import rotation_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import pod_templates
+from tests.domain.changes.worlds import (
+    ARGS,
+    container,
+    declined,
+    endpoint_slice,
+    grade,
+    node,
+    owner,
+    planned,
+    service,
+    template,
+    weighed,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
+PREFIX = "leaderworkerset.sigs.k8s.io"
+
+
+def stateful_set(pod_template: Obj | None = None, **spec: Any) -> Obj:
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas", "readyReplicas"), 3)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "llm", "namespace": "serving", "uid": "sts-uid", "generation": 2},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "llm"}}, "template": pod_template or template()}
+        | spec,
+        "status": {"observedGeneration": 2, "updateRevision": "llm-b", **counts},
+    }
+
+
+def member(number: int, *, revision: str = "llm-b") -> Obj:
+    name = f"llm-{number}"
+    labels = {"app": "llm", "serving": "active", "apps.kubernetes.io/pod-index": str(number)}
+    return ready_pod(name, labels | {"controller-revision-hash": revision}, owner("StatefulSet", "llm", "sts-uid"))
+
+
+def ready_pod(name: str, labels: dict[str, str], owners: list[Obj], spec: Obj | None = None) -> Obj:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "serving",
+            "uid": f"{name}-uid",
+            "labels": labels,
+            "ownerReferences": owners,
+        },
+        "spec": {**copy.deepcopy(spec or template()["spec"]), "nodeName": "gpu-node-1"},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def kept(number: int, pod_template: Obj) -> Obj:
+    """A ControllerRevision: a patch of the template, in the words of the API server."""
+    stored = copy.deepcopy(pod_template) | {"$patch": "replace"}
+    stored["metadata"]["creationTimestamp"] = None
+    metadata = {"name": f"llm-{number}", "ownerReferences": owner("StatefulSet", "llm", "sts-uid")}
+    return {"metadata": metadata, "revision": number, "data": {"spec": {"template": stored}}}
+
+
+def numbered_world(workload: Obj | None = None, **parts: Any) -> World:
+    pods = tuple(member(number) for number in range(3))
+    older = template("--served-model-name=tiny-llama", "--max-num-seqs=128")
+    given = {"revisions": (kept(1, older), kept(2, template())), "replica_sets": (), "pods": pods} | parts
+    return world(workload=workload or stateful_set(), **given)
+
+
+def group_set(**parts: Any) -> Obj:
+    leader = template()
+    leader["metadata"]["labels"] = {"role": "leader", "serving": "active"}
+    worker = template()
+    worker["metadata"]["labels"] = {"role": "worker"}
+    worker["spec"]["containers"] = [container(command=["ray", "start"], args=["--block"])]
+    templates = {"leaderTemplate": leader, "workerTemplate": worker, "size": 2} | parts
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "llm", "namespace": "serving", "uid": "lws-uid", "generation": 2},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": templates},
+        "status": {"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2},
+    }
+
+
+def group(number: int, of: Obj) -> tuple[Obj, Obj]:
+    templates = of["spec"]["leaderWorkerTemplate"]
+    marks = {f"{PREFIX}/name": "llm", f"{PREFIX}/group-index": str(number)}
+
+    def one(index: int, name: str, key: str, owners: list[Obj]) -> Obj:
+        labels = templates[key]["metadata"]["labels"] | marks | {f"{PREFIX}/worker-index": str(index)}
+        return ready_pod(name, labels, owners, templates[key]["spec"])
+
+    leader = one(0, f"llm-{number}", "leaderTemplate", owner("StatefulSet", "llm", "leaders-uid"))
+    worker = one(1, f"llm-{number}-1", "workerTemplate", owner("StatefulSet", f"llm-{number}", f"workers-{number}"))
+    return leader, worker
+
+
+def group_world(workload: Obj | None = None, **parts: Any) -> World:
+    workload = workload or group_set()
+    pods = (*group(0, workload), *group(1, workload))
+    leaders = [pod for pod in pods if pod["metadata"]["labels"][f"{PREFIX}/worker-index"] == "0"]
+    given = {
+        "replica_sets": (),
+        "pods": pods,
+        "services": (service(**{f"{PREFIX}/name": "llm", "serving": "active"}),),
+        "endpoint_slices": (endpoint_slice(*leaders),),
+        "pdbs": (),
+    }
+    return replace(world(), workload=workload, **given | {"all_pods": pods} | parts)
+
+
+# --- StatefulSet ------------------------------------------------------------------------------------------------------
+
+
+def test_flags_of_a_stateful_set_are_edited_in_its_template_and_cost_a_replica_at_a_time() -> None:
+    plan = planned("set_flags", {"edits": CAP}, numbered_world())
+    (call,) = plan.calls
+    assert str(call.target) == "StatefulSet serving/llm"
+    assert [d.text for d in call.differences] == ["--max-num-seqs 64 → 6"]
+    assert grade(plan, "capacity") == "warning"
+    assert "2 of 3 replicas stay" in plan.expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        pytest.param({"updateStrategy": {"type": "OnDelete"}}, "updated OnDelete", id="on-delete"),
+        pytest.param({"updateStrategy": {"rollingUpdate": {"partition": 2}}}, "below 2 would keep", id="partition"),
+    ],
+)
+def test_a_stateful_set_that_would_not_roll_is_not_edited(spec: Obj, said: str) -> None:
+    assert said in declined("set_flags", {"edits": CAP}, numbered_world(stateful_set(**spec))).reason
+
+
+def test_the_rollout_of_a_stateful_set_is_judged_by_the_revision_of_its_pods() -> None:
+    seen = numbered_world()
+    wait = next(s for s in planned("set_flags", {"edits": CAP}, seen).steps if isinstance(s, Wait))
+    edited = stateful_set(template(*(arg.replace("=64", "=6") for arg in ARGS)))
+    mixed = (member(0, revision="llm-a"), member(1), member(2))
+    half = progress(wait, numbered_world(edited, pods=mixed))
+    assert (half.state, half.text) == ("pending", "2 of 3 replicas run the new template")
+    assert progress(wait, numbered_world(edited)).state == "done"
+
+
+def test_a_stateful_set_is_rolled_back_to_what_its_revisions_keep() -> None:
+    plan = planned("rollback", {}, numbered_world())
+    (call,) = plan.calls
+    assert plan.choices == {"revision": 1}
+    assert "--max-num-seqs 64 → 128" in [d.text for d in call.differences]
+    written = call.body[-1]["value"]
+    assert ("$patch" in written, "creationTimestamp" in written["metadata"]) == (False, False)
+
+
+def test_a_stateful_set_is_restarted_by_one_edit_that_its_controller_rolls_out() -> None:
+    plan = planned("restart", {}, numbered_world())
+    assert [call.target.kind for call in plan.calls] == ["StatefulSet"]
+    assert grade(plan, "capacity") == "warning"
+
+
+def test_scaling_a_stateful_set_in_ends_its_highest_number_drained() -> None:
+    bare = template("--max-num-seqs=64")
+    seen = numbered_world(stateful_set(bare))
+    plan = planned("scale", {"by": -1}, seen)
+    assert plan.choices["ends"] == ["llm-2-uid"]
+    assert [call.target.name for call in plan.calls] == ["llm-2", "llm"]
+    assert "deletion-cost" not in str(plan.calls[0].body)
+
+
+def test_a_numbered_replica_that_is_out_already_just_ends() -> None:
+    out = member(2)
+    out["metadata"]["labels"]["serving"] = "out-of-rotation"
+    seen = numbered_world(stateful_set(template("--max-num-seqs=64")), pods=(member(0), member(1), out))
+    assert [call.target.name for call in planned("scale", {"by": -1}, seen).calls] == ["llm"]
+
+
+@pytest.mark.parametrize("seen", [numbered_world(), group_world()], ids=["StatefulSet", "LeaderWorkerSet"])
+def test_a_spare_is_refused_where_replicas_have_names(seen: World) -> None:
+    assert "names and volumes of their own" in declined("canary", {"edits": CAP}, seen).reason
+
+
+# --- LeaderWorkerSet --------------------------------------------------------------------------------------------------
+
+
+def test_a_replica_of_a_leader_worker_set_is_its_group() -> None:
+    rotation = rotation_of(group_world())
+    assert rotation is not None
+    assert (rotation.in_rotation, rotation.wanted) == (("llm-0", "llm-1"), 2)
+
+
+def test_a_worker_that_is_not_ready_makes_its_group_not_ready() -> None:
+    seen = group_world()
+    seen.pods[1]["status"]["conditions"][0]["status"] = "False"
+    rotation = rotation_of(seen)
+    assert rotation is not None
+    assert rotation.ready == ("llm-1",)
+
+
+def test_flags_of_a_group_are_edited_where_the_engine_is_told_them() -> None:
+    (call,) = planned("set_flags", {"edits": CAP}, group_world()).calls
+    edited = [op["path"] for op in call.body if op["op"] == "replace"]
+    assert edited == ["/spec/leaderWorkerTemplate/leaderTemplate/spec/containers/0/args"]
+
+
+RAY_LEADER = "bash /examples/multi-node-serving.sh leader --ray_cluster_size=$(LWS_GROUP_SIZE)"
+RAY_WORKER = "bash /examples/multi-node-serving.sh worker --ray_address=$(LWS_LEADER_ADDRESS)"
+WAITS = "until [ $(ray status | grep -c node_) -eq $(LWS_GROUP_SIZE) ]; do sleep 1; done"
+HEADLESS = "vllm serve m --nnodes 2 --node-rank $LWS_WORKER_INDEX --master-addr $LWS_LEADER_ADDRESS"
+
+
+def scripted(leader: str, worker: str) -> Obj:
+    """As the guides write it: both pods start by a script, the worker's without a word of the engine's flags."""
+    made = group_set(workerTemplate=template())
+    for key, script in (("leaderTemplate", leader), ("workerTemplate", worker)):
+        started = made["spec"]["leaderWorkerTemplate"][key]["spec"]["containers"][0]
+        del started["args"]
+        started["command"] = ["sh", "-c", script]
+    made["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"] = {"role": "worker"}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("leader", "worker", "edited"),
+    [
+        pytest.param(
+            f"{RAY_LEADER}; python3 -m vllm.entrypoints.openai.api_server --model m --max-num-seqs 64 -tp 8",
+            RAY_WORKER, ["leaderTemplate"], id="ray-script-then-server",
+        ),
+        pytest.param(
+            f"{RAY_LEADER} && exec vllm serve m \\\n  --max-num-seqs=64 \\\n  --pipeline_parallel_size 2",
+            RAY_WORKER, ["leaderTemplate"], id="ray-script-and-serve",
+        ),
+        pytest.param(
+            f"ray start --head --port=6379\n{WAITS}\nvllm serve m --max-num-seqs 64",
+            "ray start --block --address=$(LWS_LEADER_ADDRESS):6379", ["leaderTemplate"], id="ray-by-hand",
+        ),
+        pytest.param(
+            f"{HEADLESS} --max-num-seqs 64", f"{HEADLESS} --headless --max-num-seqs 64",
+            ["leaderTemplate", "workerTemplate"], id="without-ray",
+        ),
+    ],
+)  # fmt: skip
+def test_flags_in_the_script_of_a_leader_are_edited_in_it(leader: str, worker: str, edited: list[str]) -> None:
+    workload = scripted(leader, worker)
+    (call,) = planned("set_flags", {"edits": CAP}, group_world(workload)).calls
+    written = {op["path"].split("/")[3]: op["value"][2] for op in call.body if op["op"] == "replace"}
+    before = {"leaderTemplate": leader, "workerTemplate": worker}
+    assert list(written) == edited
+    for key, script in written.items():
+        assert script == re.sub(r"(--max-num-seqs[ =])64", r"\g<1>6", before[key])
+
+
+@pytest.mark.parametrize(
+    ("leader", "said"),
+    [
+        pytest.param(
+            'if [ "$LWS_WORKER_INDEX" = 0 ]; then vllm serve m; else vllm serve m --headless; fi',
+            "more than one engine command", id="one-script-for-both",
+        ),
+        pytest.param(RAY_LEADER, "no command of its shell script is recognised as the engine", id="hidden-in-a-file"),
+        pytest.param(f"{RAY_LEADER}; vllm serve m $(cat /flags)", "may stand for flags", id="flags-from-elsewhere"),
+    ],
+)  # fmt: skip
+def test_a_leader_whose_flags_are_not_sure_is_not_edited(leader: str, said: str) -> None:
+    found = declined("set_flags", {"edits": CAP}, group_world(scripted(leader, RAY_WORKER)))
+    assert said in found.reason
+
+
+def test_flags_that_both_leader_and_workers_write_out_stay_equal() -> None:
+    same = group_set(workerTemplate=template())
+    (call,) = planned("set_flags", {"edits": CAP}, group_world(same)).calls
+    edited = [op["path"].split("/")[3] for op in call.body if op["op"] == "replace"]
+    assert edited == ["leaderTemplate", "workerTemplate"]
+
+
+def test_a_group_never_runs_two_images() -> None:
+    seen, edit = group_world(), {"edits": [{"image": "vllm/vllm-openai:v0.32.1"}]}
+    plan = planned("set_flags", edit, seen)
+    edited = [op["path"].split("/")[3] for op in plan.calls[0].body if op["op"] == "replace"]
+    assert edited == ["leaderTemplate", "workerTemplate"]
+
+
+def test_restarting_groups_marks_their_leaders_and_waits_for_all_of_them() -> None:
+    seen = group_world()
+    plan = planned("restart", {}, seen)
+    (call,) = plan.calls
+    edited = [op["path"] for op in call.body if op["op"] != "test"]
+    assert edited[0].startswith("/spec/leaderWorkerTemplate/leaderTemplate/metadata")
+    assert seen.workload is not None
+    after = applied(call.body, seen.workload)
+    wait = plan.steps[-1]
+    assert isinstance(wait, Wait)
+    assert wait.parameters["template"] == digest_of([each.template for each in pod_templates(after)])
+
+
+def test_the_rollout_of_groups_is_judged_by_what_their_pods_run() -> None:
+    seen = group_world()
+    wait = next(s for s in planned("set_flags", {"edits": CAP}, seen).steps if isinstance(s, Wait))
+    edited = group_set()
+    spec = edited["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]
+    spec["containers"][0]["args"] = [arg.replace("=64", "=6") for arg in ARGS]
+    half = progress(wait, group_world(edited, pods=(*group(0, group_set()), *group(1, edited))))
+    assert half.state == "pending"
+    assert half.text.startswith("1 of 2 replicas run the new template")
+    assert progress(wait, group_world(edited)).state == "done"
+
+
+def test_isolating_any_pod_of_a_group_takes_its_leader_out_of_rotation() -> None:
+    plan = planned("isolate_replica", {"replica": "llm-1-1"}, group_world())
+    assert [call.target.name for call in plan.calls] == ["llm-1"]
+    assert "the group of llm-1 (2 pods)" in plan.title
+    assert weighed(plan, "others").startswith("1 of 2 replicas stay")
+
+
+def test_replacing_a_group_evicts_its_leader_and_waits_for_all_of_it() -> None:
+    seen = group_world()
+    plan = planned("replace_replica", {"replica": "llm-1-1"}, seen)
+    evict, wait = plan.steps
+    assert isinstance(evict, Call)
+    assert isinstance(wait, Wait)
+    assert (evict.method, evict.target.name) == ("evict", "llm-1")
+    again = group(1, group_set())
+    again[0]["metadata"]["uid"] = "new-uid"
+    assert progress(wait, replace(seen, pods=(*seen.pods[:2], again[0]))).state == "pending"
+    assert progress(wait, replace(seen, pods=(*seen.pods[:2], *again))).state == "done"
+
+
+def test_a_group_whose_pods_restart_one_by_one_is_not_replaced() -> None:
+    seen = group_world(group_set(restartPolicy="None"))
+    assert "not renewed as one" in declined("replace_replica", {"replica": "llm-1"}, seen).reason
+
+
+def test_an_earlier_revision_of_groups_is_not_written_back() -> None:
+    assert "not for a LeaderWorkerSet" in declined("rollback", {}, group_world()).reason
+
+
+# --- room -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_fits_only_with_all_of_its_pods() -> None:
+    nodes = (node(1, gpus=1), node(2, gpus=1), node(3, gpus=1))
+    found = capacity_of(group_world(nodes=nodes, all_pods=()))
+    assert isinstance(found, Capacity)
+    assert (found.replicas_that_fit, found.free_total) == (1, 3)
+
+
+def test_waiting_pods_take_their_room_first() -> None:
+    waiting = member(9)
+    del waiting["spec"]["nodeName"]
+    found = capacity_for(world(nodes=(node(1, gpus=2),), all_pods=(waiting,)), template())
+    assert isinstance(found, Capacity)
+    assert (found.replicas_that_fit, found.waiting) == (1, 1)
+    assert "1 waiting pod will take some of it first" in found.said
+
+
+def test_nodes_that_would_not_take_the_pod_are_named_with_the_reason() -> None:
+    taint = {"key": "maintenance", "effect": "NoSchedule"}
+    nodes = (node(1, unschedulable=True), node(2, taints=[taint]), node(3, is_ready=False))
+    found = capacity_for(world(nodes=nodes, all_pods=()), template())
+    assert isinstance(found, Capacity)
+    assert found.kept_out == {
+        "gpu-node-1": "cordoned",
+        "gpu-node-2": "taint maintenance:NoSchedule",
+        "gpu-node-3": "not Ready",
+    }

@@ -1,0 +1,173 @@
+"""cordon, uncordon, drain: what is moved, what is passed by, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import Call, LedgerEntry, Wait
+from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.snapshot import Obj, World
+from tests.domain.changes.worlds import (
+    CONTEXT,
+    declined,
+    deployment,
+    grade,
+    node,
+    owner,
+    planned,
+    pod,
+    template,
+    weighed,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+NODE = {"node": "gpu-node-1"}
+
+
+def other(name: str, kind: str = "ReplicaSet", **annotations: str) -> Obj:
+    metadata: Obj = {"name": name, "namespace": "batch", "uid": f"{name}-uid", "annotations": annotations}
+    if kind:
+        metadata["ownerReferences"] = owner(kind, f"{name}-owner", "x")
+    return {"metadata": metadata, "spec": {"nodeName": "gpu-node-1"}, "status": {"phase": "Running"}}
+
+
+def with_others(*others: Obj, **parts: Any) -> World:
+    seen = world(**parts)
+    return replace(seen, all_pods=(*seen.all_pods, *others))
+
+
+def cordoned(**annotations: str) -> World:
+    found = node(1, unschedulable=True)
+    found["metadata"]["annotations"] = annotations
+    return world(nodes=(found, node(2), node(3)))
+
+
+def test_a_node_is_cordoned_by_its_name_or_by_one_of_its_replicas() -> None:
+    by_name, by_replica = planned("cordon_node", NODE, world()), planned("cordon_node", {"replica": "llm-1"}, world())
+    assert by_name.digest == by_replica.digest
+    after = applied(
+        by_name.calls[0].body, world().nodes[0] | {"metadata": {**world().nodes[0]["metadata"], "annotations": {}}}
+    )
+    assert (after["spec"]["unschedulable"], after["metadata"]["annotations"]) == (
+        True,
+        {"incident-bot/incident": "INC-42"},
+    )
+
+
+def test_a_cordoned_node_needs_no_cordon() -> None:
+    assert declined("cordon_node", NODE, cordoned()).outcome == "not_needed"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        pytest.param({"incident-bot/incident": "INC-42"}, "fine", id="ours"),
+        pytest.param({"incident-bot/incident": "INC-7"}, "warning", id="of-another-incident"),
+        pytest.param({}, "warning", id="of-somebody-else"),
+    ],
+)
+def test_uncordoning_what_somebody_else_cordoned_is_a_warning(annotations: dict[str, str], expected: str) -> None:
+    assert grade(planned("uncordon_node", NODE, cordoned(**annotations)), "cordon") == expected
+
+
+@pytest.mark.parametrize("verb", ["cordon_node", "drain_node"])
+def test_what_a_cordon_takes_from_the_fleet_is_weighed(verb: str) -> None:
+    seen = world(nodes=(node(1), node(2, unschedulable=True), node(3)))
+    said = "1 of 3 nodes still take pods; 1 cordoned already; 8 of 12 GPUs would be cordoned"
+    assert weighed(planned(verb, NODE, seen), "nodes") == said
+
+
+def test_the_platform_team_decides_what_puts_a_node_back_and_nobody_special_what_is_only_ours() -> None:
+    assert planned("uncordon_node", NODE, cordoned()).approved_by == ("platform",)
+    assert planned("drain_node", {**NODE, "others": "evict"}, world()).approved_by == ()
+    assert planned("cordon_node", NODE, world()).approved_by == ()
+
+
+def test_a_cordon_and_its_undo_leave_the_node_as_it_was() -> None:
+    before = cordoned()
+    plan = planned("uncordon_node", NODE, before)
+    after = applied(plan.calls[0].body, before.nodes[0])
+    assert applied(plan.calls[0].undo[0].body, after) == before.nodes[0]
+
+
+def test_the_undo_of_a_cordon_uncordons() -> None:
+    call = planned("cordon_node", NODE, world()).calls[0]
+    entry = LedgerEntry(
+        call_id="INC-42/R1/0",
+        state="s",
+        verb="cordon_node",
+        title="",
+        target=call.target,
+        undo=call.undo,
+        applied_at=0.0,
+    )
+    seen = cordoned(**{"incident-bot/incident": "INC-42"})
+    plan = planned("undo", {}, seen, replace(CONTEXT, ledger=(entry,)))
+    assert applied(plan.calls[0].body, seen.nodes[0])["spec"] == {}
+
+
+def test_a_drain_cordons_first_then_moves_each_of_ours_and_waits_for_its_replacement() -> None:
+    plan = planned("drain_node", NODE, world(nodes=(node(1), node(2), node(3), node(4))))
+    said = [f"{s.method} {s.target.name}" if isinstance(s, Call) else s.condition for s in plan.steps]
+    assert said == ["patch gpu-node-1", "cordoned", "evict llm-1", "replaced", "evict llm-4", "replaced"]
+
+
+def test_a_replica_that_does_not_empty_itself_is_emptied_before_it_is_evicted() -> None:
+    seen = world(workload=deployment(template(lifecycle={})), nodes=(node(1), node(2), node(3)))
+    steps = planned("drain_node", NODE, seen).steps
+    assert [s.condition for s in steps if isinstance(s, Wait)][:4] == [
+        "cordoned",
+        "out_of_rotation",
+        "emptied",
+        "replaced",
+    ]
+
+
+def test_pods_of_others_are_listed_with_their_owners_and_left_unless_asked_for() -> None:
+    seen = with_others(
+        other("train-1"), other("proxy", "DaemonSet"), other("static", "", **{"kubernetes.io/config.mirror": "x"})
+    )
+    plan = planned("drain_node", NODE, seen)
+    assert "train" not in " ".join(call.target.name for call in plan.calls)
+    assert (
+        weighed(plan, "others_pods") == "1 pods of others: 1 of ReplicaSet batch/train-1-owner are left where they are"
+    )
+    assert weighed(plan, "staying") == "passed by: 1 mirror pods, 1 of DaemonSets"
+
+
+def test_asked_for_pods_of_others_are_evicted_last_and_that_is_a_warning() -> None:
+    plan = planned("drain_node", {**NODE, "others": "evict"}, with_others(other("train-1"), other("bare", "")))
+    assert (plan.calls[-1].target.name, plan.calls[-1].method) == ("train-1", "evict")
+    assert (grade(plan, "others_pods"), plan.risk) == ("warning", "high")
+    assert plan.approved_by == ("platform", "serving")
+    assert "without a controller" in weighed(plan, "staying")
+
+
+def test_a_node_whose_pods_find_no_room_elsewhere_is_not_drained() -> None:
+    seen = world(nodes=(node(1), node(2, gpus=1), node(3, gpus=1)))
+    assert "cannot be scheduled" in declined("drain_node", NODE, seen).reason
+
+
+def test_the_last_replica_in_rotation_is_not_drained_away() -> None:
+    seen = world(pods=(pod(1),), workload=deployment(replicas=1))
+    assert "last replica in rotation" in declined("drain_node", NODE, seen).reason
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "reason"),
+    [
+        pytest.param("cordon_node", {}, "no node given", id="nothing"),
+        pytest.param("cordon_node", {"node": "x"}, "there is no node x", id="unknown"),
+        pytest.param("drain_node", {**NODE, "others": "kill"}, "'leave' or 'evict'", id="others"),
+    ],
+)
+def test_a_node_verb_without_a_clear_object_says_so(verb: str, arguments: dict[str, str], reason: str) -> None:
+    assert reason in declined(verb, arguments, world()).reason
+
+
+def test_an_empty_node_needs_no_drain() -> None:
+    assert declined("drain_node", {"node": "gpu-node-3"}, world(pods=(pod(1), pod(2)))).outcome == "not_needed"

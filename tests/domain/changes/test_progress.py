@@ -1,0 +1,313 @@
+"""What a wait has come to: done, pending, or failed for a reason that more time will not cure."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import Plan, Wait
+from bot.domain.changes.progress import CHECKS, progress
+from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.scrape import ReplicaLoad
+from tests.domain.changes.worlds import (
+    NOW,
+    STAMP,
+    declined,
+    deployment,
+    endpoint_slice,
+    load,
+    node,
+    planned,
+    pod,
+    replica_set,
+    template,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+ONE = {"replica": "llm-2"}
+
+
+def wait_of(plan: Plan, condition: str) -> Wait:
+    return next(step for step in plan.steps if isinstance(step, Wait) and step.condition == condition)
+
+
+ROLLED_OUT = wait_of(planned("set_flags", EDIT, world()), "rolled_out")
+
+
+def new_pod(number: int, *, is_ready: bool = False, status: Obj | None = None) -> Obj:
+    made = pod(number, revision=3, is_ready=is_ready)
+    made["status"] |= status or {}
+    return made
+
+
+def ending(obj: Obj) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": STAMP}}
+
+
+def rolling(*pods: Obj, updated: int = 0, total: int = 5, seen: bool = True, **parts: Any) -> World:
+    """While `set_flags` rolls out as revision 3."""
+    workload = applied(planned("set_flags", EDIT, world()).calls[0].body, deployment())
+    workload["metadata"]["generation"] = 4
+    workload["status"] = {
+        "observedGeneration": 4 if seen else 3,
+        "replicas": total,
+        "updatedReplicas": updated,
+        "availableReplicas": 4,
+    }
+    sets = (*world().replica_sets, replica_set(3, copy.deepcopy(workload["spec"]["template"])))
+    return replace(world(workload=workload, pods=pods), replica_sets=sets, **parts)
+
+
+def container(**status: Any) -> Obj:
+    return {"containerStatuses": [{"name": "vllm", "image": "vllm/vllm-openai:v0.32.0", "restartCount": 0} | status]}
+
+
+def unscheduled(since: float) -> Obj:
+    stamp = "2027-01-15T08:00:00Z" if since == 0 else "2027-01-15T07:58:00Z"
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+        "lastTransitionTime": stamp,
+    }
+    return {"phase": "Pending", "conditions": [scheduled]}
+
+
+OLD = tuple(pod(number) for number in (1, 2, 3, 4))
+ENDED_FAST = {"exitCode": 2, "startedAt": "2027-01-15T07:59:50Z", "finishedAt": "2027-01-15T07:59:57Z"}
+ENDED_SLOWLY = {"exitCode": 1, "reason": "Error", "startedAt": STAMP, "finishedAt": STAMP}
+
+
+def test_the_stamp_used_here_is_now() -> None:
+    assert world().at == NOW
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        pytest.param(rolling(*OLD, seen=False), "pending", "not seen the change", id="not-observed"),
+        pytest.param(
+            rolling(*OLD, new_pod(5), updated=1), "pending", "0 of 4 replicas run the new template, llm-5 is starting",
+            id="first-one-starting",
+        ),
+        pytest.param(
+            rolling(new_pod(5, is_ready=True), *OLD[1:], ending(OLD[0]), updated=1),
+            "pending", "1 of 4 replicas run the new template, 1 old one finishing",
+            id="an-old-one-drains",
+        ),
+        pytest.param(
+            rolling(*(new_pod(n, is_ready=True) for n in (5, 6, 7, 8)), ending(OLD[0]), updated=4, total=4),
+            "pending", "1 old one finishing",
+            id="all-new-but-an-old-one-still-drains",
+        ),
+        pytest.param(
+            rolling(*(new_pod(n, is_ready=True) for n in (5, 6, 7, 8)), updated=4, total=4),
+            "done", "4 of 4 replicas run the new template",
+            id="done",
+        ),
+        pytest.param(rolling(*OLD, new_pod(5, status=unscheduled(0))), "pending", "not scheduled yet", id="just-now"),
+        pytest.param(
+            rolling(*OLD, new_pod(5, status=unscheduled(120)), nodes=()), "failed", "Insufficient nvidia.com/gpu",
+            id="unschedulable",
+        ),
+        pytest.param(
+            rolling(*OLD, new_pod(5, status=unscheduled(120))), "pending", "not scheduled yet",
+            id="free-meanwhile-the-scheduler-has-yet-to-look",
+        ),
+        pytest.param(
+            rolling(*OLD[1:], ending(pod(1)), new_pod(5, status=unscheduled(120)), nodes=()), "pending",
+            "not scheduled yet", id="room-is-coming-from-one-that-ends",
+        ),
+        pytest.param(
+            rolling(*OLD, new_pod(5, status=container(state={"waiting": {"reason": "ErrImagePull"}}))),
+            "pending", "llm-5 is starting",
+            id="first-pull-failed",
+        ),
+        pytest.param(
+            rolling(*OLD, new_pod(5, status=container(state={"waiting": {"reason": "ImagePullBackOff"}}))),
+            "failed", "cannot be pulled",
+            id="image",
+        ),
+        pytest.param(
+            rolling(*OLD, new_pod(5, status=container(lastState={"terminated": ENDED_FAST}, restartCount=1))),
+            "failed", "exit code 2 after 7 s: the engine refuses its command line",
+            id="bad-flag",
+        ),
+        pytest.param(
+            rolling(*OLD, new_pod(5, status=container(lastState={"terminated": ENDED_SLOWLY}, restartCount=1))),
+            "pending", "llm-5 is starting",
+            id="one-crash-may-heal",
+        ),
+        pytest.param(
+            rolling(*OLD, new_pod(5, status=container(lastState={"terminated": ENDED_SLOWLY}, restartCount=2))),
+            "failed", "crashed 2 times (exit code 1, Error)",
+            id="crash-loop",
+        ),
+        pytest.param(replace(rolling(*OLD), workload=None), "failed", "was deleted", id="deleted"),
+        pytest.param(replace(rolling(*OLD), workload=deployment()), "failed", "somebody else", id="overwritten"),
+        pytest.param(
+            rolling(*OLD, unreadable={"pods": "403"}), "pending", "cannot be read now: pods (403)", id="unreadable"
+        ),
+    ],
+)  # fmt: skip
+def test_a_rollout_is_judged_by_its_pods(seen: World, state: str, text: str) -> None:
+    said = progress(ROLLED_OUT, seen)
+    assert (said.state, text in said.text) == (state, True), said.text
+
+
+def test_a_waiting_pod_does_not_take_its_own_room_away() -> None:
+    waiting = new_pod(5, status=unscheduled(120))
+    waiting["spec"].pop("nodeName", None)
+    seen = rolling(*OLD, waiting, nodes=(node(9, gpus=1),))
+    wait = planned("set_flags", EDIT, world()).steps[-1]
+    assert isinstance(wait, Wait)
+    assert progress(wait, seen).state == "pending"
+
+
+def test_a_deadline_that_the_controller_gave_up_on_fails_the_rollout() -> None:
+    seen = rolling(*OLD, new_pod(5), updated=1)
+    assert seen.workload is not None
+    said = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
+    seen.workload["status"]["conditions"] = [said]
+    assert progress(ROLLED_OUT, seen).state == "failed"
+
+
+EMPTIED = wait_of(planned("isolate_replica", ONE, world()), "emptied")
+
+
+@pytest.mark.parametrize(
+    ("loads", "state", "text"),
+    [
+        pytest.param({}, "pending", "not known", id="unknown"),
+        pytest.param({"llm-2": load(running=3, waiting=2)}, "pending", "5 requests left", id="busy"),
+        pytest.param({"llm-2": ReplicaLoad(0.0, None)}, "pending", "not known", id="half-known"),
+        pytest.param({"llm-2": load(arrivals=None)}, "pending", "watching", id="arrivals-not-known"),
+        pytest.param({"llm-2": load(arrivals=4)}, "pending", "4 in the last 60 s", id="clients-keep-sending"),
+        pytest.param({"llm-2": ReplicaLoad(0.0, 0.0, 0.0, 12.0)}, "pending", "watching", id="not-watched-long-enough"),
+        pytest.param({"llm-2": load()}, "done", "is empty", id="empty"),
+    ],
+)
+def test_a_replica_is_empty_only_when_it_is_known_to_be(loads: dict[str, ReplicaLoad], state: str, text: str) -> None:
+    said = progress(EMPTIED, world(load=loads))
+    assert (said.state, text in said.text) == (state, True), said.text
+
+
+def test_a_replica_that_ended_by_itself_was_not_emptied() -> None:
+    assert progress(EMPTIED, world(pods=(pod(1),))).state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("condition", "slices", "state"),
+    [
+        pytest.param("out_of_rotation", (endpoint_slice(pod(1), pod(2)),), "pending", id="still-in"),
+        pytest.param("out_of_rotation", (endpoint_slice(pod(1)),), "done", id="out"),
+    ],
+)
+def test_rotation_is_what_the_endpoint_slices_say(condition: str, slices: tuple[Obj, ...], state: str) -> None:
+    wait = wait_of(planned("isolate_replica", ONE, world()), condition)
+    assert progress(wait, world(endpoint_slices=slices)).state == state
+
+
+REPLACED = wait_of(planned("replace_replica", ONE, world()), "replaced")
+
+
+@pytest.mark.parametrize(
+    ("pods", "state"),
+    [
+        pytest.param((OLD[0], ending(OLD[1]), OLD[2], OLD[3]), "pending", id="ending"),
+        pytest.param((OLD[0], OLD[2], OLD[3], pod(5, is_ready=False)), "pending", id="new-one-starting"),
+        pytest.param((OLD[0], OLD[2], OLD[3], pod(5)), "done", id="replaced"),
+    ],
+)
+def test_a_replica_is_replaced_when_the_old_one_is_gone_and_all_are_ready(pods: tuple[Obj, ...], state: str) -> None:
+    assert progress(REPLACED, world(pods=pods)).state == state
+
+
+SCALED = wait_of(planned("scale", {"by": 1}, world()), "scaled")
+
+
+@pytest.mark.parametrize(
+    ("workload", "pods", "state"),
+    [
+        pytest.param(deployment(replicas=5), (*OLD, pod(5)), "done", id="done"),
+        pytest.param(deployment(replicas=5, paused=None), OLD, "pending", id="pod-not-there"),
+        pytest.param(deployment(replicas=3), OLD, "failed", id="somebody-else-scaled"),
+        pytest.param(None, OLD, "failed", id="deleted"),
+    ],
+)
+def test_a_scale_is_seen_in_its_pods(workload: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
+    assert progress(SCALED, world(workload=workload, pods=pods)).state == state
+
+
+CREATED = planned("canary", EDIT, world()).calls[0].body
+READY_CANARY = {
+    **CREATED,
+    "metadata": {**CREATED["metadata"], "uid": "c", "generation": 1},
+    "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
+}
+CANARY_READY = wait_of(planned("canary", EDIT, world()), "canary_ready")
+GONE = wait_of(
+    planned("remove_canary", {}, world(canary=READY_CANARY)),
+    "gone",
+)
+
+
+def canary_pod(**fields: Any) -> Obj:
+    made = pod(9, **fields)
+    made["metadata"]["labels"] |= {"pod-template-hash": "c1", "incident-bot/canary": "inc-42"}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("canary", "pods", "state"),
+    [
+        pytest.param(READY_CANARY, (canary_pod(),), "done", id="ready"),
+        pytest.param({**READY_CANARY, "status": {}}, (canary_pod(is_ready=False),), "pending", id="starting"),
+        pytest.param({**READY_CANARY, "status": {}}, (), "pending", id="no-pod-yet"),
+        pytest.param(None, (), "failed", id="gone"),
+        pytest.param(
+            READY_CANARY,
+            ({**canary_pod(is_ready=False), "status": container(lastState={"terminated": ENDED_FAST})},),
+            "failed",
+            id="bad-flag",
+        ),
+    ],
+)
+def test_a_spare_is_ready_when_its_pod_is(canary: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
+    assert progress(CANARY_READY, world(canary=canary, pods=(*OLD, *pods))).state == state
+
+
+@pytest.mark.parametrize(
+    ("canary", "pods", "state"),
+    [
+        pytest.param(READY_CANARY, (canary_pod(),), "pending", id="there"),
+        pytest.param(None, (ending(canary_pod()),), "pending", id="its-pod-is-draining"),
+        pytest.param(None, (), "done", id="gone"),
+    ],
+)
+def test_a_spare_is_gone_when_its_pods_are(canary: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
+    assert progress(GONE, world(canary=canary, pods=(*OLD, *pods))).state == state
+
+
+def test_every_wait_of_every_verb_has_a_check() -> None:
+    plans = [
+        planned("set_flags", EDIT, world()),
+        planned("scale", {"by": 1}, world()),
+        planned("canary", EDIT, world()),
+        planned("remove_canary", {}, world(canary=READY_CANARY)),
+        planned("isolate_replica", ONE, world()),
+        planned("replace_replica", ONE, world()),
+        planned("restart", {}, world()),
+        planned("restart", {}, world(workload=deployment(template(lifecycle={})))),
+        planned("cordon_node", ONE, world()),
+        planned("drain_node", {"node": "gpu-node-1"}, world()),
+    ]
+    assert {s.condition for plan in plans for s in plan.steps if isinstance(s, Wait)} <= CHECKS.keys()
+    assert declined("reboot", {}, world()).outcome == "impossible"

@@ -1,0 +1,174 @@
+"""isolate, replace and return one replica."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import Wait
+from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.snapshot import Obj, World
+from tests.domain.changes.worlds import (
+    budget,
+    declined,
+    deployment,
+    endpoint_slice,
+    grade,
+    load,
+    planned,
+    pod,
+    service,
+    template,
+    weighed,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+ONE = {"replica": "llm-2"}
+NO_DRAIN = template(lifecycle={})
+
+
+def annotated(obj: Obj) -> Obj:
+    return {**obj, "metadata": {"annotations": {}, **obj["metadata"]}}
+
+
+def isolated_world(**parts: Any) -> World:
+    """The world after `isolate_replica` of llm-2."""
+    out = applied(planned("isolate_replica", ONE, world()).calls[0].body, annotated(pod(2)))
+    pods = (pod(1), out, pod(3), pod(4))
+    return replace(world(pods=pods, endpoint_slices=(endpoint_slice(pods[0], *pods[2:]),)), **parts)
+
+
+def test_isolating_changes_the_label_that_only_the_service_selects_by() -> None:
+    plan = planned("isolate_replica", ONE, world())
+    out = applied(plan.calls[0].body, annotated(pod(2)))
+    assert out["metadata"]["labels"] == pod(2)["metadata"]["labels"] | {"serving": "out-of-rotation"}
+    assert out["metadata"]["annotations"] == {
+        "incident-bot/incident": "INC-42",
+        "incident-bot/rotation-label": "serving=active",
+    }
+    assert [s.condition for s in plan.steps if isinstance(s, Wait)] == ["out_of_rotation", "emptied"]
+    assert plan.choices == {"replica": "llm-2", "uid": "llm-2-uid"}
+
+
+def test_the_undo_of_isolating_gives_the_identical_pod() -> None:
+    call = planned("isolate_replica", ONE, world()).calls[0]
+    before = annotated(pod(2))
+    assert applied(call.undo[0].body, applied(call.body, before)) == before
+
+
+SAME_AS_REPLICA_SET = (service(app="llm"),)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts", "outcome", "reason"),
+    [
+        pytest.param(ONE, {"pods": (pod(2),)}, "impossible", "last replica in rotation", id="last"),
+        pytest.param(ONE, {"services": SAME_AS_REPLICA_SET}, "impossible", "would orphan the pod", id="no-own-key"),
+        pytest.param(ONE, {"services": ()}, "impossible", "no Service selects it", id="no-service"),
+        pytest.param(
+            ONE,
+            {"services": (service(), service("metrics", app="llm"))},
+            "impossible",
+            "would orphan",
+            id="a-second-service-would-keep-it-in",
+        ),
+        pytest.param({"replica": "llm-9"}, {}, "impossible", "does not exist any more", id="gone"),
+        pytest.param({}, {}, "impossible", "no replica given", id="none"),
+        pytest.param(ONE, {"unreadable": {"endpoint_slices": "403"}}, "unknown", "endpoint slices: 403", id="unknown"),
+    ],
+)
+def test_isolating_that_cannot_be_says_why(
+    arguments: dict[str, str], parts: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = declined("isolate_replica", arguments, world(**parts))
+    assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def test_isolating_twice_is_not_needed() -> None:
+    assert declined("isolate_replica", ONE, isolated_world()).outcome == "not_needed"
+
+
+def test_replacing_evicts_by_uid_and_waits_for_the_new_one() -> None:
+    plan = planned("replace_replica", ONE, world())
+    (call,) = plan.calls
+    assert (call.method, call.target.uid, call.stamped, bool(call.no_undo)) == ("evict", "llm-2-uid", False, True)
+    wait = plan.steps[1]
+    assert isinstance(wait, Wait)
+    assert (wait.condition, wait.parameters) == ("replaced", {"uid": "llm-2-uid", "replicas": 4})
+
+
+@pytest.mark.parametrize(
+    ("seen", "risk", "drain"),
+    [
+        pytest.param(world(), "medium", "fine", id="drains-by-itself"),
+        pytest.param(world(workload=deployment(NO_DRAIN)), "high", "warning", id="in-rotation-without-a-drain"),
+        pytest.param(
+            isolated_world(workload=deployment(NO_DRAIN), load={"llm-2": load()}), "medium", "fine", id="empty"
+        ),
+        pytest.param(
+            isolated_world(workload=deployment(NO_DRAIN), load={}), "high", "warning", id="not-known-to-be-empty"
+        ),
+    ],
+)
+def test_the_risk_of_replacing_is_that_of_what_it_would_cut(seen: World, risk: str, drain: str) -> None:
+    plan = planned("replace_replica", ONE, seen)
+    assert (plan.risk, grade(plan, "drain")) == (risk, drain)
+
+
+@pytest.mark.parametrize(
+    ("pdbs", "expected"),
+    [
+        pytest.param((), "fine", id="none"),
+        pytest.param((budget(),), "fine", id="allows"),
+        pytest.param((budget(allowed=0, healthy=3),), "warning", id="not-now"),
+    ],
+)
+def test_a_budget_that_says_not_now_is_a_warning(pdbs: tuple[Obj, ...], expected: str) -> None:
+    assert grade(planned("replace_replica", ONE, world(pdbs=pdbs)), "disruption_budget") == expected
+
+
+@pytest.mark.parametrize(
+    ("pdbs", "reason"),
+    [
+        pytest.param((budget(allowed=0, desired=4),), "never allows", id="wants-all"),
+        pytest.param((budget(), budget(name="other")), "refuses to evict", id="two-budgets"),
+    ],
+)
+def test_a_budget_that_says_never_makes_it_impossible(pdbs: tuple[Obj, ...], reason: str) -> None:
+    result = declined("replace_replica", ONE, world(pdbs=pdbs))
+    assert (result.outcome, reason in result.reason) == ("impossible", True), result.reason
+
+
+def test_the_replacement_may_take_the_gpu_of_the_one_that_leaves() -> None:
+    full = tuple(pod(number) for number in (1, 2, 3, 4))
+    tight = replace(world(pods=full), nodes=tuple({**n, "status": n["status"] | TWO_GPUS} for n in world().nodes[:2]))
+    assert "room for 1" in weighed(planned("replace_replica", ONE, tight), "room")
+
+
+TWO_GPUS = {"allocatable": {"nvidia.com/gpu": "1"}}
+
+
+def test_returning_puts_back_what_the_pod_itself_says_it_had() -> None:
+    seen = isolated_world()
+    plan = planned("return_replica", ONE, seen)
+    back = applied(plan.calls[0].body, seen.pods[1])
+    assert back == annotated(pod(2))
+    assert (plan.calls[0].restores, plan.risk) == (True, "low")
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome", "reason"),
+    [
+        pytest.param(world(), "not_needed", "is in rotation", id="in-rotation"),
+        pytest.param(world(pods=(pod(1),)), "not_needed", "nothing to return", id="gone"),
+        pytest.param(
+            world(endpoint_slices=()), "impossible", "not taken out of rotation by the bot", id="out-for-another-reason"
+        ),
+    ],
+)
+def test_returning_what_is_not_out_says_so(seen: World, outcome: str, reason: str) -> None:
+    result = declined("return_replica", ONE, seen)
+    assert (result.outcome, reason in result.reason) == (outcome, True), result.reason

@@ -1,0 +1,407 @@
+"""set_flags: what is edited, how it is written, and when it is refused."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.changes.plan import Plan
+from bot.domain.cluster.json_patch import PatchConflictError, applied
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.flags.flags_in_spec import flags_of_template
+from bot.domain.signals.scrape import ReplicaLoad
+from tests.domain.changes.worlds import (
+    ARGS,
+    declined,
+    deployment,
+    grade,
+    load,
+    node,
+    planned,
+    service,
+    template,
+    weighed,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+
+
+def edits(**values: Any) -> dict[str, Any]:
+    return {"edits": [{"flag": "--" + name.replace("_", "-"), "value": value} for name, value in values.items()]}
+
+
+def args_after(plan: Plan, seen: World) -> list[str]:
+    assert seen.workload is not None
+    patched = applied(plan.calls[0].body, seen.workload)
+    return list(patched["spec"]["template"]["spec"]["containers"][0].get("args") or [])
+
+
+@pytest.mark.parametrize(
+    ("before", "edit", "after"),
+    [
+        pytest.param(["--max-num-seqs=64"], edits(max_num_seqs=6.0), ["--max-num-seqs=6"], id="joined"),
+        pytest.param(["--max-num-seqs", "64"], edits(max_num_seqs=6), ["--max-num-seqs", "6"], id="two-words"),
+        pytest.param(["--max_num_seqs=64"], edits(max_num_seqs=6), ["--max_num_seqs=6"], id="underscores-are-kept"),
+        pytest.param(
+            ["--max-num-seqs=9", "--max-num-seqs=64"],
+            edits(max_num_seqs=6),
+            ["--max-num-seqs=9", "--max-num-seqs=6"],
+            id="the-last-of-several-is-the-one-that-counts",
+        ),
+        pytest.param(["--seed=1"], edits(max_num_seqs=6), ["--seed=1", "--max-num-seqs=6"], id="absent-is-appended"),
+        pytest.param(
+            ["--seed", "1"], edits(max_num_seqs=6), ["--seed", "1", "--max-num-seqs", "6"], id="in-the-author's-form"
+        ),
+        pytest.param(
+            ["--enable-prefix-caching"],
+            edits(enable_prefix_caching=False),
+            ["--no-enable-prefix-caching"],
+            id="switch-off",
+        ),
+        pytest.param(
+            ["--no_enable_prefix_caching"],
+            edits(enable_prefix_caching=True),
+            ["--enable_prefix_caching"],
+            id="switch-on-with-underscores",
+        ),
+        pytest.param(
+            ["--served-model-name", "a", "b", "--max-num-seqs", "64"],
+            edits(max_num_seqs=6),
+            ["--served-model-name", "a", "b", "--max-num-seqs", "6"],
+            id="behind-a-flag-with-several-values",
+        ),
+        pytest.param(
+            ["--device-memory-utilization=0.9"],
+            edits(gpu_memory_utilization=0.87),
+            ["--device-memory-utilization=0.87"],
+            id="alias",
+        ),
+        pytest.param(
+            ["--kv-cache-memory=5G"],
+            edits(kv_cache_memory_bytes="6G"),
+            ["--kv-cache-memory=6G"],
+            id="unique-abbreviation",
+        ),
+        pytest.param(
+            ["--max-model-len", "-1", "--max-num-seqs", "64"],
+            edits(max_num_seqs=6),
+            ["--max-model-len", "-1", "--max-num-seqs", "6"],
+            id="a-negative-number-is-a-value",
+        ),
+    ],
+)
+def test_an_edit_keeps_the_authors_spelling(before: list[str], edit: dict[str, Any], after: list[str]) -> None:
+    seen = world(workload=deployment(template(*before)))
+    assert args_after(planned("set_flags", edit, seen), seen) == after
+
+
+def test_a_flag_in_the_command_list_is_edited_there() -> None:
+    pod_template = template()
+    container = pod_template["spec"]["containers"][0]
+    container["command"] = ["vllm", "serve", "m", "--max-num-seqs", "64", "--shutdown-timeout", "20"]
+    del container["args"]
+    seen = world(workload=deployment(pod_template))
+    patched = applied(planned("set_flags", edits(max_num_seqs=6), seen).calls[0].body, seen.workload or {})
+    assert patched["spec"]["template"]["spec"]["containers"][0]["command"][3:5] == ["--max-num-seqs", "6"]
+
+
+def test_the_difference_reads_as_people_say_it() -> None:
+    (difference,) = planned("set_flags", edits(max_num_seqs=6), world()).calls[0].differences
+    assert difference.text == "--max-num-seqs 64 → 6"
+    (back,) = planned("set_flags", edits(max_num_seqs=6), world()).calls[0].undo[0].differences
+    assert back.text == "--max-num-seqs 6 → 64"
+
+
+def test_the_patch_tests_uid_container_and_the_old_list() -> None:
+    body = planned("set_flags", edits(max_num_seqs=6), world()).calls[0].body
+    tests = {op["path"]: op["value"] for op in body if op["op"] == "test"}
+    assert tests == {
+        "/metadata/uid": "deploy-uid",
+        "/spec/template/spec/containers/0/name": "vllm",
+        "/spec/template/spec/containers/0/args": list(ARGS),
+    }
+
+
+def test_a_patch_does_not_win_over_somebody_elses_edit() -> None:
+    call = planned("set_flags", edits(max_num_seqs=6), world()).calls[0]
+    with pytest.raises(PatchConflictError, match="args"):
+        applied(call.body, deployment(template("--max-num-seqs=32")))
+
+
+NOTHING_TO_DO = "these values already"
+
+
+@pytest.mark.parametrize(
+    ("args", "edit", "outcome", "reason"),
+    [
+        pytest.param(ARGS, edits(max_num_seqs=64), "not_needed", NOTHING_TO_DO, id="same-value"),
+        pytest.param(["--max-num-seqs=064"], edits(max_num_seqs=64), "not_needed", NOTHING_TO_DO, id="same-number"),
+        pytest.param(
+            ["--max-num-batched-tokens=8k"], edits(max_num_batched_tokens=8000), "not_needed", NOTHING_TO_DO, id="8k"
+        ),
+        pytest.param(ARGS, edits(watermark=0.0), "not_needed", NOTHING_TO_DO, id="default"),
+        pytest.param(ARGS, edits(enable_prefix_caching=True), "not_needed", NOTHING_TO_DO, id="on-in-v1-anyway"),
+        pytest.param(ARGS, edits(max_num_seqs=0), "impossible", "at least 1", id="below-range"),
+        pytest.param(ARGS, edits(gpu_memory_utilization=1.2), "impossible", "at most 1", id="above-range"),
+        pytest.param(ARGS, edits(max_num_seqs="many"), "impossible", "whole number", id="not-a-number"),
+        pytest.param(ARGS, edits(max_num_seqs=6.5), "impossible", "whole number", id="not-whole"),
+        pytest.param(ARGS, edits(enable_prefix_caching="maybe"), "impossible", "true or false", id="not-a-switch"),
+        pytest.param(ARGS, edits(kv_cache_dtype="fp7"), "impossible", "takes one of auto", id="not-a-choice"),
+        pytest.param(
+            ARGS, edits(swap_space=4), "impossible", "removed in 0.18; use --kv-offloading-size", id="removed-flag"
+        ),
+        pytest.param(
+            ["--max-num-batched-tokens=2048"],
+            edits(max_num_seqs=4096),
+            "impossible",
+            "at most",
+            id="over-batched-tokens",
+        ),
+        pytest.param(ARGS, edits(max_num_active_seqs=65), "impossible", "at most", id="active-over-seqs"),
+        pytest.param(ARGS, edits(max_num_queued_reqs=10), "impossible", "counts running", id="queue-cap-too-small"),
+        pytest.param(
+            ["--max-num-seqs=64", "--max-num-active-seqs=6"],
+            edits(max_num_queued_reqs=5),
+            "impossible",
+            "less than the 6 that may run",
+            id="queue-cap-below-the-active-cap",
+        ),
+        pytest.param(
+            ["--kv-cache-memory-bytes=5G"], edits(gpu_memory_utilization=0.9), "impossible", "ignored", id="no-effect"
+        ),
+        pytest.param(
+            ["--no-enable-chunked-prefill", "--max-model-len=8192"],
+            edits(max_num_batched_tokens=4096),
+            "impossible",
+            "without chunked prefill",
+            id="too-few-tokens-for-a-whole-prompt",
+        ),
+        pytest.param(ARGS, {"edits": []}, "impossible", "no edits", id="none"),
+        pytest.param(ARGS, {"edits": [{"flag": "--seed"}]}, "impossible", "not an edit", id="no-value"),
+        pytest.param(ARGS, {"edits": "x"}, "impossible", "no edits", id="not-a-list"),
+        pytest.param(["--config", "/c.yaml"], edits(max_num_seqs=6), "impossible", "--config", id="config-file"),
+    ],
+)
+def test_an_edit_that_cannot_be_or_changes_nothing_says_why(
+    args: list[str], edit: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = declined("set_flags", edit, world(workload=deployment(template(*args))))
+    assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def test_a_queue_is_bounded_on_top_of_what_the_lower_cap_lets_run() -> None:
+    capped = world(workload=deployment(template("--max-num-seqs=64", "--max-num-active-seqs=6")))
+    assert planned("set_flags", edits(max_num_queued_reqs=7), capped).calls
+
+
+def test_a_misspelled_flag_comes_with_a_suggestion() -> None:
+    result = declined("set_flags", edits(max_num_seq_s=6), world())
+    assert result.hint == "did you mean --max-num-seqs?"
+
+
+def test_flags_of_a_script_that_cannot_be_known_are_not_edited() -> None:
+    pod_template = template()
+    pod_template["spec"]["containers"][0] |= {"command": ["sh", "-c", "vllm serve m $(cat /flags)"], "args": []}
+    result = declined("set_flags", edits(max_num_seqs=6), world(workload=deployment(pod_template)))
+    assert "may stand for flags" in result.reason
+    assert "--max-num-seqs=6" in result.hint
+
+
+def test_another_engine_version_is_planned_with_a_warning() -> None:
+    pod_template = template()
+    pod_template["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11.0"
+    plan = planned("set_flags", edits(max_num_seqs=6, some_old_flag=1), world(workload=deployment(pod_template)))
+    assert grade(plan, "flag_table") == "warning"
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "who"),
+    [
+        pytest.param({"app.kubernetes.io/managed-by": "Helm"}, {"meta.helm.sh/release-name": "llm"}, "Helm", id="helm"),
+        pytest.param({}, {"argocd.argoproj.io/tracking-id": "llm:apps/Deployment:serving/llm"}, "Argo CD", id="argo"),
+        pytest.param({"kustomize.toolkit.fluxcd.io/name": "llm"}, {}, "Flux", id="flux"),
+        pytest.param({"serving.kserve.io/inferenceservice": "llm"}, {}, "KServe", id="kserve"),
+    ],
+)
+def test_an_owner_gets_the_patch_instead(labels: dict[str, str], annotations: dict[str, str], who: str) -> None:
+    workload = deployment()
+    workload["metadata"]["labels"] |= labels
+    workload["metadata"]["annotations"] |= annotations
+    result = declined("set_flags", edits(max_num_seqs=6), world(workload=workload))
+    assert result.outcome == "impossible"
+    assert who in result.reason
+    assert '"--max-num-seqs=6"' in result.hint
+
+
+def test_without_a_free_gpu_the_surge_pod_cannot_be_scheduled() -> None:
+    full = world(nodes=(node(1, gpus=2), node(2, gpus=1), node(3, gpus=1)))
+    result = declined("set_flags", edits(max_num_seqs=6), full)
+    assert "the surge pod cannot be scheduled: 0 free" in result.reason
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(node(3, gpus=9, unschedulable=True), id="cordoned"),
+        pytest.param(node(3, gpus=9, is_ready=False), id="not-ready"),
+        pytest.param(node(3, gpus=9, taints=[{"key": "x", "effect": "NoSchedule"}]), id="tainted"),
+    ],
+)
+def test_a_gpu_on_a_node_that_takes_no_pods_is_not_free(other: Obj) -> None:
+    result = declined("set_flags", edits(max_num_seqs=6), world(nodes=(node(1, gpus=2), node(2, gpus=1), other)))
+    assert "cannot be scheduled" in result.reason
+
+
+def test_room_that_cannot_be_read_is_a_warning_and_not_a_refusal() -> None:
+    plan = planned("set_flags", edits(max_num_seqs=6), world(unreadable={"nodes": "403 forbidden"}))
+    assert grade(plan, "room") == "warning"
+    assert "403 forbidden" in weighed(plan, "room")
+
+
+def test_a_strategy_that_gives_capacity_away_is_tightened_in_the_same_call_and_restored_by_its_undo() -> None:
+    loose = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+    seen = world(workload=deployment(strategy=loose))
+    call = planned("set_flags", edits(max_num_seqs=6), seen).calls[0]
+    patched = applied(call.body, seen.workload or {})
+    assert patched["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": "25%", "maxUnavailable": 0}
+    assert applied(call.undo[0].body, patched) == seen.workload
+    assert "rollout maxUnavailable 25% → 0" in [d.text for d in call.differences]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        pytest.param({"strategy": {"type": "Recreate"}}, "recreated, not rolled", id="recreate"),
+        pytest.param({"paused": True}, "is paused", id="paused"),
+    ],
+)
+def test_a_workload_that_does_not_roll_is_refused(spec: Obj, reason: str) -> None:
+    assert reason in declined("set_flags", edits(max_num_seqs=6), world(workload=deployment(**spec))).reason
+
+
+def test_a_rollout_under_way_comes_first() -> None:
+    workload = deployment()
+    workload["status"]["updatedReplicas"] = 2
+    assert "2 of 4 updated" in declined("set_flags", edits(max_num_seqs=6), world(workload=workload)).reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({}, "fine", id="native-drain"),
+        pytest.param({"lifecycle": {}}, "warning", id="no-prestop"),
+        pytest.param({"args": ["--max-num-seqs=64"]}, "warning", id="engine-cuts-on-sigterm"),
+    ],
+)
+def test_cut_streams_are_a_warning_where_no_label_can_empty_a_replica(fields: Obj, expected: str) -> None:
+    seen = world(workload=deployment(template(**fields)), services=(service(app="llm"),))
+    assert grade(planned("set_flags", edits(max_num_seqs=6), seen), "drain") == expected
+
+
+def test_the_streams_that_would_be_cut_are_counted() -> None:
+    busy = {f"llm-{n}": load(running=10) for n in (1, 2, 3, 4)}
+    seen = world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
+    assert "cuts ~40 streams on 4 pods" in weighed(planned("set_flags", edits(max_num_seqs=6), seen), "drain")
+
+
+def test_queued_requests_are_open_streams_too() -> None:
+    busy = {f"llm-{n}": load(running=4, waiting=2) for n in (1, 2, 3, 4)}
+    gentle = planned("set_flags", edits(max_num_seqs=6), world(load=busy))
+    assert "24 streams are open (8 of them queued) on 4 pods" in weighed(gentle, "drain")
+    cut = world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
+    assert "cuts ~24 streams (8 of them queued) on 4 pods" in weighed(
+        planned("set_flags", edits(max_num_seqs=6), cut), "drain"
+    )
+    half = busy | {"llm-1": ReplicaLoad(running=4, waiting=None)}
+    assert "an unknown number of streams" in weighed(planned("restart", {}, world(load=half)), "drain")
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        pytest.param(world(), "requests that need longer than 20 s are cut", id="native-drain"),
+        pytest.param(
+            world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),)),
+            "open requests are cut",
+            id="no-drain",
+        ),
+    ],
+)
+def test_a_rollout_that_cuts_requests_does_not_promise_none(seen: World, said: str) -> None:
+    plan = planned("set_flags", edits(max_num_seqs=6), seen)
+    assert plan.expected == f"4 replicas stay in rotation while they are replaced one by one; {said}"
+
+
+def test_planning_again_gives_the_same_digest_while_only_status_and_load_change() -> None:
+    seen, later = world(), world()
+    assert later.workload is not None
+    later.workload["metadata"] |= {"resourceVersion": "99", "annotations": {"other": "note"}}
+    busy = replace(later, at=seen.at + 60, load={"llm-1": load(running=30)})
+    edit = edits(max_num_seqs=6)
+    assert planned("set_flags", edit, seen).digest == planned("set_flags", edit, busy).digest
+
+
+def test_the_digest_changes_with_the_value() -> None:
+    assert (
+        planned("set_flags", edits(max_num_seqs=6), world()).digest
+        != planned("set_flags", edits(max_num_seqs=7), world()).digest
+    )
+
+
+NUMBERS = st.integers(min_value=1, max_value=63)
+WRITTEN = st.sampled_from(
+    [
+        ["--max-num-seqs=64"],
+        ["--max-num-seqs", "64"],
+        ["--max_num_seqs=64"],
+        ["--max_num_seqs", "64"],
+        ["--max-num-seqs=1000", "--max_num_seqs", "64"],
+        [],
+    ]
+)
+AROUND = st.lists(
+    st.sampled_from([["--seed=1"], ["-tp", "2"], ["--enforce-eager"], ["--max-model-len", "-1"], ["--unknown", "x"]]),
+    max_size=4,
+    unique_by=lambda words: words[0],
+)
+
+
+@given(before=AROUND, written=WRITTEN, after=AROUND, value=NUMBERS)
+def test_an_edit_and_its_undo_give_the_identical_template(
+    before: list[list[str]], written: list[str], after: list[list[str]], value: int
+) -> None:
+    args = [*(w for words in before for w in words), *written, *(w for words in after for w in words), "--port=8000"]
+    seen = world(workload=deployment(template(*args)))
+    workload = copy.deepcopy(seen.workload or {})
+    call = planned("set_flags", edits(max_num_seqs=value), seen).calls[0]
+    patched = applied(call.body, workload)
+    flags = flags_of_template(patched["spec"]["template"]).values
+    assert flags["--max-num-seqs"] == str(value)
+    assert {k: v for k, v in flags.items() if k != "--max-num-seqs"} == {
+        k: v for k, v in flags_of_template(workload["spec"]["template"]).values.items() if k != "--max-num-seqs"
+    }
+    assert applied(call.undo[0].body, patched) == workload
+
+
+def test_a_choice_of_a_version_without_a_table_is_warned_of_and_not_judged() -> None:
+    pod_template = template(*ARGS)
+    pod_template["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.40.0"
+    plan = planned("set_flags", edits(kv_cache_dtype="fp7"), world(workload=deployment(pod_template)))
+    assert grade(plan, "flag_table") == "warning"
+
+
+@pytest.mark.parametrize(("asked", "is_taken"), [("0", True), (None, False)])
+def test_swap_space_is_for_the_engine_of_before_v1(asked: str | None, *, is_taken: bool) -> None:
+    env = [{"name": "VLLM_USE_V1", "value": asked}] if asked else []
+    seen = world(workload=deployment(template("--max-num-seqs=64", image="vllm/vllm-openai:v0.8.5", env=env)))
+    edit = {"edits": [{"flag": "--swap-space", "value": 8}]}
+    if is_taken:
+        assert "--swap-space" in planned("set_flags", edit, seen).title
+    else:
+        assert "does not swap" in declined("set_flags", edit, seen).reason

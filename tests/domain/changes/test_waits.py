@@ -1,0 +1,569 @@
+"""Each wait, one way after the other: what it comes to, and exactly what people read meanwhile.
+
+`done` sends the next call and `failed` ends the change, so every step between the two is a decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import Wait
+from bot.domain.changes.progress import CHECKS, COVERED, STICKY_SECONDS, progress
+from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.scrape import ReplicaLoad
+from tests.domain.changes.test_progress import (
+    CANARY_READY,
+    EDIT,
+    EMPTIED,
+    ENDED_FAST,
+    GONE,
+    OLD,
+    READY_CANARY,
+    REPLACED,
+    ROLLED_OUT,
+    SCALED,
+    canary_pod,
+    container,
+    ending,
+    new_pod,
+    rolling,
+    unscheduled,
+)
+from tests.domain.changes.worlds import deployment, endpoint_slice, load, node, planned, pod, replica_set, world
+
+pytestmark = pytest.mark.fast
+DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="deploy-uid")
+SECOND = ObjectRef(kind="Pod", namespace="serving", name="llm-2", uid="llm-2-uid")
+NODE = ObjectRef(kind="Node", name="gpu-node-1", uid="gpu-node-1-uid")
+REFUSED = container(lastState={"terminated": ENDED_FAST}, restartCount=1)
+WHY_REFUSED = "llm-5: exit code 2 after 7 s: the engine refuses its command line"
+STUCK = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
+
+
+def wait(condition: str, about: ObjectRef, **parameters: Any) -> Wait:
+    return Wait(condition=condition, about=about, parameters=parameters, within_seconds=60, title="")
+
+
+def case(case_id: str, seen: World, state: str, text: str) -> Any:
+    return pytest.param(seen, state, text, id=case_id)
+
+
+def said(condition: Wait, seen: World, *, waited_seconds: float = 0.0) -> tuple[str, str]:
+    found = progress(condition, seen, waited_seconds=waited_seconds)
+    return found.state, found.text
+
+
+def other_uid(obj: Obj) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "uid": "another"}}
+
+
+def with_conditions(seen: World, *conditions: Obj, **status: Any) -> World:
+    assert seen.workload is not None
+    workload = {**seen.workload, "status": seen.workload["status"] | status | {"conditions": list(conditions)}}
+    return replace(seen, workload=workload)
+
+
+def test_everything_that_cannot_be_read_is_named_with_its_reason() -> None:
+    seen = world(unreadable={"replica_sets": "403", "pods": "timed out", "nodes": "403"})
+    assert said(SCALED, seen) == ("pending", "cannot be read now: replica sets (403), pods (timed out)")
+
+
+READ_BY = {
+    "rolled_out": ("replica_sets", "pods"),
+    "surge_ready": ("replica_sets", "pods"),
+    "released": ("replica_sets", "pods"),
+    "canary_ready": ("canary", "pods"),
+    "scaled": ("replica_sets", "pods"),
+    "grown": ("replica_sets", "pods"),
+    "out_of_rotation": ("pods", "endpoint_slices"),
+    "in_rotation": ("pods", "endpoint_slices"),
+    "emptied": ("pods",),
+    "replaced": ("replica_sets", "pods"),
+    "gone": ("canary", "pods"),
+    "cordoned": ("nodes",),
+    "pod_gone": ("all_pods",),
+    "job_ended": ("jobs", "all_pods"),
+}
+
+
+@pytest.mark.parametrize(("condition", "source"), [(name, one) for name, many in READ_BY.items() for one in many])
+def test_what_a_wait_rests_on_has_to_be_readable(condition: str, source: str) -> None:
+    seen = world(unreadable={source: "403"})
+    text = f"cannot be read now: {source.replace('_', ' ')} (403)"
+    assert said(wait(condition, DEPLOYMENT), seen) == ("pending", text)
+
+
+def test_every_condition_is_in_the_table_of_what_it_rests_on() -> None:
+    assert {name: sources for name, (_, sources) in CHECKS.items()} == READ_BY
+
+
+# --- rollouts ---------------------------------------------------------------------------------------------------------
+
+ALL_NEW = tuple(new_pod(number, is_ready=True) for number in (5, 6, 7, 8))
+DELETED, OVERWRITTEN = "Deployment serving/llm was deleted", "somebody else changed the template while it rolled out"
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("another-of-its-name", replace(rolling(*OLD), workload=other_uid(deployment())), "failed", DELETED),
+        case("deleted", replace(rolling(*OLD), workload=None), "failed", DELETED),
+        case(
+            "no-replica-set-of-it-yet",
+            replace(rolling(*OLD), replica_sets=world().replica_sets),
+            "pending",
+            "the Deployment controller has not seen the change yet",
+        ),
+        case("given-up", with_conditions(rolling(*OLD), STUCK), "failed", "no progress: timed out"),
+        case(
+            "slow-and-not-given-up",
+            with_conditions(rolling(*OLD), STUCK | {"reason": "ReplicaSetUpdated"}),
+            "pending",
+            "0 of 4 replicas run the new template",
+        ),
+        case(
+            "given-up-before-and-going-on-again",
+            with_conditions(rolling(*OLD), STUCK | {"status": "True"}),
+            "pending",
+            "0 of 4 replicas run the new template",
+        ),
+        case(
+            "two-starting-and-two-ending",
+            rolling(*map(ending, OLD[:2]), *OLD[2:], new_pod(5), new_pod(6)),
+            "pending",
+            "0 of 4 replicas run the new template, 2 starting, 2 old ones finishing",
+        ),
+        case(
+            "all-new-and-the-controller-not-through",
+            rolling(*ALL_NEW, updated=3, total=4),
+            "pending",
+            "4 of 4 replicas run the new template",
+        ),
+        case(
+            "all-there-and-one-lost-its-readiness",
+            rolling(*ALL_NEW[:3], new_pod(8), updated=4, total=4),
+            "pending",
+            "3 of 4 replicas run the new template, llm-8 is starting",
+        ),
+    ],
+)
+def test_a_rollout_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+    assert said(ROLLED_OUT, seen) == (state, text)
+
+
+SURGE = ROLLED_OUT.model_copy(update={"condition": "surge_ready", "parameters": ROLLED_OUT.parameters | {"ready": 1}})
+
+
+def held(*pods: Obj, available: int | None = None, **parts: Any) -> World:
+    """While one new replica is there beside the old ones."""
+    seen = rolling(*pods, **parts)
+    *older, newest = seen.replica_sets
+    status = {} if available is None else {"status": {"availableReplicas": available}}
+    return replace(seen, replica_sets=(*older, {**newest, **status}))
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("deleted", replace(held(*OLD), workload=None), "failed", DELETED),
+        case("another-of-its-name", replace(held(*OLD), workload=other_uid(deployment())), "failed", DELETED),
+        case("overwritten", replace(held(*OLD), workload=deployment()), "failed", OVERWRITTEN),
+        case(
+            "no-replica-set-of-it-yet",
+            replace(held(*OLD), replica_sets=world().replica_sets),
+            "pending",
+            "the Deployment controller has not seen the change yet",
+        ),
+        case("hopeless", held(*OLD, new_pod(5, status=REFUSED)), "failed", WHY_REFUSED),
+        case(
+            "counted-as-available",
+            held(*OLD, new_pod(5, is_ready=True), available=1),
+            "pending",
+            "the ReplicaSet controller has not seen yet that the rollout is held",
+        ),
+        case("starting", held(*OLD, new_pod(5)), "pending", "0 of 4 replicas run the new template, llm-5 is starting"),
+        case(
+            "ready",
+            held(*OLD, new_pod(5, is_ready=True), available=0),
+            "done",
+            "1 of 4 replicas run the new template",
+        ),
+    ],
+)
+def test_an_old_replica_may_leave_once_a_new_one_is_ready(seen: World, state: str, text: str) -> None:
+    assert said(SURGE, seen) == (state, text)
+
+
+RELEASED = wait("released", SECOND, uid="llm-2-uid", stay=["llm-1-uid", "llm-3-uid"])
+
+
+@pytest.mark.parametrize(
+    ("pods", "state", "text"),
+    [
+        pytest.param((OLD[0], OLD[2]), "done", "llm-2 is gone", id="gone"),
+        pytest.param((OLD[0], ending(OLD[1]), OLD[2]), "pending", "llm-2 is ending", id="ending"),
+        pytest.param(OLD, "pending", "the controllers have not ended llm-2 yet", id="not-yet"),
+        pytest.param(
+            (OLD[1], ending(OLD[0]), OLD[2]), "failed", "another replica ended instead of llm-2", id="another-ends"
+        ),
+        pytest.param((OLD[1], OLD[2]), "failed", "another replica ended instead of llm-2", id="another-ended"),
+    ],
+)
+def test_the_chosen_replica_ends_and_no_other(pods: tuple[Obj, ...], state: str, text: str) -> None:
+    assert said(RELEASED, world(pods=pods)) == (state, text)
+
+
+# --- spares -----------------------------------------------------------------------------------------------------------
+
+SPARE = "Deployment serving/llm-incident-bot-canary-inc-42"
+
+
+def spare(*pods: Obj, canary: Obj | None = READY_CANARY) -> World:
+    return world(canary=canary, pods=(*OLD, *pods))
+
+
+STARTED = {**READY_CANARY, "status": {}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("never-there", spare(canary=None), "failed", f"{SPARE} does not exist any more"),
+        case(
+            "being-deleted",
+            spare(canary_pod(), canary=ending(READY_CANARY)),
+            "failed",
+            f"{SPARE} does not exist any more",
+        ),
+        case("no-pod", spare(canary=STARTED), "pending", "the spare's pod is not there yet"),
+        case("starting", spare(canary_pod(is_ready=False), canary=STARTED), "pending", "llm-9 is starting"),
+        case("ready-not-observed", spare(canary_pod(), canary=STARTED), "pending", ""),
+        case("observed-not-ready", spare(canary_pod(is_ready=False)), "pending", "llm-9 is starting"),
+        case("ready", spare(canary_pod()), "done", "the spare llm-9 is Ready"),
+        case(
+            "of-a-try-before-and-ending",
+            spare({**ending(canary_pod()), "status": REFUSED}, canary=STARTED),
+            "pending",
+            "the spare's pod is not there yet",
+        ),
+        case(
+            "given-up",
+            spare(canary_pod(is_ready=False), canary={**STARTED, "status": {"conditions": [STUCK]}}),
+            "failed",
+            "no progress: timed out",
+        ),
+    ],
+)
+def test_a_spare_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+    assert said(CANARY_READY, seen) == (state, text)
+
+
+NEXT_SPARE = other_uid(READY_CANARY)
+NAME = "llm-incident-bot-canary-inc-42"
+
+
+@pytest.mark.parametrize(
+    ("about_uid", "seen", "state", "text"),
+    [
+        pytest.param("c", spare(canary_pod()), "pending", f"{NAME} is being deleted", id="there"),
+        pytest.param("", spare(canary_pod()), "pending", f"{NAME} is being deleted", id="uid-not-known"),
+        pytest.param("c", spare(canary=NEXT_SPARE), "done", f"{NAME} is gone", id="another-of-its-name"),
+        pytest.param(
+            "c", spare(ending(canary_pod()), canary=None), "pending", f"1 pod of {NAME} finishing", id="one-pod"
+        ),
+        pytest.param(
+            "c",
+            spare(ending(canary_pod()), ending(other_uid(canary_pod())), canary=None),
+            "pending",
+            f"2 pods of {NAME} finishing",
+            id="two-pods",
+        ),
+        pytest.param("c", spare(canary=None), "done", f"{NAME} is gone", id="gone"),
+    ],
+)
+def test_a_spare_is_gone_with_its_pods(about_uid: str, seen: World, state: str, text: str) -> None:
+    about = GONE.about.model_copy(update={"uid": about_uid})
+    assert said(GONE.model_copy(update={"about": about}), seen) == (state, text)
+
+
+# --- numbers of replicas ----------------------------------------------------------------------------------------------
+
+REFUSING = {**pod(5, is_ready=False), "status": REFUSED}
+
+
+def sized(replicas: int, *pods: Obj, **status: Any) -> World:
+    workload = deployment(replicas=replicas)
+    workload["status"] |= status
+    return world(workload=workload, pods=pods)
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("deleted", world(workload=None), "failed", DELETED),
+        case("another-of-its-name", world(workload=other_uid(deployment(replicas=5))), "failed", DELETED),
+        case("somebody-else", sized(7, *OLD), "failed", "somebody else scaled it to 7"),
+        case("hopeless", sized(5, *OLD, REFUSING), "failed", WHY_REFUSED),
+        case("one-starts", sized(5, *OLD, pod(5, is_ready=False)), "pending", "4 of 5 replicas Ready"),
+        case("not-yet-counted", sized(5, *OLD, pod(5), availableReplicas=4), "pending", "5 of 5 replicas Ready"),
+        case(
+            "one-too-many-still-ends",
+            sized(5, *OLD, pod(5), ending(pod(6))),
+            "pending",
+            "5 of 5 replicas Ready, 1 ending",
+        ),
+        case("done", sized(5, *OLD, pod(5)), "done", "5 of 5 replicas Ready"),
+    ],
+)
+def test_a_scale_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+    assert said(SCALED, seen) == (state, text)
+
+
+def test_a_scale_in_that_ended_another_replica_than_the_chosen_one_has_failed() -> None:
+    smaller = SCALED.model_copy(update={"parameters": {"replicas": 3, "ends": ["llm-2-uid", "llm-3-uid"]}})
+    kept = sized(3, OLD[1], OLD[2], OLD[3])
+    assert said(smaller, kept) == (
+        "failed",
+        "3 of 3 replicas Ready, but llm-2, llm-3 should have ended and another replica did",
+    )
+    chosen = SCALED.model_copy(update={"parameters": {"replicas": 3, "ends": ["llm-1-uid"]}})
+    assert said(chosen, kept) == ("done", "3 of 3 replicas Ready")
+
+
+GROWN = wait("grown", DEPLOYMENT, replicas=5)
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("deleted", world(workload=None), "failed", "the workload was deleted"),
+        case("not-yet", sized(4, *OLD), "pending", "the autoscaler wants 4 replicas, not 5 yet"),
+        case("hopeless", sized(5, *OLD, REFUSING), "failed", WHY_REFUSED),
+        case("starting", sized(5, *OLD, pod(5, is_ready=False)), "pending", "4 of 5 replicas Ready"),
+        case("done", sized(5, *OLD, pod(5)), "done", "5 of 5 replicas Ready"),
+        case("even-more", sized(6, *OLD, pod(5), pod(6)), "done", "6 of 5 replicas Ready"),
+    ],
+)
+def test_an_autoscaler_that_does_it_may_want_even_more(seen: World, state: str, text: str) -> None:
+    assert said(GROWN, seen) == (state, text)
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("deleted", world(workload=None), "failed", "the workload was deleted"),
+        case("somebody-else", sized(3, OLD[0]), "failed", "somebody else scaled it to 3"),
+        case("ending", sized(4, OLD[0], ending(OLD[1])), "pending", "llm-2 is ending"),
+        case("hopeless", sized(4, OLD[0], REFUSING), "failed", WHY_REFUSED),
+        case("starting", sized(4, *OLD[2:]), "pending", "2 of 4 replicas Ready, llm-2 is gone"),
+        case("done", sized(4, OLD[0], *OLD[2:], pod(5)), "done", "4 of 4 replicas Ready, llm-2 is gone"),
+        case("scaled-up", sized(5, OLD[0], *OLD[2:], pod(5), pod(6)), "done", "5 of 4 replicas Ready, llm-2 is gone"),
+    ],
+)
+def test_a_replacement_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+    assert said(REPLACED, seen) == (state, text)
+
+
+# --- one replica ------------------------------------------------------------------------------------------------------
+
+IN_SLICE, IN_NO_SLICE = (endpoint_slice(pod(1), pod(2)),), (endpoint_slice(pod(1)),)
+
+
+@pytest.mark.parametrize(
+    ("condition", "seen", "state", "text"),
+    [
+        pytest.param("out_of_rotation", world(pods=(pod(1),)), "failed", "llm-2 is gone", id="out-gone"),
+        pytest.param(
+            "out_of_rotation", world(endpoint_slices=IN_SLICE), "pending", "an EndpointSlice still lists llm-2", id="in"
+        ),
+        pytest.param(
+            "out_of_rotation", world(endpoint_slices=IN_NO_SLICE), "done", "llm-2 is out of rotation", id="out"
+        ),
+        pytest.param("in_rotation", world(pods=(pod(1),)), "failed", "llm-2 is gone", id="back-gone"),
+        pytest.param(
+            "in_rotation",
+            world(pods=(pod(1), ending(pod(2))), endpoint_slices=IN_SLICE),
+            "failed",
+            "llm-2 is gone",
+            id="back-ending",
+        ),
+        pytest.param(
+            "in_rotation",
+            world(endpoint_slices=IN_NO_SLICE),
+            "pending",
+            "no EndpointSlice lists llm-2 as ready yet",
+            id="not-back",
+        ),
+        pytest.param("in_rotation", world(endpoint_slices=IN_SLICE), "done", "llm-2 is in rotation", id="back"),
+    ],
+)
+def test_rotation_says_how_far_it_is(condition: str, seen: World, state: str, text: str) -> None:
+    assert said(wait(condition, SECOND, uid="llm-2-uid"), seen) == (state, text)
+
+
+QUIET = float(EMPTIED.parameters["quiet_seconds"])
+NOT_KNOWN = "how many requests run on llm-2 is not known"
+
+
+@pytest.mark.parametrize(
+    ("on_it", "state", "text"),
+    [
+        pytest.param(ReplicaLoad(None, 0.0), "pending", NOT_KNOWN, id="running-not-known"),
+        pytest.param(ReplicaLoad(0.0, None), "pending", NOT_KNOWN, id="waiting-not-known"),
+        pytest.param(load(running=1, arrivals=None), "pending", "1 requests left on llm-2", id="one-left"),
+        pytest.param(
+            ReplicaLoad(0.0, 0.0, 0.0, COVERED * QUIET),
+            "done",
+            f"llm-2 is empty, nothing arrived for {COVERED * QUIET:.0f} s",
+            id="just-long-enough",
+        ),
+        pytest.param(
+            ReplicaLoad(0.0, 0.0, 0.0, COVERED * QUIET - 1),
+            "pending",
+            "llm-2 is idle; watching whether requests still arrive",
+            id="not-long-enough",
+        ),
+        pytest.param(
+            load(arrivals=4), "pending", "requests still arrive at llm-2: 4 in the last 60 s", id="still-in-rotation"
+        ),
+    ],
+)
+def test_a_replica_that_empties_says_how_far_it_is(on_it: ReplicaLoad, state: str, text: str) -> None:
+    assert said(EMPTIED, world(load={"llm-2": on_it})) == (state, text)
+
+
+def test_a_replica_without_its_pod_is_not_emptied_any_more() -> None:
+    assert said(EMPTIED, world(pods=(pod(1),))) == ("failed", "llm-2 is gone")
+
+
+def test_clients_that_keep_their_connections_are_waited_for_so_long_and_no_longer() -> None:
+    kept = world(endpoint_slices=IN_NO_SLICE, load={"llm-2": load(running=2, arrivals=4)})
+    text = "2 requests left on llm-2; 4 more arrived in the last 60 s, over kept connections"
+    assert said(EMPTIED, kept, waited_seconds=STICKY_SECONDS) == ("pending", text)
+    assert said(EMPTIED, kept, waited_seconds=STICKY_SECONDS + 1) == ("failed", text)
+    quiet = world(endpoint_slices=IN_NO_SLICE, load={"llm-2": load(running=2)})
+    assert said(EMPTIED, quiet, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
+    short = world(endpoint_slices=IN_NO_SLICE, load={"llm-2": ReplicaLoad(2.0, 0.0, 4.0, 1.0)})
+    assert said(EMPTIED, short, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
+
+
+# --- nodes and pods of others -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nodes", "state", "text"),
+    [
+        pytest.param(True, (node(2),), "failed", "Node gpu-node-1 is gone", id="gone"),
+        pytest.param(True, (node(2, unschedulable=True), node(1)), "pending", "gpu-node-1 takes new pods", id="open"),
+        pytest.param(True, (node(1, unschedulable=True),), "done", "gpu-node-1 takes no new pods", id="cordoned"),
+        pytest.param(False, (node(1, unschedulable=True),), "pending", "gpu-node-1 takes no new pods", id="not-back"),
+        pytest.param(False, (node(1),), "done", "gpu-node-1 takes new pods", id="back"),
+    ],
+)
+def test_a_cordon_is_what_the_node_says(wanted: bool, nodes: tuple[Obj, ...], state: str, text: str) -> None:
+    assert said(wait("cordoned", NODE, uid="gpu-node-1-uid", cordoned=wanted), world(nodes=nodes)) == (state, text)
+
+
+@pytest.mark.parametrize(
+    ("pods", "state", "text"),
+    [
+        pytest.param((OLD[0],), "done", "llm-2 is gone", id="gone"),
+        pytest.param((OLD[0], OLD[1]), "pending", "llm-2 is still there", id="there"),
+        pytest.param((OLD[0], ending(OLD[1])), "pending", "llm-2 is ending", id="ending"),
+    ],
+)
+def test_a_pod_of_any_workload_is_gone_when_it_is_nowhere(pods: tuple[Obj, ...], state: str, text: str) -> None:
+    assert said(wait("pod_gone", SECOND, uid="llm-2-uid"), world(pods=(), all_pods=pods)) == (state, text)
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+JOB = ObjectRef(kind="Job", namespace="serving", name="eval", uid="job-uid")
+
+
+def job(name: str = "eval", *conditions: Obj, **status: Any) -> Obj:
+    metadata = {"name": name, "namespace": "serving", "uid": f"{name}-uid"}
+    return {"metadata": metadata, "status": status | {"conditions": list(conditions)}}
+
+
+def ended(kind: str, **fields: str) -> Obj:
+    return {"type": kind, "status": "True"} | fields
+
+
+@pytest.mark.parametrize(
+    ("jobs", "state", "text"),
+    [
+        pytest.param((job("other"),), "failed", "Job serving/eval was deleted before its end was seen", id="deleted"),
+        pytest.param(
+            (ending(job("eval", ended("Complete"))),),
+            "failed",
+            "Job serving/eval was deleted before its end was seen",
+            id="being-deleted",
+        ),
+        pytest.param((job("other", ended("Complete")), job()), "pending", "eval has no pod yet", id="not-the-other"),
+        pytest.param((job(active=1),), "pending", "eval is running", id="running"),
+        pytest.param((job(active=1, failed=1),), "pending", "eval is running, 1 failed attempt", id="one-attempt"),
+        pytest.param((job(active=1, failed=2),), "pending", "eval is running, 2 failed attempts", id="two-attempts"),
+        pytest.param((job("eval", ended("Complete")),), "done", "eval is complete", id="complete"),
+        pytest.param((job("eval", ended("Failed")),), "failed", "eval failed", id="failed"),
+        pytest.param(
+            (job("eval", ended("Failed", reason="BackoffLimitExceeded", message="too often")),),
+            "failed",
+            "eval failed: BackoffLimitExceeded: too often",
+            id="failed-with-why",
+        ),
+        pytest.param(
+            (job("eval", ended("Failed", message="too often")),), "failed", "eval failed: too often", id="only-message"
+        ),
+    ],
+)
+def test_a_job_says_how_far_it_is(jobs: tuple[Obj, ...], state: str, text: str) -> None:
+    assert said(wait("job_ended", JOB), world(jobs=jobs)) == (state, text)
+
+
+# --- whether waiting helps --------------------------------------------------------------------------------------------
+
+
+def wanting(kind: str = "nvidia.com/gpu") -> Obj:
+    status = unscheduled(120)
+    status["conditions"][0]["message"] = f"0/3 nodes are available: 3 Insufficient {kind}."
+    made = new_pod(5, status=status)
+    made["spec"].pop("nodeName", None)
+    return made
+
+
+NO_GPU = "llm-5: cannot be scheduled: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+NO_CPU = "llm-5: cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu."
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case(
+            "full",
+            rolling(*OLD, wanting(), nodes=(node(1, gpus=1),), all_pods=OLD),
+            "failed",
+            NO_GPU,
+        ),
+        case("free-accelerators-are-no-cpu", rolling(*OLD, wanting("cpu")), "failed", NO_CPU),
+        case(
+            "nodes-cannot-be-read",
+            rolling(*OLD, wanting(), nodes=(), unreadable={"nodes": "403"}),
+            "failed",
+            NO_GPU,
+        ),
+    ],
+)
+def test_a_pod_without_room_is_given_up_unless_room_is_there_or_coming(seen: World, state: str, text: str) -> None:
+    assert said(ROLLED_OUT, seen) == (state, text)
+
+
+def test_the_templates_of_these_tests_are_those_of_the_rollout() -> None:
+    plan = planned("set_flags", EDIT, world())
+    edited = applied(plan.calls[0].body, deployment())["spec"]["template"]
+    assert replica_set(3, edited)["spec"]["template"]["spec"] == rolling().replica_sets[-1]["spec"]["template"]["spec"]

@@ -1,0 +1,156 @@
+"""ResourceQuotas: what they admit is weighed in planning, and a pod that they refuse ends the wait with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import Wait
+from bot.domain.changes.progress import progress
+from bot.domain.cluster.capacity import Capacity, capacity_of
+from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.snapshot import Obj, World
+from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
+from tests.domain.changes.worlds import (
+    NOW,
+    STAMP,
+    declined,
+    deployment,
+    grade,
+    planned,
+    pod,
+    replica_set,
+    template,
+    weighed,
+    world,
+)
+
+pytestmark = pytest.mark.fast
+SAID = 'pods "llm-h2-x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4'
+
+
+def quota(hard: dict[str, str], used: dict[str, str], name: str = "team", **spec: Any) -> Obj:
+    return {"metadata": {"name": name}, "spec": {"hard": hard, **spec}, "status": {"hard": hard, "used": used}}
+
+
+GPUS = "requests.nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("quotas", "fits", "said"),
+    [
+        pytest.param((), 8, "", id="none"),
+        pytest.param((quota({"pods": "100"}, {"pods": "4"}),), 8, "", id="wide"),
+        pytest.param(
+            (quota({"pods": "5"}, {"pods": "4"}),), 1, "ResourceQuota team admits 1 more (pods: 4 of 5", id="1"
+        ),
+        pytest.param((quota({"count/pods": "4"}, {"count/pods": "4"}),), 0, "(count/pods: 4 of 4 used)", id="full"),
+        pytest.param((quota({GPUS: "6"}, {GPUS: "4"}),), 2, f"({GPUS}: 4 of 6 used)", id="gpus"),
+        pytest.param((quota({"limits.example.com/mem": "1k"}, {"limits.example.com/mem": "0"}),), 8, "", id="other"),
+        pytest.param(
+            (quota({"pods": "8"}, {"pods": "4"}), quota({GPUS: "7"}, {GPUS: "4"}, "gpus")),
+            3,
+            "gpus admits 3",
+            id="least",
+        ),
+        pytest.param((quota({"pods": "3"}, {"pods": "4"}),), 0, "admits 0 more", id="over"),
+    ],
+)
+def test_a_quota_bounds_how_many_replicas_fit(quotas: tuple[Obj, ...], fits: int, said: str) -> None:
+    found = capacity_of(world(quotas=quotas))
+    assert isinstance(found, Capacity)
+    assert (found.replicas_that_fit, said in found.said) == (fits, True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        pytest.param(world(unreadable={"quotas": "403"}), "cannot be read: 403", id="unreadable"),
+        pytest.param(world(quotas=(quota({"pods": "5"}, {}),)), "is used is not known yet", id="not-counted-yet"),
+        pytest.param(
+            world(quotas=(quota({"limits.memory": "1Ti"}, {"limits.memory": "0"}),)),
+            "does not set",
+            id="not-in-template",
+        ),
+        pytest.param(
+            world(quotas=(quota({"pods": "5"}, {"pods": "4"}, scopes=["BestEffort"]),)), "has scopes", id="scopes"
+        ),
+        pytest.param(world(quotas=(quota({"pods": "many"}, {"pods": "4"}),)), "cannot be counted", id="no-quantity"),
+    ],
+)
+def test_a_quota_that_is_not_understood_is_a_warning(seen: World, said: str) -> None:
+    plan = planned("scale", {"by": 1}, seen)
+    assert (grade(plan, "room"), said in weighed(plan, "room")) == ("warning", True), weighed(plan, "room")
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        pytest.param("scale", {"by": 2}, id="scale"),
+        pytest.param("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 32.0}]}, id="surge"),
+    ],
+)
+def test_what_a_quota_does_not_admit_is_not_proposed(verb: str, arguments: dict[str, Any]) -> None:
+    pods = 5 if verb == "scale" else 4
+    result = declined(verb, arguments, world(quotas=(quota({"pods": str(pods)}, {"pods": "4"}),)))
+    assert (result.outcome, "ResourceQuota team admits" in result.reason) == ("impossible", True), result.reason
+
+
+def test_without_accelerators_the_quota_still_counts() -> None:
+    plain = template(resources={"requests": {"cpu": "500m"}})
+    seen = world(workload=deployment(plain), quotas=(quota({"requests.cpu": "3"}, {"requests.cpu": "2"}),))
+    assert "admits 2 more (requests.cpu: 2 of 3 used), 3 needed" in declined("scale", {"by": 3}, seen).reason
+
+
+def refused(since: str = STAMP) -> Obj:
+    found = deployment(replicas=5)
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": SAID}
+    found["status"] |= dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas", "readyReplicas"), 4)
+    found["status"]["conditions"] = [condition | {"lastTransitionTime": since}]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("later", "state", "text"),
+    [
+        pytest.param(10.0, "pending", "4 of 5 replicas Ready", id="soon"),
+        pytest.param(60.0, "failed", f"a pod cannot be created: {SAID}", id="lasting"),
+    ],
+)
+def test_a_scale_out_that_a_quota_refuses_fails_with_that_reason(later: float, state: str, text: str) -> None:
+    wait = planned("scale", {"by": 1}, world()).steps[-1]
+    assert isinstance(wait, Wait)
+    found = progress(wait, replace(world(workload=refused()), at=NOW + later))
+    assert (found.state, found.text) == (state, text)
+
+
+def test_a_refusal_from_before_does_not_fail_what_is_complete() -> None:
+    wait = planned("scale", {"by": 1}, world(workload=deployment(replicas=3))).steps[-1]
+    assert isinstance(wait, Wait)
+    present = refused()
+    present["spec"]["replicas"] = 4
+    assert progress(wait, replace(world(workload=present), at=NOW + 60)).state == "done"
+
+
+def test_a_rollout_whose_first_new_pod_is_refused_fails_with_that_reason() -> None:
+    edit = {"edits": [{"flag": "--max-num-seqs", "value": 32.0}]}
+    plan = planned("set_flags", edit, world())
+    (wait,) = [step for step in plan.steps if isinstance(step, Wait) and step.condition == "rolled_out"]
+    (call,) = plan.calls
+    present = applied(call.body, refused() | {"spec": deployment()["spec"]})
+    present["status"]["updatedReplicas"] = 0
+    sets = (*world().replica_sets, replica_set(3, present["spec"]["template"]))
+    found = progress(wait, replace(world(workload=present, replica_sets=sets), at=NOW + 60))
+    assert (found.state, found.text) == ("failed", f"a pod cannot be created: {SAID}")
+
+
+def test_the_undo_of_a_scale_that_never_took_marks_no_healthy_pod() -> None:
+    plan = planned("scale", {"by": 1}, world())
+    context = with_ledger(entry(plan.calls[0], verb="scale"))
+    back = planned("undo", {"of": "last"}, world(workload=refused()), context)
+    assert [call.subresource for call in back.calls] == ["scale"]
+    five = (*world().pods, pod(5))
+    took = planned("undo", {"of": "last"}, world(workload=deployment(replicas=5), pods=five), context)
+    assert [call.target.kind for call in took.calls] == ["Pod", "Deployment"]

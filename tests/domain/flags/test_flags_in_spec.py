@@ -1,0 +1,168 @@
+"""Where flags are written, and what is said when they cannot be known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.domain.flags.flag_table import newest_table, version_of_image
+from bot.domain.flags.flags_in_spec import config_maps_named, flags_of_template
+from tests.domain.changes.worlds import container, template
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        pytest.param(["--max-num-seqs=64"], {"--max-num-seqs": "64"}, id="joined"),
+        pytest.param(["--max_num_seqs", "64"], {"--max-num-seqs": "64"}, id="underscores"),
+        pytest.param(["-tp", "2"], {"--tensor-parallel-size": "2"}, id="short"),
+        pytest.param(["--enforce-eager", "model"], {"--enforce-eager": True}, id="a-switch-takes-no-value"),
+        pytest.param(["--no-enable-prefix-caching"], {"--enable-prefix-caching": False}, id="no-form"),
+        pytest.param(["--max-num-seqs=1", "--max-num-seqs=2"], {"--max-num-seqs": "2"}, id="last-wins"),
+        pytest.param(["--kv-cache-memory=5G"], {"--kv-cache-memory-bytes": "5G"}, id="abbreviation"),
+        pytest.param(["--max", "5"], {"--max": "5"}, id="an-ambiguous-abbreviation-stays-what-it-is"),
+        pytest.param(["--max-num-seqs=8k"], {"--max-num-seqs": "8k"}, id="human"),
+        pytest.param(["--compilation_config.pass_config.x=1"], {"--compilation-config.pass_config.x": "1"}, id="dots"),
+        pytest.param(["--made-up", "x"], {"--made-up": "x"}, id="unknown"),
+        pytest.param(["-m", "vllm.entrypoints.openai.api_server"], {}, id="pythons-own-option"),
+        pytest.param(["--max-num-seqs=$(SEQS)"], {"--max-num-seqs": "$(SEQS)"}, id="unexpanded"),
+    ],
+)
+def test_flags_are_read_as_the_engine_reads_them(words: list[str], values: dict[str, str | bool]) -> None:
+    assert flags_of_template(template(*words)).values == values
+
+
+def test_the_engine_is_found_beside_a_sidecar() -> None:
+    made = template()
+    made["spec"]["containers"].insert(0, {"name": "proxy", "image": "envoy:v1", "args": ["--max-num-seqs=1"]})
+    flags = flags_of_template(made)
+    assert (flags.container, flags.container_index, flags.values["--max-num-seqs"]) == ("vllm", 1, "64")
+
+
+def test_among_strangers_no_engine_is_guessed() -> None:
+    made = template()
+    made["spec"]["containers"] = [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:1"}]
+    assert "recognised as the engine" in flags_of_template(made).unparsable
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "values"),
+    [
+        pytest.param(["sh", "-c", "vllm serve m --seed 1"], None, {"--seed": "1"}, id="command"),
+        pytest.param(["/bin/bash", "-ec"], ["exec vllm serve m --seed=1"], {"--seed": "1"}, id="script-in-args"),
+        pytest.param(None, ["sh", "-c", "vllm serve m -tp 2"], {"--tensor-parallel-size": "2"}, id="args"),
+        pytest.param(["sh", "-c", "set -e; vllm serve m --seed 1 | tee /log"], None, {"--seed": "1"}, id="more"),
+        pytest.param(["sh", "-c", "vllm serve m \\\n  --seed 1 \\\n  -tp 2 # --seed 3\n"], None,
+                     {"--seed": "1", "--tensor-parallel-size": "2"}, id="lines-and-comment"),
+        pytest.param(["sh", "-c", "vllm serve m --seed '1' --chat-template \"a b\" 2>/dev/null"], None,
+                     {"--seed": "1", "--chat-template": "a b"}, id="quotes-and-redirection"),
+        pytest.param(["sh", "-c", "vllm serve m $VLLM_ADDITIONAL_ARGS"], None, {"--seed": "7"}, id="split-variable"),
+        pytest.param(["sh", "-c", "vllm serve m --seed ${SEED:-3} --port=$PORT"], None,
+                     {"--seed": "3", "--port": "8001"}, id="variables"),
+        pytest.param(["sh", "-c", 'vllm serve m "$@"', "--"], ["--seed", "1"], {"--seed": "1"}, id="positional"),
+        pytest.param(["sh", "-c", "IP=$(hostname -i); vllm serve m --host $IP --seed 1"], None,
+                     {"--host": "$IP", "--seed": "1"}, id="unknown-value"),
+        pytest.param(["sh", "-c", "vllm serve m --api-key $KEY"], None, {"--api-key": "$KEY"}, id="secret"),
+        pytest.param(["sh", "-c", "python3 -m vllm.entrypoints.openai.api_server --model m"], None, {"--model": "m"},
+                     id="module"),
+        pytest.param(["vllm", "serve", "m"], ["--port=$(PORT)", "--seed", "$$(PORT)"],
+                     {"--port": "8001", "--seed": "$(PORT)"}, id="pod-reference"),
+        pytest.param(None, ["--port=1"], {"--port": "1", "--seed": "7"}, id="additional-args-of-the-entrypoint"),
+        pytest.param(["vllm", "serve", "m"], ["-cc.mode", "3"], {"--compilation-config.mode": "3"}, id="dotted"),
+    ],
+)  # fmt: skip
+def test_flags_are_found_wherever_they_live(
+    command: list[str] | None, args: list[str] | None, values: dict[str, str | bool]
+) -> None:
+    env = [
+        {"name": "VLLM_ADDITIONAL_ARGS", "value": "--seed 7"},
+        {"name": "PORT", "value": "8001"},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+    ]
+    made = {"spec": {"containers": [container() | {"command": command, "args": args, "env": env}]}}
+    found = flags_of_template(made)
+    assert (found.unparsable, found.values) == ("", values)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        pytest.param("vllm serve m $(cat /flags)", "may stand for flags", id="command-substitution"),
+        pytest.param("vllm serve m `cat /flags`", "may stand for flags", id="backticks"),
+        pytest.param("EXTRA=--seed=1; vllm serve m $EXTRA", "may stand for flags", id="set-by-the-script"),
+        pytest.param("vllm serve $KEY", "", id="the-model-may-be-unknown"),
+        pytest.param("vllm serve m --enforce-eager $KEY", "may stand for flags", id="behind-a-switch"),
+        pytest.param("if true; then vllm serve a; else vllm serve b; fi", "more than one", id="two"),
+        pytest.param("/start.sh", "no command", id="none"),
+        pytest.param('eval "vllm serve m"', "no command", id="eval"),
+        pytest.param("vllm serve m --seed '1", "quote that does not end", id="open-quote"),
+        pytest.param("vllm serve m --seed 1 <<EOF\nx\nEOF", "here-document", id="here-document"),
+    ],
+)
+def test_what_a_shell_may_make_of_it_is_not_guessed(script: str, reason: str) -> None:
+    env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    made = {"spec": {"containers": [container() | {"command": ["sh", "-c", script], "args": None, "env": env}]}}
+    assert (reason or "nothing") in (flags_of_template(made).unparsable or "nothing")
+
+
+def with_config(text: str, *args: str, **mount: str) -> dict[str, Any]:
+    made = template("--config=/etc/vllm/config.yaml", *args)
+    made["spec"]["volumes"] = [{"name": "c", "configMap": {"name": "vllm-config"}}]
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "c", "mountPath": "/etc/vllm"} | mount]
+    return made
+
+
+def config_map(text: str, key: str = "config.yaml") -> dict[str, Any]:
+    return {"metadata": {"name": "vllm-config", "namespace": "serving", "uid": "cm-uid"}, "data": {key: text}}
+
+
+def test_the_config_file_of_a_config_map_is_read_and_the_command_line_wins_over_it() -> None:
+    text = (
+        "# flags\nmax-num-seqs: 64  # cap\nseed: '1'\nenforce_eager: true\nno-enable-prefix-caching: true\nx:\n  y: 1\n"
+    )
+    found = flags_of_template(with_config(text, "--seed=2"), config_maps={"vllm-config": config_map(text)})
+    assert found.unparsable == ""
+    assert found.values == {
+        "--max-num-seqs": "64",
+        "--seed": "2",
+        "--enforce-eager": True,
+        "--enable-prefix-caching": False,
+        "--x": "",
+        "--config": "/etc/vllm/config.yaml",
+    }
+    assert config_maps_named(with_config(text)) == {"vllm-config"}
+
+
+@pytest.mark.parametrize(
+    ("maps", "mount", "reason"),
+    [
+        pytest.param({}, {}, "could not be read", id="not-read"),
+        pytest.param({"vllm-config": config_map("a: 1", "other")}, {}, "has no config.yaml", id="no-such-key"),
+        pytest.param({"vllm-config": config_map("a: 1")}, {"mountPath": "/etc/vll"}, "not on a volume", id="elsewhere"),
+        pytest.param({"vllm-config": config_map("{a: 1}")}, {}, "is not `flag: value`", id="flow"),
+    ],
+)
+def test_a_config_file_that_cannot_be_read_says_so(maps: dict[str, Any], mount: dict[str, str], reason: str) -> None:
+    assert reason in flags_of_template(with_config("", **mount), config_maps=maps).unparsable
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        pytest.param("vllm/vllm-openai:v0.32.0", "0.32", id="tag"),
+        pytest.param("registry.example:5000/vllm:0.11.2-cu128@sha256:abc", "0.11", id="port-suffix-and-digest"),
+        pytest.param("registry.example:5000/vllm", "", id="no-tag"),
+        pytest.param("vllm/vllm-openai:latest", "", id="latest"),
+    ],
+)
+def test_the_engine_version_is_only_what_the_tag_says(image: str, version: str) -> None:
+    assert version_of_image(image) == version
+
+
+def test_the_table_holds_every_flag_of_the_engines_parser() -> None:
+    table = newest_table()
+    assert len(table.flags) == 316
+    assert table.name_of("--no-enable_chunked_prefill") == "--enable-chunked-prefill"

@@ -1,0 +1,104 @@
+"""Nothing of ours is left behind at an end unasked: spares, and rollouts that stand still half-way."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.changes.plan import Call, Plan, PlanResult
+from bot.domain.incidents.machine.residual import leftovers
+from bot.domain.incidents.run import Question
+from tests import builders
+from tests.domain.changes.test_held_rollout import EDIT, emptied_by_label
+from tests.domain.changes.worlds import planned
+from tests.domain.incidents.machine.steps import Story
+
+pytestmark = pytest.mark.fast
+
+HELD: Plan = planned("set_flags", EDIT, emptied_by_label(2))
+ENDS_FIRST = next(number for number, step in enumerate(HELD.steps) if step.title.startswith("Let llm-1 end"))
+
+
+def under_way(plan: Plan = HELD) -> Story:
+    return (
+        Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
+        .presses("approve").presses("approve", user="ben")
+    )  # fmt: skip
+
+
+def stopped_after(steps: int) -> Story:
+    """That many steps went well, the next one failed, and a person resolves the incident."""
+    story = under_way()
+    for _ in range(steps):
+        story.settles()
+    return story.settles("failed", detail="it did not start").says("resolve")
+
+
+def question(story: Story) -> Question:
+    asked = story.run.open_question
+    assert asked is not None
+    return asked
+
+
+@pytest.mark.parametrize("steps", [1, ENDS_FIRST + 1], ids=["held before the first ends", "held between two"])
+def test_a_rollout_that_stands_still_is_asked_about_before_the_end(steps: int) -> None:
+    story = stopped_after(steps)
+    assert story.run.is_open
+    assert "a rollout of Deployment serving/llm half-way" in question(story).text
+    assert list(question(story).choices) == ["undo", "keep"]
+
+
+def test_taking_it_back_proposes_the_undo_of_every_call_of_that_rollout() -> None:
+    story = stopped_after(ENDS_FIRST + 1)
+    held = tuple(entry.call_id for entry in story.run.held)
+    assert len(held) > 1
+    story.chooses("undo")
+    assert story.run.change is not None
+    assert story.run.change.undo_of == held
+
+
+def test_keeping_it_closes_the_incident_and_names_who_owns_it() -> None:
+    story = stopped_after(1).chooses("keep", user="ben")
+    assert not story.run.is_open
+    assert story.run.lead == "ben"
+
+
+def test_a_rollout_that_was_let_go_is_no_leftover() -> None:
+    story = under_way()
+    for _ in HELD.steps:
+        story.settles()
+    assert story.says("resolve").run.ending == "resolved_by_hand"
+    assert story.run.held
+
+
+def test_before_its_first_call_nothing_is_left() -> None:
+    assert stopped_after(0).run.ending == "resolved_by_hand"
+
+
+def test_an_undo_that_stands_still_has_no_undo_to_offer() -> None:
+    story = stopped_after(1)
+    undo = tuple(s.model_copy(update={"undo": (), "restores": True}) if isinstance(s, Call) else s for s in HELD.steps)
+    taken_back = HELD.model_copy(update={"verb": "undo", "steps": undo, "risk": "medium"})
+    story.chooses("undo").planned(PlanResult(outcome="planned", plan=taken_back)).posted().presses("approve").settles()
+    assert all(entry.undone_by for entry in story.run.ledger[:-1])
+    story.settles("failed", detail="it did not start").says("resolve")
+    assert "half-way" in question(story).text
+    assert list(question(story).choices) == ["keep"]
+
+
+def test_resolving_by_hand_takes_back_what_is_left_and_not_the_last_change() -> None:
+    spare = builders.plan(verb="canary", title="Start a spare", steps=(builders.call(title="Create the spare"),))
+    story = under_way(spare).settles()
+    ledger = story.run.ledger
+    later = ledger[0].model_copy(update={"call_id": "INC-1/R9/0", "verb": "set_flags", "title": "The fix"})
+    story.run = story.run.with_(ledger=(*ledger, later))
+    story.says("resolve").chooses("undo")
+    assert story.run.change is not None
+    assert story.run.change.undo_of == (ledger[0].call_id,)
+
+
+def test_what_another_change_holds_is_no_part_of_a_rollout_that_stands_still() -> None:
+    story = under_way().settles()
+    still = story.run.ledger[0]
+    earlier = still.model_copy(update={"call_id": "INC-1/R0/0", "holds": None, "title": "scaled before"})
+    story.run = story.run.with_(ledger=(earlier, still))
+    assert [entry.call_id for entry in leftovers(story.run)] == [still.call_id]

@@ -1,0 +1,152 @@
+"""Readings and verdicts: which of them count, and what people read of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.incidents.effect import DrawChart
+from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
+from bot.domain.incidents.series import Series
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.signals.signal import Reading, unknown
+from tests import builders
+from tests.domain.incidents.machine.steps import TEXT, Story
+
+pytestmark = pytest.mark.fast
+
+TWO_READS = """
+language: 1
+playbook: two
+title: Two reads
+opens_on: ['alertname=~".+"']
+signals:
+  usage: {metric: kv_cache_usage_perc, over: 60s}
+  waiting: {metric: num_requests_waiting, over: 60s}
+start: first
+states:
+  first:
+    read: [usage, waiting]
+    go: [{when: usage > 0.9, to: second}, {otherwise: calm}]
+    unknown: second
+  second:
+    read: [waiting]
+    go: [{when: waiting > 3, to: choose}, {otherwise: calm}]
+    unknown: choose
+  choose: {ask: What now?, choices: {stop: {label: Stop, to: calm}}}
+  calm: {end: fixed}
+"""
+
+
+def two(**values: float | None) -> Story:
+    story = Story(Bundle.of(load_text(TWO_READS))).opened()
+    return reads(story, **values)
+
+
+def reads(story: Story, **values: float | None) -> Story:
+    found = {
+        name: unknown(name, f"no {name}", at=story.at)
+        if value is None
+        else Reading(name=name, value=value, at=story.at)
+        for name, value in values.items()
+    }
+    story.happens(SignalsRead(event_id=story.id(), effect_id=f"v{story.run.visit}/read", readings=found))
+    return story
+
+
+def test_consecutive_reads_share_one_message_with_all_that_was_read_and_each_way() -> None:
+    story = reads(two(usage=0.95, waiting=1), waiting=5)
+    [post] = [post for post in story.run.posts if post.kind == "diagnostics"]
+    assert post.slot == "diagnostics:1"
+    assert {name: reading["value"] for name, reading in post.data["readings"].items()} == {"usage": 0.95, "waiting": 5}
+    assert post.data["ways"] == [["first", "usage 0.95 → second"], ["second", "waiting 5 → choose"]]
+
+
+def test_reads_after_something_else_in_the_thread_have_a_message_of_their_own() -> None:
+    story = reads(two(usage=0.95, waiting=1).says("note", text="I look"), waiting=5)
+    assert [post.kind for post in story.run.posts] == ["diagnostics", "note", "diagnostics", "question"]
+
+
+def test_a_way_that_cannot_be_decided_names_what_was_missed_and_nothing_else() -> None:
+    story = two(usage=None, waiting=None)
+    [post] = story.run.posts
+    assert post.data["ways"] == [["first", "cannot decide: usage > 0.9: not known: usage (usage: no usage)"]]
+    assert story.run.state == "second"
+
+
+def test_a_replica_that_was_picked_is_known_from_then_on() -> None:
+    text = TWO_READS.replace(
+        "  usage: {metric: kv_cache_usage_perc, over: 60s}\n",
+        "  usage: {metric: kv_cache_usage_perc, over: 60s}\n"
+        "  each: {metric: kv_cache_usage_perc, over: 60s, across: each}\n",
+    ).replace("read: [usage, waiting]\n", "read: [usage, waiting, each]\n    pick: {worst: worst(each)}\n")
+    text = text.replace("{when: usage > 0.9, to: second}", "{when: picked.worst == 'llm-2', to: second}")
+    story = Story(Bundle.of(load_text(text))).opened()
+    story.run = story.run.with_(picked={"earlier": "llm-9"})
+    each = Reading(name="each", value={"llm-1": 0.5, "llm-2": 0.9}, at=story.at)
+    usage, waiting = (Reading(name=name, value=0.1, at=story.at) for name in ("usage", "waiting"))
+    found = {"each": each, "usage": usage, "waiting": waiting}
+    story.happens(SignalsRead(event_id="r", effect_id="v1/read", readings=found))
+    assert story.run.state == "second"
+    assert story.run.picked == {"earlier": "llm-9", "worst": "llm-2"}
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", ["of another visit", "without a watch"])
+def test_a_verdict_of_a_watch_that_was_left_decides_nothing(late: str) -> None:
+    story = Story().applied()
+    if late == "without a watch":
+        story.run = story.run.with_(watch=None)
+    visit = story.run.visit - (late == "of another visit")
+    story.happens(Watched(event_id="w", effect_id=f"v{visit}/watch", verdict="held"))
+    assert (story.run.state, story.run.is_open) == ("watch", True)
+    assert story.texts("ignored") == ["a verdict for a watch that was left"]
+
+
+@pytest.mark.parametrize(
+    ("title", "verdict", "said"),
+    [
+        ("", "not_held", "watch: not held — usage 0.97"),
+        ("title: It gets calm\n    ", "held", "It gets calm: held — usage 0.97"),
+    ],
+)
+def test_a_verdict_is_told_with_the_title_of_its_watch(title: str, verdict: Any, said: str) -> None:
+    text = TEXT.replace("    watch: {calm", f"    {title}watch: {{calm")
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).applied()
+    usage = {"usage": Reading(name="usage", value=0.97, at=story.at)}
+    story.watched(verdict, detail="usage 0.97", readings=usage)
+    assert story.texts("verdict") == [said]
+    post = next(post for post in story.run.posts if post.kind == "verdict")
+    assert (post.data["verdict"], post.data["text"], post.data["title"]) == (
+        verdict,
+        "usage 0.97",
+        said.partition(":")[0],
+    )
+    assert story.run.latest["usage"].value == 0.97
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+KNOWN = Series(signal="usage", points=((builders.START, 0.95), (builders.START + 60, 0.5)))
+UNKNOWN = Series(signal="waiting", unknown="no answer")
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_drawn"), [((KNOWN, UNKNOWN), True), ((UNKNOWN,), False), ((), False)], ids=["one", "none", "nothing"]
+)
+def test_a_chart_is_drawn_where_one_moment_is_known(lines: tuple[Series, ...], is_drawn: bool) -> None:
+    story = Story().opened()
+    story.happens(SeriesRead(event_id="s", effect_id="series/1", lines=lines))
+    assert (DrawChart in {type(effect) for effect in story.last.effects}) is is_drawn
+
+
+def test_a_chart_says_whether_its_time_is_over() -> None:
+    story = Story().opened()
+    story.happens(SeriesRead(event_id="s", effect_id="series/1", lines=(KNOWN,)))
+    story.says("resolve")
+    story.happens(SeriesRead(event_id="t", effect_id="series/2", lines=(KNOWN,)))
+    assert [text.partition(":")[0] for text in story.texts("chart")] == ["so far", "over the whole time"]

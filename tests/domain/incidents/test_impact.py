@@ -1,0 +1,100 @@
+"""When those who stay pay too dearly for a change, and what cannot be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.incidents.impact import Burden, burden_in, takes_capacity, too_much
+from bot.domain.signals.scrape import Histogram, Scrape
+from bot.domain.signals.window import Window
+from tests import builders
+from tests.domain.changes.worlds import deployment, planned, template, world
+
+pytestmark = pytest.mark.fast
+NOW = 1000.0
+
+
+def burden(ttft: float | None, waiting: float | None) -> Burden:
+    return Burden(ttft_p99_seconds=ttft, waiting=waiting)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        pytest.param(burden(1.0, 4.0), burden(1.4, 7.9), "", id="below both factors"),
+        pytest.param(burden(1.0, 4.0), burden(1.6, 4.0), "TTFT p99 1.00 s → 1.60 s", id="slower answers"),
+        pytest.param(burden(1.0, 4.0), burden(1.0, 8.1), "requests waiting a replica 4.0 → 8.1", id="a queue"),
+        pytest.param(burden(0.05, 0.0), burden(0.4, 1.9), "", id="many times nearly nothing is nearly nothing"),
+        pytest.param(burden(0.3, 0.0), burden(0.6, 2.1), "TTFT p99 0.30 s → 0.60 s, requests waiting", id="both"),
+        pytest.param(burden(None, None), burden(9.0, 90.0), "", id="nothing known of before"),
+        pytest.param(burden(1.0, 4.0), burden(None, None), "", id="nothing known of now"),
+        pytest.param(burden(None, 4.0), burden(9.0, 9.0), "requests waiting a replica 4.0 → 9.0", id="one of the two"),
+    ],
+)
+def test_a_rise_beyond_its_factor_is_told_with_both_values(before: Burden, now: Burden, said: str) -> None:
+    found = too_much(before, now)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+
+
+def scrapes(replica: str, waiting: float, *, in_rotation: bool = True, slow: float = 0.0) -> list[Scrape]:
+    found = []
+    for at in range(0, 61, 5):
+        buckets = {"0.5": at * (1 - slow), "2.5": float(at), "+Inf": float(at)}
+        ttft = {"time_to_first_token_seconds": Histogram(buckets=buckets, sum=at, count=at)}
+        found.append(
+            Scrape(
+                replica=replica, uid=replica, at=NOW - 60 + at, in_rotation=in_rotation,
+                ranks={"0": {"num_requests_waiting": waiting}}, histograms={"0": ttft},
+            )
+        )  # fmt: skip
+    return found
+
+
+def test_it_is_read_over_the_replicas_that_serve() -> None:
+    read = burden_in(
+        [*scrapes("a", 4.0), *scrapes("b", 6.0), *scrapes("out", 90.0, in_rotation=False, slow=1.0)],
+        Window(NOW - 60, NOW),
+    )
+    assert read.waiting == pytest.approx(5.0)
+    assert read.ttft_p99_seconds is not None
+    assert read.ttft_p99_seconds <= 0.5
+
+
+def test_slow_answers_show_in_the_slowest_percent() -> None:
+    read = burden_in(scrapes("a", 0.0, slow=0.05), Window(NOW - 60, NOW))
+    assert read.ttft_p99_seconds is not None
+    assert read.ttft_p99_seconds > 2.0
+
+
+def test_what_was_not_sampled_is_unknown_and_not_zero() -> None:
+    assert burden_in([], Window(NOW - 60, NOW)) == burden(None, None)
+    assert burden_in(scrapes("a", 4.0)[-1:], Window(NOW - 60, NOW)).waiting is None
+
+
+CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "takes"),
+    [
+        ("set_flags", CAP, True),
+        ("restart", {}, True),
+        ("replace_replica", {"replica": "llm-2"}, True),
+        ("isolate_replica", {"replica": "llm-2"}, True),
+        ("scale", {"by": -1}, True),
+        ("scale", {"by": 1}, False),
+        ("canary", CAP, False),
+    ],
+)
+def test_what_takes_replicas_from_users_is_watched_and_what_adds_some_is_not(
+    verb: str, arguments: dict[str, object], *, takes: bool
+) -> None:
+    emptied_by_label = world(workload=deployment(template(lifecycle={})))
+    assert takes_capacity(planned(verb, arguments, emptied_by_label)) is takes
+
+
+def test_going_back_is_never_held_up() -> None:
+    rollout = planned("set_flags", CAP, world())
+    assert not takes_capacity(rollout.model_copy(update={"verb": "undo"}))
+    assert not takes_capacity(builders.plan())

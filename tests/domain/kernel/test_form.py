@@ -1,0 +1,67 @@
+"""Forms: what counts, and what is told to who filled them in."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.incidents.run import moments_of
+from bot.domain.kernel.form import Answer, FormField, answers, moment_in, problems
+from tests import builders
+
+pytestmark = pytest.mark.fast
+
+FORM = {
+    "gain": FormField(label="Gain", kind="number", min=1, max=64, unit="times"),
+    "method": FormField(label="Method", kind="choice", options={"fp8": "FP8", "evict": "Eviction"}),
+    "since": FormField(label="Since", optional=True, max_length=5),
+}
+GOOD: dict[str, Answer] = {"gain": "2", "method": "fp8"}
+
+
+def test_what_was_filled_in_counts_in_its_kind() -> None:
+    assert problems(FORM, GOOD) == {}
+    assert answers(FORM, GOOD | {"since": ""}) == {"gain": 2.0, "method": "fp8"}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "says"),
+    [
+        pytest.param({"gain": ""}, "gain", "Gain: this is needed", id="left-empty"),
+        pytest.param({"gain": "much"}, "gain", "Gain: 'much' is not a number", id="no-number"),
+        pytest.param({"gain": "nan"}, "gain", "Gain: 'nan' is not a number", id="not-finite"),
+        pytest.param({"gain": 0.5}, "gain", "Gain: at least 1 times", id="too-little"),
+        pytest.param({"gain": "65"}, "gain", "Gain: at most 64 times", id="too-much"),
+        pytest.param({"method": "int4"}, "method", "Method: 'int4' is not one of fp8, evict", id="no-such-option"),
+        pytest.param({"since": "yesterday"}, "since", "Since: at most 5 characters", id="too-long"),
+        pytest.param({"strange": "x"}, "strange", "there is no field 'strange'", id="no-such-field"),
+    ],
+)
+def test_what_does_not_count_is_told_by_field(given: dict[str, Answer], field: str, says: str) -> None:
+    assert problems(FORM, GOOD | given) == {field: says}
+
+
+HALF_PAST_TWO = 1_795_185_000.0
+
+
+@pytest.mark.parametrize(
+    ("typed", "at"),
+    [
+        pytest.param("2026-11-20 14:30", HALF_PAST_TWO, id="as-the-label-shows-it"),
+        pytest.param(" 2026-11-20T14:30:00Z ", HALF_PAST_TWO, id="copied-from-a-log"),
+        pytest.param("2026-11-20T16:30+02:00", HALF_PAST_TWO, id="with-a-zone"),
+        pytest.param("2026-11-20", HALF_PAST_TWO - 14.5 * 3600, id="a-day-is-its-beginning"),
+        pytest.param("yesterday at half past two", None, id="words"),
+        pytest.param("20.11.2026 14:30", None, id="another-order"),
+        pytest.param("2026-13-40 14:30", None, id="no-such-day"),
+        pytest.param("2026-11-20 14:30" + " " * 500, None, id="too-long"),
+        pytest.param(20261120.0, None, id="a-number"),
+    ],
+)
+def test_a_date_that_was_typed_is_a_moment_or_nothing(typed: Answer, at: float | None) -> None:
+    assert moment_in(typed) == at
+
+
+def test_a_typed_date_is_a_moment_at_which_a_window_may_end() -> None:
+    run = builders.run(forms={"opening": {"enabled_at": "2026-11-20 14:30", "method": "fp8"}})
+    assert moments_of(run)["forms.opening.enabled_at"] == HALF_PAST_TWO
+    assert "forms.opening.method" not in moments_of(run)

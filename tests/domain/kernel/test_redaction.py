@@ -1,0 +1,191 @@
+"""What is masked, and what has to stay readable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.domain.kernel.redaction import MASK, is_secret_name, redacted, redacted_data, shown_value
+
+pytestmark = pytest.mark.fast
+
+SECRET = "s3cr3t-Value"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN",
+        "hfToken",
+        "AWS_SECRET_ACCESS_KEY",
+        "--api-key",
+        "apiKey",
+        "DB_PASSWORD",
+        "KEY",
+        "Authorization",
+        "DB_PASS",
+        "PGPASSWORD",
+        "MYSQL_PWD",
+        "JWT",
+        "SESSION_COOKIE",
+        "_authToken",
+        ".dockerconfigjson",
+        "dbpassword",
+    ],
+)
+def test_a_name_that_says_secret_is_one(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "--max-num-batched-tokens",
+        "--long-prefill-token-threshold",
+        "kv_cache_size_tokens",
+        "HF_TOKEN_PATH",
+        "secretName",
+        "--ssl-keyfile",
+        "MONKEY",
+        "tokenizer",
+        "--skip-tokenizer-init",
+        "",
+        "bytes_per_token",
+        "limits.bytes_per_token",
+        "time_per_output_token",
+        "timeToFirstToken",
+        "eos_token",
+        "max_tokens",
+        "cacheKey",
+        "PGPASSFILE",
+        "bypass",
+        "compass",
+    ],
+)
+def test_a_name_that_only_sounds_like_it_is_none(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"HF_TOKEN={SECRET} vllm serve m", id="assignment"),
+        pytest.param(f"'api_key': '{SECRET}'", id="python-dict"),
+        pytest.param(f'{{"password": "{SECRET}"}}', id="json"),
+        pytest.param(f"--api-key {SECRET} --seed 1", id="option"),
+        pytest.param(f"--api-key={SECRET}", id="joined-option"),
+        pytest.param(f"--api_key '{SECRET}'", id="quoted-option"),
+        pytest.param(f"['--api-key', '{SECRET}', '--seed']", id="printed-list"),
+        pytest.param(f"Authorization: Bearer {SECRET}", id="header"),
+        pytest.param(f"redis://user:{SECRET}@redis:6379/0", id="url"),
+        pytest.param(f"https://:{SECRET}@host/x", id="url-without-user"),
+        pytest.param(f"hf_{SECRET.replace('-', '')}", id="hugging-face"),
+        pytest.param(f"xoxb-12-{SECRET}", id="slack"),
+        pytest.param(f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----", id="pem"),
+        pytest.param(f"DB_PASS={SECRET} ./run", id="pass"),
+        pytest.param(f"PASS={SECRET} ./run", id="only-pass"),
+        pytest.param(f"PGPASSWORD={SECRET} psql", id="run-together"),
+        pytest.param(f"JWT={SECRET}", id="jwt"),
+        pytest.param(f"Cookie: session=abc; id={SECRET}", id="cookie"),
+        pytest.param(f"set-cookie: id={SECRET}; Path=/", id="set-cookie"),
+        pytest.param(f"curl -H 'Cookie: id={SECRET}' https://host", id="cookie-option"),
+        pytest.param(f"curl -u admin:{SECRET} https://host", id="curl-user"),
+        pytest.param(f"curl --user=admin:{SECRET} https://host", id="curl-long-user"),
+        pytest.param(f"curl -u 'admin:{SECRET}' https://host", id="curl-quoted-user"),
+        pytest.param(f"['curl', '-u', 'admin:{SECRET}']", id="curl-user-in-a-list"),
+        pytest.param(f"Authorization: Token {SECRET}", id="other-scheme"),
+        pytest.param(f"Authorization: Basic {SECRET}", id="basic"),
+        pytest.param(f"https://hooks.slack.com/services/T000/B000/{SECRET}", id="slack-webhook"),
+        pytest.param(f"<https://hooks.slack.com/triggers/T1/2/{SECRET}|hook>", id="slack-trigger"),
+        pytest.param(f"//registry.npmjs.org/:_authToken={SECRET}", id="npm"),
+        pytest.param(f"https://{SECRET}{SECRET}@github.com/x", id="token-as-user"),
+        pytest.param(f'command="HF_TOKEN={SECRET} vllm serve"', id="within-another-value"),
+        pytest.param(f'{{\\"password\\": \\"{SECRET}\\"}}', id="json-in-json"),
+        pytest.param(f'"password": "{SECRET} and more, cut off', id="cut-off-string"),
+        pytest.param(f'token="{SECRET}, it\'s more"', id="long-string"),
+    ],
+)
+def test_a_secret_in_a_text_is_masked(text: str) -> None:
+    shown = redacted(text)
+    assert SECRET not in shown
+    assert SECRET.replace("-", "") not in shown
+    assert MASK in shown
+    assert redacted(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--max-num-seqs 64 → 6",
+        "--max-num-batched-tokens 8192 --seed 1",
+        "non-default args: {'max_num_seqs': 64, 'pad_token_id': 3}",
+        "--hf-token $HF_TOKEN --api-key=$(API_KEY)",
+        "http://127.0.0.1:8000/metrics",
+        "sha256: 0f3a",
+        "llm-7: label serving active → drained",
+        "limits.bytes_per_token: 131072",
+        "time_per_output_token=0.034 max_tokens=512 tokens: 9000",
+        "time to first token: 5.2 s, per token: 41ms",
+        "3 of 5 checks pass: yes",
+        "PWD=/workspace/vllm",
+        "auth: enabled, auth=basic",
+        "docker run -u 1000:1000 image",
+        "Basic authentication is off; basic questions first",
+        "the bearer tokens are rotated",
+        "git@github.com:vllm-project/vllm.git https://github.com/vllm-project/vllm",
+        "eos_token='</s>' pad_token: none",
+        "https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks",
+    ],
+)
+def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
+    assert redacted(text) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        pytest.param(
+            {"env": [{"name": "HF_TOKEN", "value": SECRET}, {"name": "A", "value": "b"}]},
+            {"env": [{"name": "HF_TOKEN", "value": MASK}, {"name": "A", "value": "b"}]},
+            id="env",
+        ),
+        pytest.param(["--api-key", SECRET, SECRET, "--seed", "1"], ["--api-key", MASK, MASK, "--seed", "1"], id="args"),
+        pytest.param({"a": {"password": SECRET}}, {"a": {"password": MASK}}, id="nested"),
+        pytest.param(
+            {"auths": {"registry": {"auth": "YWRtaW46czNjcjN0"}}, "auth": "enabled"},
+            {"auths": {"registry": {"auth": MASK}}, "auth": "enabled"},
+            id="docker",
+        ),
+        pytest.param({"bytes_per_token": "131072"}, {"bytes_per_token": "131072"}, id="a-size"),
+        pytest.param({"max_tokens": 5, "on": True, "none": None}, {"max_tokens": 5, "on": True, "none": None}, id="no"),
+        pytest.param(
+            {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}},
+            {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}},
+            id="a-reference-says-nothing",
+        ),
+    ],
+)
+def test_structures_are_masked_by_field_pair_and_option(data: Any, shown: Any) -> None:
+    before = repr(data)
+    assert redacted_data(data) == shown
+    assert repr(data) == before
+
+
+def test_an_absent_secret_still_reads_as_absent() -> None:
+    assert shown_value("HF_TOKEN", None) is None
+    assert shown_value("HF_TOKEN", SECRET) == MASK
+    assert shown_value("LOG_LEVEL", "debug") == "debug"
+
+
+HOSTILE = (
+    "--x ", " ", "a=", "token: ", "'", '"', "://", "\\", "eyJ", "-eyJ", "eyJ" + "a" * 12 + ".", "token=\"", "token='",
+    "token=\\\"", "-u ", "-u a", "Bearer ", "Basic  ", "://a:", "Cookie:", "-----BEGIN PRIVATE KEY-----",
+    "hooks.slack.com/services/", "a-", "--", "auth=", "PASS=", "_", "sk-", "xoxb-", "\n", "Authorization",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("after", ["", '"'])
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_a_long_line_of_anything_is_masked_quickly_enough_to_finish(unit: str, after: str) -> None:
+    redacted((unit + after) * (60_000 // len(unit + after)))

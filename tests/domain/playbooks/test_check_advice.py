@@ -1,0 +1,86 @@
+"""What the check says about texts that are cut off, and about changes that nobody watches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.adapters.yaml_playbooks import check_text
+from bot.domain.playbooks.text_sizes import CHOICES, LABEL, NOTE, TEXT
+
+pytestmark = pytest.mark.fast
+
+SMALL = (Path(__file__).parent / "small.yaml").read_text()
+WAY_OUT = "{label: Cap, to: cap, style: primary}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        pytest.param(
+            "{label: Cap,", f"{{label: {'x' * (LABEL + 1)},", f"76 characters, and {LABEL} are shown", id="label"
+        ),
+        pytest.param("to: cap, style", f"to: cap, note: {'x' * (NOTE + 1)}, style", f"and {NOTE} are shown", id="note"),
+        pytest.param("ask: What do you see?", f"ask: {'x' * (TEXT + 1)}", f"and {TEXT} are shown", id="question"),
+        pytest.param("why: Fewer sequences fit.", f"why: {'x' * (TEXT + 1)}", f"and {TEXT} are shown", id="reason"),
+        pytest.param("{end: fixed}", f"{{end: fixed, say: {'x' * (TEXT + 1)}}}", f"and {TEXT} are shown", id="closing"),
+        pytest.param(
+            f"      cap: {WAY_OUT}\n",
+            "".join(f"      c{number}: {WAY_OUT}\n" for number in range(CHOICES)),
+            f"{CHOICES + 1} choices, and a message has room for {CHOICES} buttons",
+            id="choices",
+        ),
+    ],
+)
+def test_a_text_that_people_would_not_see_whole_is_a_fault(old: str, new: str, says: str) -> None:
+    assert old in SMALL
+    faults = check_text(SMALL.replace(old, new), {}).faults
+    assert len(faults) == 1
+    assert says in faults[0].what
+
+
+def test_a_text_of_just_the_size_is_sound() -> None:
+    assert check_text(SMALL.replace("label: Cap,", f"label: {'x' * LABEL},"), {}).faults == ()
+
+
+def warnings(text: str) -> list[str]:
+    checked = check_text(text, {})
+    assert checked.faults == ()
+    return [f"{warning.what} {warning.hint}" for warning in checked.warnings]
+
+
+def test_a_change_that_ends_well_by_itself_without_a_watch_is_a_warning() -> None:
+    unwatched = SMALL.replace("done: calm", "done: read_it").replace(
+        "  calm:\n", "  read_it: {read: [thrash], go: [{when: thrash > 9, to: calm}, {otherwise: over}]}\n  calm:\n"
+    )
+    assert warnings(unwatched) == ["after this change the run comes to 'over' without a watch Watch whether it helped."]
+
+
+LOOK_AGAIN = "      look: {label: Look again"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        pytest.param({}, id="a-watch"),
+        pytest.param(
+            {"done: calm": "done: question", LOOK_AGAIN: f"      calm: {{label: Calm, to: calm}}\n{LOOK_AGAIN}"},
+            id="a-person",
+        ),
+        pytest.param(
+            {
+                "done: calm": "done: gone",
+                "go:\n": "go:\n      - {when: thrash > 9, to: calm}\n",
+                "  over: {end": "  gone: {end: unproven}\n  over: {end",
+            },
+            id="an-end-that-claims-nothing",
+        ),
+    ],
+)
+def test_a_watch_a_person_or_an_honest_end_after_a_change_is_enough(edits: dict[str, str]) -> None:
+    text = SMALL
+    for old, new in edits.items():
+        assert old in text
+        text = text.replace(old, new)
+    assert warnings(text) == []

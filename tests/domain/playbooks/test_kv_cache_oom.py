@@ -1,0 +1,236 @@
+"""The shipped playbook for KV-cache OOM, beside its table: numbers of captures, what is unknown, how it opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_playbook
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.expressions.expression import Unknown
+from bot.domain.playbooks.language import ChangeState
+from bot.domain.playbooks.vocabulary import VERBS
+from bot.domain.signals.signal import Value
+from bot.domain.signals.specs import MetricSignal
+from tests.domain.signals.test_sampling import read, series
+from tests.flow.test_harms import shipped_case
+
+pytestmark = pytest.mark.fast
+
+FILE = Path(__file__).parents[3] / "playbooks" / "kv-cache-oom.yaml"
+PLAYBOOK = load_playbook(FILE)
+COMPRESSION = load_playbook(FILE.with_name("kv-compression-no-savings.yaml"))
+THAT_VERIFY = pytest.mark.parametrize("playbook", [PLAYBOOK, COMPRESSION], ids=lambda playbook: playbook.name)
+
+
+@pytest.mark.parametrize("state", ["cap_spare", "cap_in_place"])
+def test_the_spare_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: str) -> None:
+    then: dict[str, Value] = {
+        "results.cap_binds.kv_budget.tokens": 4064.0,
+        "results.cap_binds.prompt_length": 96.0,
+        "results.cap_binds.output_length": 512.0,
+        "results.cap_binds.prompt_p95": 120.0,
+        "results.cap_binds.output_p95": 700.0,
+    }
+    arguments = PLAYBOOK.arguments(state, then)
+    assert not isinstance(arguments, Unknown)
+    assert arguments["edits"] == [{"flag": "--max-num-seqs", "direction": "lower", "value": 6}]
+    assert isinstance(PLAYBOOK.arguments(state, {}), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("data", "state"),
+    [
+        pytest.param({"thrash": 43 / 48, "kv_usage": 0.99, "stall": False}, "changed", id="a-watermark-still-thrashes"),
+        pytest.param({"thrash": 1 / 22, "kv_usage": 0.85, "stall": False}, "early", id="shedding-is-fine"),
+        pytest.param({"stall": True, "kv_usage": 1.0}, "changed", id="a-stall-has-no-ratio"),
+        pytest.param({"stall": False, "kv_usage": 0.3}, "early", id="idle-has-no-ratio-and-is-fine"),
+        pytest.param({"stall": False, "kv_usage": 0.99}, "", id="full-without-a-ratio-is-not-known"),
+    ],
+)
+def test_the_numbers_of_the_captures_are_told_apart(data: dict[str, Value], state: str) -> None:
+    chosen = PLAYBOOK.choose("is_thrash", {"waiting": 0.0, **data})
+    assert ("" if isinstance(chosen, Unknown) else chosen.destination) == state
+
+
+def test_a_silent_counter_is_not_calm() -> None:
+    healthy: dict[str, Value] = {"thrash": 0.0, "kv_usage": 0.61, "stall": False}
+    load: dict[str, Value] = {"queue": 12.0}
+    assert PLAYBOOK.watch_parts("verify_calm", healthy | load) == {"calm": True, "load": True}
+    silent = PLAYBOOK.watch_parts("verify_calm", {"kv_usage": 0.61, "stall": False} | load)
+    assert isinstance(silent["calm"], Unknown)
+
+
+ASKED: dict[str, Value] = {"arrivals": 2.0, "asked_prompt": 108.0, "asked_answer": 500.0, "queue": 0.0}
+
+
+@THAT_VERIFY
+@pytest.mark.parametrize(
+    ("now", "is_there"),
+    [
+        pytest.param({}, True, id="as-before"),
+        pytest.param({"asked_answer": 230.0}, False, id="answers-half-as-long"),
+        pytest.param({"arrivals": 1.2, "queue": 120.0}, True, id="a-cap-slows-clients-that-wait-for-each-other"),
+        pytest.param({"arrivals": 1.2}, False, id="fewer-requests-and-no-queue"),
+        pytest.param({"asked_answer": None, "queue": 120.0}, True, id="a-queue-before-anything-finished"),
+        pytest.param({"asked_answer": None}, None, id="nothing-finished-and-no-queue"),
+    ],
+)
+def test_load_is_what_is_asked_for_and_not_what_gets_done(
+    playbook: CompiledPlaybook, now: dict[str, Value | None], is_there: bool | None
+) -> None:
+    before = {f"baseline.{name}": value for name, value in ASKED.items()}
+    values = {name: value for name, value in {**ASKED, **now, **before}.items() if value is not None}
+    load = playbook.watch_parts("verify_calm", values)["load"]
+    assert (None if isinstance(load, Unknown) else load) is is_there
+
+
+@THAT_VERIFY
+def test_the_clients_that_begin_at_once_are_no_load_that_lasts(playbook: CompiledPlaybook) -> None:
+    arrivals = playbook.playbook.signals["arrivals"]
+    assert isinstance(arrivals, MetricSignal)
+    begun_at_once = series("request_success", [0, 120, 140, 160, 180, 200, 220])
+    assert read(arrivals, begun_at_once).value == pytest.approx(2.0)
+
+
+SERVED: dict[str, Value] = {
+    "kv_usage": 0.6, "waiting": 0.0, "running": 20.0, "arrivals": 2.0, "ttft_p99": 0.3, "tpot_p99": 0.02,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("now", "are_served"),
+    [
+        pytest.param({}, True, id="served-in-time"),
+        pytest.param({"ttft_p99": 10.0}, False, id="late-first-tokens"),
+        pytest.param({"tpot_p99": 0.2}, False, id="slow-tokens"),
+        pytest.param({"waiting": 40.0}, False, id="a-queue"),
+        pytest.param({"ttft_p99": None}, None, id="first-tokens-that-nobody-read"),
+        pytest.param({"ttft_p99": None, "arrivals": 0.0}, True, id="nobody-comes"),
+    ],
+)
+def test_a_pool_with_room_is_not_enough_where_users_wait(now: dict[str, Value | None], are_served: bool | None) -> None:
+    values = {name: value for name, value in {**SERVED, **now}.items() if value is not None}
+    parts = PLAYBOOK.watch_parts("flap", values)
+    assert parts["calm"] is True
+    assert (None if isinstance(parts["users"], Unknown) else parts["users"]) is are_served
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        ({"thrash": 2.8, "stall": False, "waiting": 30.0}, "the fleet thrashes"),
+        ({"stall": True, "waiting": 30.0}, "the fleet thrashes"),
+        ({"thrash": 0.0, "stall": False, "waiting": 30.0}, "nothing thrashes, but requests wait"),
+        ({"thrash": 0.0, "stall": False, "waiting": 0.0}, "nothing thrashes and no queue is left"),
+        ({"stall": False}, "not known"),
+    ],
+)
+def test_the_question_about_levers_says_what_is_true_now(now: dict[str, Value], said: str) -> None:
+    assert PLAYBOOK.text("choose", "ask", now) == f"Which lever? Right now {said}."
+
+
+SPARE: dict[str, Value] = {"spare_tokens": 330.0, "peers_tokens": 560.0, "peers_ttft": 2.1}
+
+
+@pytest.mark.parametrize(
+    ("finished", "first_token", "price"),
+    [
+        pytest.param(0.56, 2.0, "HIGH", id="fewer-requests-finish"),
+        pytest.param(0.9, 15.0, "HIGH", id="first-tokens-come-later"),
+        pytest.param(0.9, 2.0, "not high", id="about-as-before"),
+    ],
+)
+def test_the_request_for_the_fleet_tells_what_the_spare_paid(finished: float, first_token: float, price: str) -> None:
+    spare = {**SPARE, "spare_ttft": first_token}
+    why = PLAYBOOK.text("roll_out_roll", "why", {**spare, "spare_finished": finished, "peers_finished": 0.95})
+    assert why == (
+        f"The spare ran with it and did not thrash. The price, on the spare beside an average peer: {price}; "
+        f"{finished} instead of 0.95 requests a second, 330 instead of 560 tokens a second, "
+        f"first token p99 {first_token:g} s instead of 2.1 s."
+    )
+
+
+def test_a_price_that_nobody_could_read_is_not_called_low() -> None:
+    why = PLAYBOOK.text("roll_out_roll", "why", {"peers_finished": 0.95})
+    assert "beside an average peer: not known; not known instead of 0.95" in why
+
+
+@pytest.mark.parametrize(
+    ("finished", "first_token", "price"),
+    [
+        pytest.param(2.25, 14.0, "HIGH", id="fewer-requests-finish"),
+        pytest.param(3.5, 39.0, "HIGH", id="first-tokens-come-later"),
+        pytest.param(3.5, 14.0, "not high", id="about-as-before"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("state", "read_in"),
+    [("fixed", "results.verify_capacity."), ("accepted_degraded", "results.capacity_ask."), ("capacity_ask", "")],
+)
+def test_the_verdict_tells_what_the_fleet_paid(
+    state: str, read_in: str, finished: float, first_token: float, price: str
+) -> None:
+    before: dict[str, Value] = {"finish_rate": 3.79, "token_rate": 2300.0, "ttft_p99": 13.0}
+    now: dict[str, Value] = {"finish_rate": finished, "token_rate": 1360.0, "ttft_p99": first_token}
+    values = {f"baseline.{name}": value for name, value in before.items()}
+    values |= {read_in + name: value for name, value in now.items()}
+    assert PLAYBOOK.text(state, "why" if state == "capacity_ask" else "say", values).endswith(
+        f"The price, beside the beginning: {price}; 3.79 → {finished} requests a second, "
+        f"2,300 → 1,360 tokens a second, first token p99 13 → {first_token:g} s."
+    )
+
+
+async def test_who_chooses_a_lever_again_reads_what_was_tried() -> None:
+    answers, changes = {"choose": ["cap", "expired"]}, {"cap_active_spare": "refused"}
+    found = await shipped_case("kv-cache-oom", answers=answers, changes=changes)
+    first, second = [one.evidence for one in found.run.questions.values() if one.state == "choose"]
+    assert not any(line.startswith("tried") for line in first)
+    assert [line for line in second if line.startswith("tried")] == [
+        f"tried: R2 {found.run.requests['R2'].plan.title}: refused"
+    ]
+
+
+def test_replicas_that_crash_page_unless_the_old_ones_of_a_rollout_serve() -> None:
+    states = PLAYBOOK.playbook.states
+    assert (states["to_oom_triage"].severity, states["to_stuck_rollout"].severity) == ("page", None)
+
+
+@pytest.mark.parametrize("lever", ["emergency", "emergency_reserve", "shorten"])
+def test_what_clients_feel_needs_the_models_owner_and_untried_a_lead_too(lever: str) -> None:
+    in_place, roll = (PLAYBOOK.playbook.states[name] for name in (f"{lever}_in_place", "roll_out_cut_roll"))
+    assert isinstance(in_place, ChangeState)
+    assert isinstance(roll, ChangeState)
+    assert set(in_place.approvers) == {"lead", "model"}
+    assert set(roll.approvers) == {"model"}
+
+
+def test_every_wait_of_the_playbook_can_be_shortened_for_a_demo() -> None:
+    waits = [name for name, setting in PLAYBOOK.playbook.settings.items() if isinstance(setting.default, str)]
+    short = load_playbook(FILE, dict.fromkeys(waits, "2s"))
+    states = short.playbook.states
+    waited = [
+        name for name in states if short.kind(name) == "watch" and short.seconds(vars(states[name])["within"]) > 2
+    ]
+    assert waited == []
+
+
+def test_every_change_that_does_not_restore_says_its_reason() -> None:
+    changes = {name: state.change for name, state in PLAYBOOK.playbook.states.items() if isinstance(state, ChangeState)}
+    silent = {name for name in changes if PLAYBOOK.still(name) is None}
+    assert {name for name in silent if not VERBS[changes[name]].restores} == set()
+
+
+@pytest.mark.parametrize(
+    ("labels", "opens"),
+    [
+        ({"alertname": "VLLMKVCacheHigh", "severity": "page"}, True),
+        ({"alertname": "VLLMPreemptionThrash", "severity": "critical"}, True),
+        ({"alertname": "VLLMCriticalMemoryUsage", "severity": "critical"}, True),
+        ({"alertname": "VLLMKVCacheHigh", "severity": "info"}, False),
+        ({"alertname": "NodeDown", "severity": "page"}, False),
+    ],
+)
+def test_it_opens_on_kv_cache_alerts_that_are_more_than_information(labels: dict[str, str], opens: bool) -> None:
+    assert PLAYBOOK.opens_on(labels) is opens

@@ -1,0 +1,415 @@
+"""The report says what the timeline says. Its timelines come from the machine itself, so the two cannot drift apart."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.approvals.grant import APPROVERS, Authority
+from bot.domain.changes.plan import PlanResult
+from bot.domain.incidents.event import (
+    AlertChanged,
+    Commanded,
+    Due,
+    Event,
+    Judged,
+    Planned,
+    Posted,
+    Pressed,
+    SignalsRead,
+    StepSettled,
+    Watched,
+)
+from bot.domain.incidents.machine import advance
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.timeline import Chained, Entry, StoredHead, chain
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.reports import Report, as_json, markdown
+from bot.domain.reports.escaping import lasting, moment, one_line, text
+from bot.domain.signals.signal import Reading
+from tests.builders import START, alert, plan, press, rules, run
+
+pytestmark = pytest.mark.fast
+
+SNAPSHOT = Path(__file__).parents[1] / "snapshots" / "report.md"
+PLAYBOOK = load_text(
+    """
+language: 1
+playbook: test
+title: KV-cache OOM and preemption thrash
+opens_on: ['alertname="VllmKVCacheThrash"']
+signals:
+  thrash: {ratio: [num_preemptions, request_success], over: 5m}
+  gpu: {probe: gpu_health}
+start: look
+states:
+  look:
+    title: Look at the fleet
+    read: [thrash, gpu]
+    baseline: true
+    go:
+      - {when: thrash > 0.1, to: choose}
+      - {otherwise: over}
+    unknown: choose
+  choose:
+    ask: Which lever?
+    choices:
+      scale: {label: Scale out by one, to: grow}
+      leave: {label: Leave it, to: over}
+    expires: 20m
+    expired: over
+  grow:
+    change: scale
+    with: {by: 1}
+    still: thrash > 0.1
+    why: More pool.
+    done: calm
+  calm:
+    watch: {calm: thrash < 0.01}
+    for: 5m
+    within: 20m
+    held: over
+    not_held: choose
+  over: {end: fixed, say: one replica more}
+"""
+)
+ALLOWED = Authority(allowed=True, reason="in the serving group", teams=(APPROVERS,), read_at=START)
+
+
+@dataclass
+class Story:
+    """Events one after another through the real machine; collects the timeline they leave."""
+
+    run: Run = field(default_factory=run)
+    timeline: list[Chained] = field(default_factory=list)
+
+    def tell(self, after: float, event: Event) -> "Story":
+        at = START + after
+        decision = advance(self.run, event.model_copy(update={"at": at}), Bundle.of(PLAYBOOK), rules())
+        linked = chain(decision.entries, head=self.run.timeline_head, length=self.run.timeline_length)
+        self.timeline += linked
+        head = linked[-1].hash if linked else self.run.timeline_head
+        self.run = decision.run.with_(timeline_head=head, timeline_length=len(self.timeline))
+        return self
+
+    def opened(self) -> "Story":
+        return self.tell(0, AlertChanged(event_id="a", alert=alert()))
+
+    def read(self, after: float, thrash: float) -> "Story":
+        effect = f"v{self.run.visit}/read"
+        readings = {
+            "thrash": Reading(name="thrash", value=thrash, at=START),
+            "gpu": Reading(name="gpu", unknown="no exporter | answers", at=START),
+        }
+        return self.tell(after, SignalsRead(event_id=effect, effect_id=effect, readings=readings))
+
+    def pressed(self, after: float, **fields: Any) -> "Story":
+        clicked = press(press_id=f"p{after}", **fields)
+        self.tell(after, Pressed(event_id=f"pressed/{after}", press=clicked))
+        judged = Judged(event_id=f"judged/{after}", press=clicked, pressed_at=START + after, authority=ALLOWED)
+        return self.tell(after + 1, judged)
+
+    def planned(self, after: float) -> "Story":
+        effect = f"v{self.run.visit}/plan/0"
+        result = PlanResult(outcome="planned", plan=plan())
+        return self.tell(after, Planned(event_id=effect, effect_id=effect, result=result))
+
+    def posted(self, after: float) -> "Story":
+        slot = f"request:{self.request_id}"
+        return self.tell(after, Posted(event_id=slot, slot=slot, ts="1.0001", channel="C0INC"))
+
+    def applied(self, after: float) -> "Story":
+        about = self.request_id
+        return self.tell(
+            after,
+            StepSettled(
+                event_id=f"step/{after}", effect_id="apply", request_id=about, step=0, call_id=f"INC-1/{about}/0",
+                result="done", detail="200 OK",
+            ),
+        )  # fmt: skip
+
+    def calm(self, after: float) -> "Story":
+        effect = f"v{self.run.visit}/watch"
+        readings = {"thrash": Reading(name="thrash", value=0.0, at=START + after)}
+        watched = Watched(
+            event_id=effect, effect_id=effect, verdict="held", parts={"calm": "held"}, readings=readings,
+            detail="calm for 5 m",
+        )  # fmt: skip
+        return self.tell(after, watched)
+
+    @property
+    def request_id(self) -> str:
+        return self.run.change.request_id if self.run.change else ""
+
+
+def fixed() -> Story:
+    story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
+    story.planned(65).posted(70).pressed(130, about="R2", channel="C0INC").applied(140)
+    story.tell(150, Commanded(event_id="n", command="note", user="ben", text="graph <https://g|looks> fine | to me"))
+    return story.calm(500)
+
+
+def test_the_report_of_a_fixed_incident_reads_as_reviewed() -> None:
+    now = markdown(fixed().timeline)
+    if os.environ.get("UPDATE_SNAPSHOTS") == "1":
+        SNAPSHOT.parent.mkdir(exist_ok=True)
+        SNAPSHOT.write_text(now)
+    assert now == SNAPSHOT.read_text(), "review the difference, then run with UPDATE_SNAPSHOTS=1"
+
+
+def test_the_opening_names_the_incident_when_it_is_recorded() -> None:
+    named = {"incident": "INC-7", "title": "Thrash", "target": "serving/llm", "severity": "page", "playbook": "kv"}
+    report = Report.of(chain([Entry(kind="opened", at=START, text="opened", data=named)], head="0" * 64, length=0))
+    assert report.model_dump(include=set(named)) == named
+
+
+def test_the_severity_is_the_one_that_the_card_shows() -> None:
+    def fires(after: float, status: str) -> None:
+        joined = alert(status, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+        story.tell(after, AlertChanged(event_id=f"joins/{after}", alert=joined))
+
+    story = Story().opened()
+    shown = []
+    for after, status in [(10, "firing"), (20, "resolved")]:
+        fires(after, status)
+        shown.append((Report.of(story.timeline).severity, story.run.severity))
+    assert shown == [("page", "page"), ("ticket", "ticket")]
+
+
+def test_times_count_from_the_opening() -> None:
+    report = Report.of(fixed().timeline)
+    assert (report.act_seconds, report.close_seconds, report.ending) == (60, 500, "fixed")
+
+
+def test_an_open_incident_has_no_end_and_no_mttr() -> None:
+    report = Report.of(Story().opened().read(2, 2.81).timeline)
+    assert (report.closed_at, report.close_seconds, report.act_seconds, report.ending) == (None, None, None, "")
+
+
+def test_a_reopened_incident_is_open() -> None:
+    again = fixed().tell(600, AlertChanged(event_id="b", alert=alert(starts_at=START + 590)))
+    assert again.run.is_open
+    assert Report.of(again.timeline).closed_at is None
+
+
+def test_time_waited_is_from_asked_to_decided() -> None:
+    report = Report.of(fixed().timeline)
+    assert [(wait.about, wait.asked_at - START, wait.ended_at) for wait in report.waits] == [
+        ("Q1", 2, START + 61),
+        ("R2", 65, START + 131),
+    ]
+    assert report.waited_seconds == 59 + 66
+
+
+def test_what_nobody_answered_was_waited_for_until_it_expired() -> None:
+    story = Story().opened().read(2, 2.81)
+    due_at = story.run.deadlines["question:Q1:expiry"]
+    story.tell(due_at - START, Due(event_id="d", deadline="question:Q1:expiry", due_at=due_at))
+    report = Report.of(story.timeline)
+    assert report.waited_seconds == 20 * 60
+    assert [(it.who, it.what) for it in report.decisions] == [("", "question Q1 expired without an answer")]
+
+
+def test_a_request_that_is_still_open_was_waited_for_until_the_last_entry() -> None:
+    story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
+    story.planned(65).tell(100, Commanded(event_id="n", command="note", user="ben", text="looking"))
+    assert Report.of(story.timeline).waited_seconds == 59 + 35
+
+
+def test_an_undo_ends_the_wait_for_what_it_withdraws() -> None:
+    story = fixed_until_watch()
+    story.tell(200, Commanded(event_id="u", command="undo", user="ben")).planned(210)
+    story.tell(230, Commanded(event_id="u2", command="undo", user="ben"))
+    assert [(wait.about, wait.ended_at) for wait in Report.of(story.timeline).waits][-1] == ("R3", START + 230)
+
+
+def fixed_until_watch() -> Story:
+    story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
+    return story.planned(65).posted(70).pressed(130, about="R2", channel="C0INC").applied(140)
+
+
+def test_decisions_name_the_person_and_the_plan() -> None:
+    answered, granted = Report.of(fixed().timeline).decisions
+    assert (answered.who, answered.what) == ("ana", "Scale out by one")
+    assert (granted.who, granted.digest) == ("ana", plan().digest)
+    assert Report.of(fixed().timeline).people == {"ana": "Ana"}
+
+
+def test_a_call_shows_before_and_after() -> None:
+    (called,) = Report.of(fixed().timeline).calls
+    assert called.done
+    assert called.differences == ("replicas 4 → 5",)
+
+
+def test_readings_compare_the_baseline_with_the_last() -> None:
+    thrash, gpu = Report.of(fixed().timeline).readings
+    assert thrash.baseline is not None
+    assert thrash.last is not None
+    assert (thrash.baseline.value, thrash.last.value) == (2.81, 0.0)
+    assert gpu.last is not None
+    assert not gpu.last.is_known
+
+
+def test_each_reading_says_when_it_was_read() -> None:
+    page = markdown(fixed().timeline)
+    assert "| `thrash` | 2.81 | 2027-01-15 08:00:00 | 0 | 2027-01-15 08:08:20 |" in page
+
+
+def test_what_is_still_held_is_named() -> None:
+    assert Report.of(fixed().timeline).held == ("scale llm from 4 to 5",)
+
+
+def test_an_altered_entry_breaks_the_chain_there() -> None:
+    timeline = fixed().timeline
+    forged = timeline[3].entry.model_copy(update={"text": "nothing happened"})
+    timeline[3] = timeline[3].model_copy(update={"entry": forged})
+    assert Report.of(timeline).broken_at == 4
+    assert "**broken at entry 4**" in markdown(timeline)
+
+
+def stored_head(story: Story) -> StoredHead:
+    return StoredHead(head=story.run.timeline_head, length=story.run.timeline_length)
+
+
+def test_a_timeline_that_ends_as_the_run_says_is_reported_so() -> None:
+    story = fixed()
+    assert "consistent, and ends as the run says" in markdown(story.timeline, stored_head(story))
+    assert json.loads(as_json(story.timeline, stored_head(story)))["report"]["head_fault"] == ""
+
+
+@pytest.mark.parametrize(
+    ("altered", "said"),
+    [
+        pytest.param(lambda t: t[:-2], "the last 2 of them are missing", id="its end was cut off"),
+        pytest.param(
+            lambda t: [*t, *chain([Entry(kind="note", at=START, text="x")], head=t[-1].hash, length=len(t))],
+            "and those after it were added without the run",
+            id="an entry was added",
+        ),
+        pytest.param(
+            lambda t: list(chain([each.entry for each in reversed(t)], head="0" * 64, length=0)),
+            "is not the one that the run ends in",
+            id="a whole new chain was written",
+        ),
+    ],
+)
+def test_a_consistent_chain_that_is_not_the_runs_own_is_told(altered: Any, said: str) -> None:
+    story = fixed()
+    page = markdown(altered(story.timeline), stored_head(story))
+    assert "**does not end as the run says**" in page
+    assert said in page
+
+
+def test_a_posted_head_is_found_in_the_chain() -> None:
+    (found,) = Report.of(fixed().timeline).heads
+    # The head is the one from before the decision that made the request: the message cannot name itself.
+    assert (found.entry, found.matches) == (11, 9)
+
+
+def test_a_posted_head_that_is_nobodys_hash_is_told() -> None:
+    entries = [Entry(kind="slack", at=START, text="R1 posted", data={"head": "f" * 64, "ts": "1.1", "channel": "C1"})]
+    assert "**matches no entry before it**" in markdown(chain(entries, head="0" * 64, length=0))
+
+
+def test_the_json_export_holds_the_report_and_every_entry() -> None:
+    timeline = fixed().timeline
+    exported = json.loads(as_json(timeline))
+    assert exported["report"]["close_seconds"] == 500
+    assert [Chained.model_validate(item) for item in exported["timeline"]] == timeline
+
+
+def test_an_empty_timeline_is_a_report_too() -> None:
+    assert markdown([]).startswith("# Incident\n")
+    assert json.loads(as_json([]))["timeline"] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(None, "–"), (0, "0 s"), (12.4, "12 s"), (253, "4 m 13 s"), (3840, "1 h 04 m"), (-3, "0 s")]
+)
+def test_durations_are_told_to_the_second(seconds: float | None, said: str) -> None:
+    assert lasting(seconds) == said
+
+
+@pytest.mark.parametrize("at", [1e300, float("nan"), float("inf"), -1e15])
+def test_a_time_that_does_not_exist_is_told(at: float) -> None:
+    assert moment(at) == "(no such time)"
+
+
+# --- text from outside ----------------------------------------------------------------------------------------------
+
+PARSER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
+NASTY = st.text() | st.text(alphabet="|`*_~[]()<>&!#\\$-+.1 \n\r\u2028\u202eab:/@", max_size=40)
+
+
+OURS = {"text", "code_inline", "html_inline", "strong_open", "strong_close", "softbreak"}
+
+
+def inlines(page: str) -> list[Token]:
+    return [token for token in PARSER.parse(page) if token.type == "inline"]
+
+
+@given(NASTY)
+def test_text_in_a_table_is_shown_as_it_is(raw: str) -> None:
+    cells = inlines(f"| a | b |\n| --- | --- |\n| {text(raw) or '–'} | end |\n")
+    assert len(cells) == 4
+    shown = cells[2].children or []
+    assert {token.type for token in shown} <= {"text"}
+    assert "".join(token.content for token in shown) == (one_line(raw) or "–")
+    assert cells[3].content == "end"
+
+
+@settings(max_examples=30, deadline=None)
+@given(NASTY, NASTY, NASTY)
+def test_nothing_from_outside_alters_the_page(title: str, who: str, said: str) -> None:
+    entries = [
+        Entry(
+            kind="opened", at=START, text=said, data={"annotations": {"summary": title}, "labels": {"severity": said}}
+        ),
+        Entry(kind="note", at=START, text=said, who=who or "U1", state=title),
+        Entry(kind="decided", at=START, text=said, who=who, data={"digest": title, "reason": said}),
+        Entry(kind="verdict", at=START, text=said, data={"verdict": title, "parts": {who: said}, "text": said}),
+        Entry(kind="call", at=START, text=said, data={"call": title, "differences": [{"path": who, "before": said}]}),
+        Entry(kind="closed", at=START, text=said, data={"ending": title, "held": [said]}),
+    ]
+    page = markdown(chain(entries, head="0" * 64, length=0))
+    tokens = PARSER.parse(page)
+    assert [token.tag for token in tokens if token.type == "heading_open"][:2] == ["h1", "h2"]
+    assert len([token for token in tokens if token.type == "heading_open"]) == 6
+    inside = [child for token in inlines(page) for child in token.children or []]
+    assert {child.content for child in inside if child.type == "html_inline"} <= {"<br>"}
+    assert {child.type for child in inside} <= OURS
+    assert len([token for token in tokens if token.type == "tr_open"]) == expected_rows(entries)
+
+
+def expected_rows(entries: list[Entry]) -> int:
+    summary, decisions, calls, verdicts = 14, 2, 2, 2
+    return summary + decisions + calls + verdicts + 1 + len(entries)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)))
+def test_an_altered_entry_never_stops_a_report(data: dict[str, Any]) -> None:
+    kinds = (
+        "opened",
+        "entered",
+        "read",
+        "baseline",
+        "asked",
+        "request",
+        "decided",
+        "call",
+        "verdict",
+        "slack",
+        "closed",
+    )
+    entries = chain([Entry(kind=kind, at=START, text="x", data=data) for kind in kinds], head="0" * 64, length=0)
+    assert markdown(entries)
+    assert as_json(entries)
