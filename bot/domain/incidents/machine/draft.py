@@ -20,6 +20,8 @@ SHOW = ShowInSlack(effect_id="show")
 """One for each incident: showing brings everything up to date, so a second one owed adds nothing."""
 
 
+SHOWN = tuple(Run.model_fields.keys() - {"ignored", "version", "counter", "deadlines", "places"})
+"""The fields of a run that people see in Slack."""
 NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
 THREAD_IS_FULL = "the thread is full: what is not asked is only on the timeline from here on"
 
@@ -135,7 +137,6 @@ class Draft:
 
     def decision(self) -> Decision:
         """What was decided. Whatever changed what people see is shown; folding a repeated strange event is not."""
-        seen = {"ignored", "version", "counter", "deadlines", "places"}
-        if self.run.model_dump(exclude=seen) != self._before.model_dump(exclude=seen):
+        if any(getattr(self.run, name) != getattr(self._before, name) for name in SHOWN):
             self.want(SHOW)
         return Decision(self.run, tuple(self._entries), tuple(self._effects))
