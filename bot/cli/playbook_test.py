@@ -48,7 +48,15 @@ def play_file(path: Path) -> TableResult:
     def load(settings: Mapping[str, str]) -> CompiledPlaybook:
         return load_playbook(beside, settings) if settings else default
 
-    return asyncio.run(play_table(read_table(path, default), load, origins_in(beside)))
+    results: list[TableResult] = []
+
+    async def play() -> None:
+        results.append(await play_table(read_table(path, default), load, origins_in(beside)))
+
+    # A task's result is written out whole when asyncio puts the signal handlers back: for a large table that takes
+    # seconds. So it has none.
+    asyncio.run(play())
+    return results[0]
 
 
 def read_table(path: Path, playbook: CompiledPlaybook) -> Table:
