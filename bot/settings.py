@@ -35,12 +35,12 @@ from pydantic.fields import FieldInfo
 from bot.domain.approvals.grant import Demand, Policy, still_missing_at_best
 from bot.domain.approvals.kinds import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_KIND, Asked, Share, more_of, shares_of
 from bot.domain.approvals.rules import ApprovalRules, people_named
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import RISKS, Risk
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.errors import SettingsError
 from bot.domain.playbooks.packaged import PACKAGED, packaged_playbooks
 from bot.domain.playbooks.settings import Tuning
-from bot.domain.playbooks.vocabulary import VERBS
 
 PREFIX = "INCIDENT_BOT_"
 FILE_VARIABLE = "INCIDENT_BOT_SETTINGS"

@@ -274,7 +274,7 @@ def test_a_fault_says_where_what_and_an_example(name: str, value: str, fault: st
         pytest.param({"LOW_NEEDED": "2", "SINGLE_OPERATOR": "true"}, "say single_operator and need 2", id="single"),
         pytest.param(
             {"TEAMS_SERVING_USERS": "U0ANA", "TEAMS_LEAD_USERS": "U0ANA"},
-            "name too few people for set_flags, restart, replace_busy_replica: 1 of lead missing",
+            "name too few people for replace_busy_replica, restart, set_flags: 1 of lead missing",
             id="one-person-in-both-teams",
         ),
     ],

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from bot.adapters.yaml_playbooks import packaged_pieces
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.flags.mitigations import DIRECTIONS, levers
 from bot.domain.playbooks.expressions.functions import FUNCTIONS, METHODS
-from bot.domain.playbooks.glossary import ARGUMENTS_SAY, PROBES_SAY, VERBS_SAY
+from bot.domain.playbooks.glossary import PROBES_SAY
 from bot.domain.playbooks.language import ENDS
-from bot.domain.playbooks.vocabulary import TAKES, VERBS
-from bot.domain.signals.metric import SHAPES, UNITS
-from bot.domain.signals.signal import PROBES, RESULTS, Kind
+from bot.domain.signals.metric import SHAPES, TAKES, UNITS
+from bot.domain.signals.signal import PROBES, Kind
 
 KINDS_SAY: dict[Kind, str] = {
     "number": "number", "text": "text", "flag": "true or false", "by_replica": "numbers by replica",
@@ -29,11 +29,11 @@ def words(which: str) -> Iterator[str]:
 
 def _verbs() -> Iterator[str]:
     for name, verb in VERBS.items():
-        yield f"{name}: {VERBS_SAY[name]}"
-        for argument in sorted(verb.arguments):
-            need = " (needed)" if argument in verb.required else " (one of these)" if argument in verb.one_of else ""
-            yield f"  {argument}{need}: {ARGUMENTS_SAY[argument]}"
-        for part, kind in RESULTS.get(name, {}).items():
+        yield f"{name}: {verb.help}"
+        for argument in sorted(verb.arguments, key=lambda each: each.name):
+            need = {"required": " (needed)", "one_of": " (one of these)", "optional": ""}[argument.need]
+            yield f"  {argument.name}{need}: {argument.help}"
+        for part, kind in verb.results.items():
             yield f"  gives results.<state>.{name}.{part}: {KINDS_SAY[kind]}"
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bot.domain.approvals.grant import APPROVERS, Demand, Policy
-from bot.domain.approvals.kinds import CONTRACT, KINDS_OF_VERBS, OR, QUALITY, SILENCE, kind_of_edits
+from bot.domain.approvals.kinds import CONTRACT, OR, QUALITY, SILENCE, kind_of_edits, kinds_of_verb
 from bot.domain.approvals.rules import ApprovalRules
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Risk
-from bot.domain.changes.risks import TEAMS
+from bot.domain.changes.verbs.scale import LAST_ACCELERATOR_TEAMS
 from bot.domain.kernel.finding import Finding, fine
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import ChangeState
@@ -42,7 +43,11 @@ def _silences(rules: ApprovalRules) -> str:
 def teams_asked(rules: ApprovalRules) -> set[str]:
     """Every team that some kind of change, the escalation or the glass counts on."""
     asked = {name for asked in rules.kinds.values() for share in asked.shares for name in share.team.split(OR)}
-    asked |= {team for teams in TEAMS.values() for team in teams} | {rules.escalate_to, rules.break_glass}
+    asked |= (
+        {team for verb in VERBS.values() for team in verb.teams}
+        | {*LAST_ACCELERATOR_TEAMS}
+        | {rules.escalate_to, rules.break_glass}
+    )
     return asked - {"", APPROVERS}
 
 
@@ -64,7 +69,7 @@ def _lines(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> Itera
 
 def kinds_of(state: ChangeState) -> tuple[str, ...]:
     """What the change may turn out to be, as far as the playbook says."""
-    kinds = KINDS_OF_VERBS.get(state.change, (state.change,))
+    kinds = kinds_of_verb(state.change)
     if state.change == "scale" and state.with_.get("by") == 1:
         return ("scale",)
     if "edits" not in state.with_:
@@ -82,14 +87,14 @@ def _edited(edits: Any) -> set[str]:
 
 def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules: ApprovalRules) -> str:
     risk = rules.risk_of(kind, state.change, state.risk or "low")
-    teams = TEAMS["drain_others"] if kind == "drain_node" else TEAMS.get(kind, ())
+    teams = VERBS[state.change].teams
     policy = rules.policy(risk, (*teams, *state.approvers), kind=kind, critical=True)
     seconds = policy.expires_seconds
     if state.expires:
         seconds = min(seconds, playbook.seconds(state.expires))
     said = f"{explained(policy, risk)}; {seconds / 60:g} min"
     if state.change == "scale" and not _is_fewer(state.with_.get("by")):
-        last = rules.policy(risk, (*TEAMS["last_accelerator"], *state.approvers), kind=kind)
+        last = rules.policy(risk, (*LAST_ACCELERATOR_TEAMS, *state.approvers), kind=kind)
         said += f"; where no accelerator stays free: {' and '.join(map(_demand, last.demands))}"
     return said
 

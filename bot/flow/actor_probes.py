@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.changes.interference import OURS
-from bot.domain.changes.verbs.canary import EDITS_ANNOTATION
+from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION
 from bot.domain.cluster.objects import annotations_of, dig, is_ready, labels_of, name_of, seconds_of, uid_of
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.rollout import replica_sets_of, rollout_state

@@ -13,10 +13,11 @@ from typing import Any
 import structlog
 
 from bot.domain.approvals.grant import Approved, Request, grant
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.interference import interference
 from bot.domain.changes.plan import Call, Plan, Step, Wait, highest
 from bot.domain.changes.progress import progress
-from bot.domain.cluster.node_disruption import NODE_VERBS, NodeDisruption, node_disruption
+from bot.domain.cluster.node_disruption import NodeDisruption, node_disruption
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Progressed, StepSettled
 from bot.domain.incidents.impact import Burden, takes_capacity, too_much
@@ -176,7 +177,8 @@ class ApplyCall:
 
     async def _node_at_stake(self, job: Job, plan: Plan) -> NodeDisruption | str | None:
         """What the plan takes from the fleet, read now; None when it disturbs no node, a text when it is not known."""
-        if plan.verb not in NODE_VERBS:
+        verb = VERBS.get(plan.verb)
+        if verb is None or not verb.takes_node:
             return None
         playbook = await self._playbook_of(job.run)
         try:

@@ -28,7 +28,7 @@ from bot.domain.incidents.event import (
 from bot.domain.incidents.machine import Rules, advance
 from bot.domain.incidents.rehearsed import Proposed, Rehearsed
 from bot.domain.incidents.run import Run
-from bot.domain.incidents.stub_plans import stand_in_plan
+from bot.domain.incidents.stub_plans import stub_plan
 from bot.domain.kernel.timeline import Entry
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -305,7 +305,7 @@ class Rehearsal:
 
     def _proposes(self, run: Run, verb: str, arguments: Mapping[str, Any]) -> PlanResult:
         self._proposed.append(Proposed(run.state, verb, dict(arguments), self._clock.now))
-        return PlanResult(outcome="planned", plan=stand_in_plan(verb, arguments, run))
+        return PlanResult(outcome="planned", plan=stub_plan(verb, arguments, run))
 
     def _outcome(self, run: Run) -> str:
         """What is said of a state's change is not meant for an undo that a person asks for there."""

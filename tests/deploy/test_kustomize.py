@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.kubernetes.permissions import CHANGING, OPTIONAL, Permission, needed
+from bot.adapters.kubernetes.permissions import OPTIONAL, Permission, needed
+from bot.domain.changes.catalogue import VERBS
 from bot.settings import FILE_VARIABLE, load_settings
 from tests.deploy.files import DEPLOY, ROOT, document, documents
 
@@ -44,7 +45,7 @@ def granted(role: str, file: str = f"{BASE}/rbac.yaml") -> list[Permission]:
 def test_the_roles_grant_what_the_bot_needs_and_nothing_else() -> None:
     written = granted(CLUSTER_WIDE) + granted(WORKLOADS) + granted(NODES)
     assert len(written) == len(set(written))
-    assert set(written) == set(needed(CHANGING))
+    assert set(written) == set(needed(VERBS))
 
 
 @pytest.mark.fast
@@ -52,8 +53,8 @@ def test_the_roles_grant_what_the_bot_needs_and_nothing_else() -> None:
 def test_what_only_a_setting_needs_is_a_role_of_its_own_bound_in_single_namespaces(option: str) -> None:
     file = f"kustomize/{option}/rbac.yaml"
     assert set(granted(f"incident-bot-{option}", file)) == set(OPTIONAL[option])
-    assert set(OPTIONAL[option]).isdisjoint(needed(CHANGING))
-    assert set(OPTIONAL[option]) <= set(needed(CHANGING, options=[option]))
+    assert set(OPTIONAL[option]).isdisjoint(needed(VERBS))
+    assert set(OPTIONAL[option]) <= set(needed(VERBS, options=[option]))
     role, binding = documents(file)
     assert (binding["kind"], binding["roleRef"]["name"]) == ("RoleBinding", role["metadata"]["name"])
     assert binding["subjects"] == document("kustomize/serving/rolebinding.yaml")["subjects"]

@@ -16,7 +16,7 @@ from bot.adapters.gpu.node_events import about_nodes, xids_in
 from bot.adapters.gpu.nodes import judge_node
 from bot.adapters.gpu.remediators import marks_of, remediators_of
 from bot.adapters.gpu.xids import class_of, xid_of
-from bot.domain.changes.verbs.nodes import others_on
+from bot.domain.changes.steps.node_steps import others_on
 from bot.domain.cluster.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import Obj, World

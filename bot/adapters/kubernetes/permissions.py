@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import KINDS
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import ClusterError
@@ -71,51 +72,6 @@ def _on(verb: str, kind: str, subresource: str = "") -> Permission:
     return Permission(verb, resource.group, resource.plural, subresource, is_cluster_wide=is_cluster_wide)
 
 
-_PATCH_POD, _EVICT = _on("patch", "Pod"), _on("create", "Pod", "eviction")
-_PATCH_CONFIG_MAP, _CORDON = _on("patch", "ConfigMap"), _on("patch", "Node")
-_FLOORS = (_on("patch", "HorizontalPodAutoscaler"), _on("patch", "ScaledObject"))
-_JOB = (_on("create", "Job"), _on("delete", "Job"))
-_PATCH, _CREATE, _DELETE = (_on(verb, "Deployment") for verb in ("patch", "create", "delete"))
-
-
-def _each(*kinds: str, besides: Iterable[Permission] = (), subresource: str = "") -> dict[str, tuple[Permission, ...]]:
-    return {kind: (_on("patch", kind, subresource), *besides) for kind in kinds}
-
-
-def _all(*needed: Permission) -> dict[str, tuple[Permission, ...]]:
-    return dict.fromkeys(WORKLOADS, needed)
-
-
-def _rolled(*kinds: str, besides: tuple[Permission, ...] = ()) -> dict[str, tuple[Permission, ...]]:
-    """Of a Deployment each old pod is marked and emptied before it ends; the others' order is their controllers'."""
-    return {kind: (_on("patch", kind), *besides, *([_PATCH_POD] if kind == "Deployment" else [])) for kind in kinds}
-
-
-CHANGING: dict[str, Mapping[str, tuple[Permission, ...]]] = {
-    "scale": _each(*WORKLOADS, besides=(_PATCH_POD, *_FLOORS), subresource="scale"),
-    "canary": {"Deployment": (_CREATE, _DELETE)},
-    "rotate_canary": {"Deployment": (_PATCH_POD,)},
-    "promote": {"Deployment": (_PATCH, _PATCH_CONFIG_MAP, _PATCH_POD)},
-    "remove_canary": {"Deployment": (_DELETE, _PATCH_POD)},
-    "set_flags": _rolled(*WORKLOADS, besides=(_PATCH_CONFIG_MAP,)),
-    "isolate_replica": _all(_PATCH_POD),
-    "replace_replica": _all(_EVICT),
-    "return_replica": _all(_PATCH_POD),
-    "rollback": _rolled("Deployment", "StatefulSet"),
-    "restart": _rolled(*WORKLOADS),
-    "cordon_node": _all(_CORDON),
-    "uncordon_node": _all(_CORDON),
-    "drain_node": dict.fromkeys(("Deployment", "StatefulSet"), (_CORDON, _PATCH_POD, _EVICT)),
-    "run_job": _all(*_reading("batch", "cronjobs", "jobs"), *_JOB),
-    "probe_request": _all(),
-    "undo": {
-        kind: (_on("patch", kind), _on("patch", kind, "scale"), _PATCH_CONFIG_MAP, _PATCH_POD, *_FLOORS)
-        + ((_DELETE,) if kind == "Deployment" else ())
-        for kind in WORKLOADS
-    },
-}
-"""What each verb needs besides what all read, by the kind of workload that it changes."""
-
 OPTIONAL: dict[str, tuple[Permission, ...]] = {
     "proxy": (Permission("get", "", "pods", "proxy"),),
     "exec": (Permission("get", "", "pods", "exec"), Permission("create", "", "pods", "exec")),
@@ -128,15 +84,20 @@ def needed(
 ) -> tuple[Permission, ...]:
     """Everything that playbooks with these verbs need on workloads of these kinds, each once."""
     kinds = tuple(kinds)
-    changing = (each for verb in verbs for kind in kinds for each in CHANGING[verb].get(kind, ()))
+    besides = (each for verb in verbs for kind in kinds for each in changing(verb, kind))
     chosen = (each for option in options for each in OPTIONAL[option])
-    return tuple(dict.fromkeys((*READING, *chosen, *changing)))
+    return tuple(dict.fromkeys((*READING, *chosen, *besides)))
+
+
+def changing(verb: str, kind: str) -> tuple[Permission, ...]:
+    """What a verb needs on a workload of this kind besides what all read."""
+    return tuple(_on(each.verb, each.kind, each.subresource) for each in VERBS[verb].access.get(kind, ()))
 
 
 def permission_of(call: Call) -> Permission:
     """What sending this call needs."""
     if call.method == "evict":
-        return _EVICT
+        return _on("create", "Pod", "eviction")
     return _on(call.method, call.target.kind, call.subresource)
 
 

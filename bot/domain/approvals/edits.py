@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Plan
 from bot.domain.changes.verbs.scale import MOST_REPLICAS
 from bot.domain.flags.flag_rules import RANGES
@@ -38,9 +39,11 @@ class EditableValue(BaseModel):
 
 def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
     """Numbers whose range is known; other parts of a plan are chosen by the playbook alone."""
-    if plan.verb == "scale" and "to" in plan.choices:
+    verb = VERBS.get(plan.verb)
+    editable = verb.editable if verb else ""
+    if editable == "replicas" and "to" in plan.choices:
         return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MOST_REPLICAS}"),)
-    edits = plan.choices.get("edits") if plan.verb in ("set_flags", "canary") else None
+    edits = plan.choices.get("edits") if editable == "edits" else None
     chosen = edits.items() if isinstance(edits, Mapping) else ()
     known = [
         EditableValue(name=name, now=str(now), range_text=RANGES[name][2]) for name, now in chosen if name in RANGES
@@ -65,7 +68,7 @@ def values_of(plan: Plan, written: str) -> dict[str, Number]:
 
 def with_values(verb: str, arguments: Mapping[str, Any], values: Mapping[str, Number]) -> dict[str, Any]:
     """The arguments of a change with what a person wrote in place of the playbook's numbers."""
-    if verb == "scale" and REPLICAS in values:
+    if VERBS[verb].editable == "replicas" and REPLICAS in values:
         return {"to": values[REPLICAS]}
     edits = arguments.get("edits")
     if not isinstance(edits, list | tuple):

@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.grant import APPROVERS
+from bot.domain.changes.catalogue import CHANGE_KINDS, RISKS, VERBS
 from bot.domain.changes.plan import Plan, Risk
-from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.verb import ChangeKind
 
 TEAM_NAMES = (APPROVERS, "serving", "platform", "model", "lead")
 OR = " or "
-MINUTE = 60.0
 
 
 class Share(BaseModel):
@@ -71,57 +71,38 @@ def more_of(shares: Iterable[Share], others: Iterable[Share]) -> tuple[Share, ..
 
 CONTRACT, QUALITY, SILENCE = "client_contract", "answer_quality", "silence"
 
+MINUTE = 60.0
+
 DEFAULTS: Mapping[str, Asked] = {
-    kind: Asked(shares=shares_of(who) if who else (), expires_seconds=minutes * MINUTE)
-    for kind, who, minutes in (
-        ("probe_request", "", 30),  # no user sees it
-        ("run_job", "", 30),
-        ("return_replica", "", 30),  # it restores
-        ("remove_canary", "", 30),
-        (SILENCE, "", 30),  # two hours at most; asked for by command and confirmed in its form
-        ("scale", "", 20),  # one more: reversible, restarts nothing
-        ("scale_more", "", 20),
-        ("isolate_replica", "", 15),  # one replica
-        ("replace_replica", "", 15),
-        ("canary", "", 15),
-        ("rotate_canary", "", 15),
-        ("undo", "", 15),  # going back must be easier than going on
-        ("cordon_node", "serving or platform", 10),
-        ("uncordon_node", "platform", 60),  # it may put users on bad silicon
-        ("rollback", "", 15),  # known state; two people at 3 a.m. cost more than they save
-        ("promote", "", 15),  # all replicas, after a spare has shown it
-        ("set_flags", "serving + lead", 10),  # all replicas, unproven
-        ("restart", "serving + lead", 10),
-        (CONTRACT, "serving + model", 30),  # clients see errors or truncation
-        (QUALITY, "serving + model", 60),  # a silent loss of quality
-        ("replace_busy_replica", "serving + lead", 10),  # cuts users
-        ("drain_node", "platform + serving", 10),  # other people's pods
+    kind.name: Asked(
+        shares=shares_of(kind.approved_by) if kind.approved_by else (),
+        expires_seconds=kind.minutes * MINUTE,
     )
+    for kind in (
+        *CHANGE_KINDS.values(),
+        ChangeKind(CONTRACT, "high", "serving + model", minutes=30),  # clients see errors or truncation
+        ChangeKind(QUALITY, "high", "serving + model", minutes=60),  # a silent loss of quality
+        ChangeKind(SILENCE, "low", minutes=30),  # two hours at most; asked for by command and confirmed in its form
+    )
+    if kind.minutes is not None
 }
-"""OPERATIONS' table of approvals. Nothing before the minutes: one of those who approve its risk."""
+"""OPERATIONS' table of approvals. Without teams: one of those who approve its risk."""
 
-RISKS_OF_KINDS: Mapping[str, Risk] = {**FLOORS, CONTRACT: "high", QUALITY: "high"}
-
-ALTERS = frozenset({"set_flags", "promote", "canary", "rotate_canary"})
-"""Verbs that give answers by other settings than before."""
-KINDS_OF_VERBS: Mapping[str, tuple[str, ...]] = {
-    "scale": ("scale", "scale_more", "scale_over_half"),
-    "replace_replica": ("replace_replica", "replace_busy_replica"),
-    "set_flags": ("set_flags", "promote", CONTRACT, QUALITY),
-    "promote": ("promote", CONTRACT, QUALITY),
-    "canary": ("canary", CONTRACT, QUALITY),
-    "rotate_canary": ("rotate_canary", CONTRACT, QUALITY),
-}
-"""What a verb may turn out to be; others are only themselves."""
+RISKS_OF_KINDS: Mapping[str, Risk] = {**RISKS, CONTRACT: "high", QUALITY: "high"}
+KINDS = tuple(dict.fromkeys((*DEFAULTS, *RISKS)))
 
 VERB_OF_KIND: Mapping[str, str] = {
-    "scale_more": "scale",
-    "scale_over_half": "scale",
-    "replace_busy_replica": "replace_replica",
+    kind.name: verb.name for verb in VERBS.values() for kind in verb.kinds if kind.name != verb.name
 }
 """The verb of each narrower kind that belongs to one verb alone."""
 
-KINDS = tuple(dict.fromkeys((*DEFAULTS, *FLOORS)))
+
+def kinds_of_verb(name: str) -> tuple[str, ...]:
+    """What a change by this verb may turn out to be."""
+    verb = VERBS[name]
+    proven = (verb.proven_kind,) if verb.proven_kind else ()
+    return (*(kind.name for kind in verb.kinds), *proven, *((CONTRACT, QUALITY) if verb.edits_engines else ()))
+
 
 CONTRACT_EDITS = frozenset(
     {"--max-model-len", "--max-num-queued-reqs", "--max-num-queued-tokens", "--override-generation-config"}
@@ -136,20 +117,18 @@ QUALITY_EDITS = frozenset(
 
 def kind_of(plan: Plan, earlier: Iterable[Plan] = ()) -> str:
     """The kind of a plan; `earlier`: those of this run that were applied to the end, oldest first."""
-    spare = next((each for each in reversed(tuple(earlier)) if each.verb == "canary"), None)
-    # A spare's plan that only turns traffic to it does not repeat what it was started with.
-    edits = _edits(spare if plan.verb == "rotate_canary" and spare is not None else plan)
+    canary = next((each for each in reversed(tuple(earlier)) if each.verb == "canary"), None)
+    # A canary's plan that only turns traffic to it does not repeat what it was started with.
+    edits = _edits(canary if plan.verb == "rotate_canary" and canary is not None else plan)
+    verb = VERBS.get(plan.verb)
+    if verb is None:
+        return plan.verb
     reaches_people = plan.choices.get("rotation") != "out"
-    if plan.verb in ALTERS and reaches_people and (touched := kind_of_edits(edits)):
+    if verb.edits_engines and reaches_people and (touched := kind_of_edits(edits)):
         return touched
-    match plan.verb:
-        case "scale":
-            return {"low": "scale", "medium": "scale_more", "high": "scale_over_half"}[plan.risk]
-        case "replace_replica" if plan.risk == FLOORS["replace_busy_replica"]:
-            return "replace_busy_replica"
-        case "set_flags" if spare is not None and _edits(spare) == edits:
-            return "promote"
-    return plan.verb
+    if verb.proven_kind and canary is not None and _edits(canary) == edits:
+        return verb.proven_kind
+    return next((kind.name for kind in verb.kinds if kind.risk == plan.risk), plan.verb)
 
 
 def kind_of_edits(names: Collection[str]) -> str:

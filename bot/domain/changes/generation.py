@@ -5,14 +5,22 @@ Blocks are taken as the peak while it ran less what was in use before. Other req
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
 from bot.domain.signals.scrape import Scrape
-from bot.domain.signals.signal import Reading
+from bot.domain.signals.signal import Kind, Reading
 
 RESULT = "probe_request"
+PARTS: Mapping[str, Kind] = {
+    "tokens": "number",
+    "expected_blocks": "number",
+    "used_blocks": "number",
+    "reclaim": "number",
+    "finished": "flag",
+    "error": "text",
+}
 SOURCE = "the probe and the replica's /metrics"
 
 

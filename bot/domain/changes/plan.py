@@ -21,6 +21,11 @@ def highest(*risks: Risk) -> Risk:
     return max(risks, key=RISKS.index)
 
 
+def raised(risk: Risk) -> Risk:
+    """One level higher, as long as there is one."""
+    return RISKS[min(RISKS.index(risk) + 1, len(RISKS) - 1)]
+
+
 class Difference(BaseModel):
     """One field that a call alters, as people read it; `path` is a JSON pointer where it is one."""
 
@@ -81,7 +86,7 @@ class Wait(BaseModel):
     within_seconds: float
     title: str
     gives: str = ""
-    """What is read once it is seen or has failed: a key of `signal.RESULTS`, kept as a result of the state."""
+    """What is read once it is seen or has failed: a key of `catalogue.RESULTS`, kept as a result of the state."""
     closes: bool = False
     """What it is about is over once it is seen: nothing of that is left to take back."""
 

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from bot.domain.cluster.objects import is_owned_by
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.kernel.redaction import redacted
-from bot.domain.signals.signal import RESULTS, Reading, unknown
+from bot.domain.signals.signal import Kind, Reading, unknown
 
 RESULT = "run_job"
+PARTS: Mapping[str, Kind] = {"score": "number", "baseline": "number", "eval": "text", "line": "text"}
 SOURCE = "the Job's log"
 LOG_LINES = 50
 LONGEST_LINE = 300
@@ -38,7 +39,7 @@ def job_reading(log: str | None, *, at: float) -> Reading:
     found = next(filter(None, map(_result, reversed(lines))), {})
     fields: dict[str, float | bool | str] = {"line": redacted(lines[-1])[:LONGEST_LINE]}
     missing: dict[str, str] = {}
-    for part, kind in RESULTS[RESULT].items():
+    for part, kind in PARTS.items():
         value = found.get(part)
         if part == "line":
             continue

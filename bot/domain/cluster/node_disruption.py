@@ -14,8 +14,6 @@ from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.kernel.quantity import whole
 
-NODE_VERBS = frozenset({"cordon_node", "drain_node"})
-
 
 @dataclass(frozen=True)
 class NodeDisruption:

@@ -8,51 +8,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bot.domain.changes.catalogue import RISKS, VERBS
 from bot.domain.changes.plan import Call, Plan
-from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.verb import Stub
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.incidents.run import Run
 
-ONE_WAY = frozenset({"restart", "replace_replica", "remove_canary", "return_replica", "uncordon_node", "undo"})
-"""Verbs that leave nothing to take back."""
+UNKNOWN = Stub()
 
 
-def stand_in_plan(verb: str, arguments: Mapping[str, Any], run: Run) -> Plan:
+def stub_plan(verb: str, arguments: Mapping[str, Any], run: Run) -> Plan:
     """One call of this verb, so that the ledger and the built-in questions see what they would see."""
-    target = _object(verb, arguments, run)
+    declared = VERBS.get(verb)
+    stub = declared.stub if declared else UNKNOWN
+    target = _object(stub, arguments, run)
     title = f"{verb}({', '.join(f'{name}: {value}' for name, value in arguments.items())})"
     call = Call(
-        method=_METHODS.get(verb, "patch"),
+        method=stub.method,
         target=target,
         body=dict(arguments),
         title=title,
-        restores=verb in ONE_WAY - {"restart", "replace_replica"},
-        ends=(target.uid,) if verb == "replace_replica" else (),
+        restores=declared is not None and declared.restores,
+        ends=(target.uid,) if stub.of == "replica" and stub.method == "evict" else (),
     )
-    if verb not in ONE_WAY:
+    if stub.has_undo:
         back = Call(method="patch", target=target, title=f"take back {title}", restores=True)
         call = call.model_copy(update={"undo": (back,)})
-    return Plan(verb=verb, title=title, choices=dict(arguments), steps=(call,), risk=FLOORS.get(verb, "medium"))
+    return Plan(verb=verb, title=title, choices=dict(arguments), steps=(call,), risk=RISKS.get(verb, "medium"))
 
 
-_METHODS: Mapping[str, Any] = {
-    "canary": "create",
-    "remove_canary": "delete",
-    "replace_replica": "evict",
-    "drain_node": "evict",
-}
-
-
-def _object(verb: str, arguments: Mapping[str, Any], run: Run) -> ObjectRef:
-    if verb in ("canary", "rotate_canary", "remove_canary"):
-        return _named("Deployment", f"{run.target.name}-spare", run)
-    if verb.endswith("_replica"):
-        return _named("Pod", str(arguments.get("replica", "?")), run)
-    if verb.endswith("_node"):
-        return _named("Node", str(arguments.get("node") or arguments.get("replica")), run)
-    if verb == "undo" and run.held:
-        return run.held[-1].target
-    return _named(run.target.kind, run.target.name, run)
+def _object(stub: Stub, arguments: Mapping[str, Any], run: Run) -> ObjectRef:
+    match stub.of:
+        case "canary":
+            return _named("Deployment", f"{run.target.name}-spare", run)
+        case "replica":
+            return _named("Pod", str(arguments.get("replica", "?")), run)
+        case "node":
+            return _named("Node", str(arguments.get("node") or arguments.get("replica")), run)
+        case "last_change" if run.held:
+            return run.held[-1].target
+        case _:
+            return _named(run.target.kind, run.target.name, run)
 
 
 def _named(kind: str, name: str, run: Run) -> ObjectRef:

@@ -1,44 +1,7 @@
-"""What verbs, their arguments, probes and metrics mean, in one line each: for authors, who do not read the code.
-
-Its names are those of the tables that the check uses, no more and no fewer: a test keeps it so.
-"""
+"""What probes mean, in one line each: for authors, who do not read the code."""
 
 from __future__ import annotations
 
-VERBS_SAY: dict[str, str] = {
-    "scale": "More or fewer replicas; fewer ends chosen, emptied ones.",
-    "canary": "A spare: one replica more, with edited flags, beside the workload.",
-    "rotate_canary": "Take the spare into the Service, or out of it.",
-    "promote": "Write the spare's edits to the workload, and roll them out.",
-    "remove_canary": "Delete the spare.",
-    "set_flags": "Edit flags, variables or the image where they are written, in one rollout that keeps the capacity.",
-    "isolate_replica": "Take a replica out of rotation, and wait until nothing runs on it.",
-    "replace_replica": "Evict a replica under its disruption budget, and wait for the new one.",
-    "return_replica": "Put an isolated replica back into rotation.",
-    "rollback": "Write an earlier revision's template back, as `kubectl rollout undo` does.",
-    "restart": "Restart every replica, one after another.",
-    "cordon_node": "No new pods on a node.",
-    "uncordon_node": "New pods on a node again.",
-    "drain_node": "Move what is on a node elsewhere, one replica at a time.",
-    "run_job": "Start a Job from a CronJob of the namespace; the last line of its log is the result.",
-    "probe_request": "One long generation on a replica out of rotation: how many blocks it really takes.",
-    "undo": "Take back what this run changed.",
-}
-ARGUMENTS_SAY: dict[str, str] = {
-    "by": "how many replicas more; fewer where negative",
-    "to": "how many replicas there are to be",
-    "edits": "a list of {flag: --name, direction: raise|lower|set, value: …}, {env: NAME, value: …}, {image: …}",
-    "rotation": "in or out: whether the spare gets requests",
-    "replica": "a replica's name, most often '${picked.replica}'; spare for our spare where a verb takes it",
-    "revision": "the revision to go back to; absent, the newest that differs",
-    "node": "a node's name",
-    "others": "leave or evict: what becomes of pods that are not the workload's",
-    "template": "the CronJob's name",
-    "env": "variables for the Job, by name",
-    "within_minutes": "how long it may take",
-    "max_tokens": "how many tokens to generate",
-    "of": "last or all of the run's changes",
-}
 PROBES_SAY: dict[str, str] = {
     "restarts": "How often engines ended since the incident opened, and whether memory was the reason.",
     "startup_log": "What the engines said as they started, and the class of memory failure if they did not.",

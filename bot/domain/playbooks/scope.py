@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from bot.domain.changes.catalogue import RESULTS
 from bot.domain.kernel.errors import ExpressionError
 from bot.domain.kernel.form import OPENING, Form
 from bot.domain.playbooks.expressions.expression import names_in
@@ -12,7 +13,7 @@ from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.language import AskState, ChangeState, EndState, Playbook, ReadState, State, WatchState
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.settings import kind_of_setting
-from bot.domain.signals.signal import PROBES, RESULTS, Kind
+from bot.domain.signals.signal import PROBES, Kind
 from bot.domain.signals.specs import (
     ComparedSignal,
     MeanSignal,
@@ -131,8 +132,8 @@ def scope_of(playbook: Playbook) -> dict[str, Kind]:
             for choice in state.choices.values():
                 scope.update(_of_form(state_name, choice.form))
         if isinstance(state, ChangeState):
-            parts = RESULTS.get(state.change, {})
-            scope.update({f"results.{state_name}.{state.change}.{part}": kind for part, kind in parts.items()})
+            results = RESULTS.get(state.change, {})
+            scope.update({f"results.{state_name}.{state.change}.{part}": kind for part, kind in results.items()})
         if isinstance(state, ReadState):
             scope.update({f"picked.{pick}": "text" for pick in state.pick})
         # A change reads for its reason only; what it read is not kept as a result.

@@ -132,3 +132,11 @@ def metric_fault(metric: str, *wanted: Shape) -> str:
     if wanted and shape not in wanted:
         return f"'{metric}' is a {shape}, not a {' or '.join(wanted)}"
     return ""
+
+
+TAKES: dict[str, frozenset[str]] = {
+    "counter": frozenset({"rate", "steady", "increase", "last"}),
+    "gauge": frozenset({"last", "avg", "p50", "p90", "p99", "max", "min", "slope"}),
+    "histogram": frozenset(),
+}
+"""What may be taken of a metric's samples in a window, by its shape."""

@@ -183,19 +183,6 @@ PROBES: dict[str, dict[str, Kind]] = {
 }
 """Every probe with its parts and their kinds: expressions are checked against this table when a playbook is loaded."""
 
-RESULTS: dict[str, dict[str, Kind]] = {
-    "run_job": {"score": "number", "baseline": "number", "eval": "text", "line": "text"},
-    "probe_request": {
-        "tokens": "number",
-        "expected_blocks": "number",
-        "used_blocks": "number",
-        "reclaim": "number",
-        "finished": "flag",
-        "error": "text",
-    },
-}
-"""What a change comes back with, by its verb: later states read it as `results.<state>.<verb>.<part>`."""
-
 
 def result_in_words(reading: Reading) -> str:
     """Every part that says something, then what is not known and why."""

@@ -11,7 +11,8 @@ from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.doctor import access
-from bot.adapters.kubernetes.permissions import CHANGING, Permissions, needed, permission_of
+from bot.adapters.kubernetes.permissions import Permissions, changing, needed, permission_of
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Plan
 from bot.domain.cluster.snapshot import World
 from bot.domain.cluster.workload import KINDS
@@ -56,9 +57,9 @@ def plans(kind: str) -> list[Plan]:
 def test_what_a_verb_needs_covers_every_call_that_it_plans_and_takes_back(kind: str) -> None:
     for plan in plans(kind):
         wanted = {permission_of(each) for call in plan.calls for each in (call, *call.undo)}
-        assert wanted <= set(CHANGING[plan.verb][kind]), plan.verb
+        assert wanted <= set(changing(plan.verb, kind)), plan.verb
         taken_back = {permission_of(undo) for call in plan.calls for undo in call.undo}
-        assert taken_back <= {*CHANGING["undo"][kind], *CHANGING[plan.verb][kind]}, plan.verb
+        assert taken_back <= {*changing("undo", kind), *changing(plan.verb, kind)}, plan.verb
 
 
 @pytest.mark.fast
@@ -74,14 +75,14 @@ def test_what_a_verb_needs_covers_every_call_that_it_plans_and_takes_back(kind: 
 def test_what_is_done_with_the_spare_is_covered_too(verb: str, arguments: dict[str, Any], seen: World) -> None:
     plan = worlds.planned(verb, arguments, seen)
     wanted = {permission_of(each) for call in plan.calls for each in (call, *call.undo)}
-    assert wanted <= set(CHANGING[verb]["Deployment"])
+    assert wanted <= set(changing(verb, "Deployment"))
 
 
 @pytest.mark.fast
 def test_a_generation_needs_no_permission_of_the_api_server() -> None:
     plan = worlds.planned("probe_request", ASK, isolated_world())
     assert [call.method for call in plan.calls] == ["generate"]
-    assert set(CHANGING["probe_request"]["Deployment"]) == set()
+    assert set(changing("probe_request", "Deployment")) == set()
 
 
 @pytest.mark.fast
@@ -89,13 +90,13 @@ def test_a_generation_needs_no_permission_of_the_api_server() -> None:
 def test_touching_a_node_is_asked_of_the_whole_cluster_and_covers_its_own_way_back(verb: str) -> None:
     plan = worlds.planned(verb, {"node": "gpu-node-1"}, worlds.world())
     wanted = {permission_of(each) for call in plan.calls for each in (call, *call.undo)}
-    assert wanted <= set(CHANGING[verb]["Deployment"])
+    assert wanted <= set(changing(verb, "Deployment"))
     assert [each.is_cluster_wide for each in wanted if each.resource == "nodes"] == [True]
 
 
 @pytest.mark.fast
 def test_one_kind_of_workload_needs_no_permission_on_another() -> None:
-    resources = {each.resource for each in needed(CHANGING, ["Deployment"]) if each.verb not in ("get", "list")}
+    resources = {each.resource for each in needed(VERBS, ["Deployment"]) if each.verb not in ("get", "list")}
     assert resources.isdisjoint({"statefulsets", "leaderworkersets"})
 
 
@@ -135,9 +136,9 @@ async def test_an_answer_holds_for_a_minute_and_no_longer() -> None:
 async def test_roles_in_single_namespaces_are_enough_for_the_doctor() -> None:
     with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--only-in", "serving") as running:
         async with KubernetesClient(Connection(url=running.url)) as client:
-            sampled = await access(client, verbs=CHANGING, known=["serving"])
-            asked = await access(client, verbs=CHANGING, namespaces=["serving", "batch"])
-            unknown = await access(client, verbs=CHANGING)
+            sampled = await access(client, verbs=VERBS, known=["serving"])
+            asked = await access(client, verbs=VERBS, namespaces=["serving", "batch"])
+            unknown = await access(client, verbs=VERBS)
             world = await KubernetesCluster(client, name="sandbox").world(TARGET, incident_id="INC-42")
     assert [finding.grade for finding in sampled] == ["fine", "fine", "weak", "weak"]
     assert "in namespace serving" in sampled[1].what

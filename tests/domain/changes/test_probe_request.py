@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from bot.domain.changes.catalogue import RESULTS
 from bot.domain.changes.generation import Blocks, Generation, blocks_in, generation_reading
 from bot.domain.cluster.snapshot import World
 from bot.domain.signals.scrape import ReplicaLoad, Scrape
-from bot.domain.signals.signal import RESULTS
 from tests.domain.changes.test_replicas import isolated_world
 from tests.domain.changes.worlds import NOW, declined, endpoint_slice, load, planned, pod, world
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.yaml_playbooks import load_playbook
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
-from bot.domain.playbooks.vocabulary import VERBS
 from bot.domain.signals.signal import Value
 from bot.domain.signals.specs import MetricSignal
 from tests.domain.signals.test_sampling import read, series

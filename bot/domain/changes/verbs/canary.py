@@ -1,6 +1,6 @@
-"""canary, rotate_canary and remove_canary: one spare replica with edited flags beside the workload.
+"""canary: one replica more, with edited flags, beside the workload.
 
-The spare is a Deployment of its own. Its selector is a label that no other pod has, so that the two Deployments never
+The canary is a Deployment of its own. Its selector is a label that no other pod has, so that the two Deployments never
 claim each other's ReplicaSets; its pods keep the workload's labels, so that the same Services send them traffic, unless
 it is started out of rotation: then one label differs until a change of its own puts it in.
 """
@@ -11,17 +11,14 @@ import copy
 import json
 from typing import Any
 
-from bot.domain.changes.calls import TAKES_BACK, Wording, delete_call, patch_call
-from bot.domain.changes.circumstances import drain_circumstance, room_for
+from bot.domain.changes.calls import TAKES_BACK, delete_call
+from bot.domain.changes.circumstances import room_for
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
-from bot.domain.changes.differences import changed
-from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.edited_template import EditedTemplate, edited_template
-from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Step, Wait
-from bot.domain.changes.risks import FLOORS
-from bot.domain.changes.verbs.replicas import emptied_steps, in_rotation, isolate_call, return_call
-from bot.domain.changes.verbs.rolling import only_for
-from bot.domain.cluster.json_patch import edit_of, pointer
+from bot.domain.changes.plan import Call, Difference, Plan, Wait
+from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION, rotation_wanted
+from bot.domain.changes.steps.rolling import only_for
+from bot.domain.changes.verb import CREATE, DELETE, EDITS, ROTATION_HELP, Argument, ChangeKind, Stub, Verb
 from bot.domain.cluster.objects import (
     CANARY_LABEL,
     CANARY_OF_ANNOTATION,
@@ -31,23 +28,16 @@ from bot.domain.cluster.objects import (
     annotations_of,
     dig,
     is_going_away,
-    is_ready,
-    labels_of,
     name_of,
     namespace_of,
-    ref_of,
-    uid_of,
 )
-from bot.domain.cluster.rotation import OUT_VALUE, RotationKey, is_in_rotation, pods_of_canary, rotation_key
+from bot.domain.cluster.rotation import OUT_VALUE, rotation_key
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.flags.mitigations import refuse_what_harms
 from bot.domain.kernel.errors import impossible, not_needed
 
-EDITS_ANNOTATION = "incident-bot/edits"
-"""On the spare: what it was started with, for whoever promotes it."""
 LONGEST_NAME = 52
 """Leaves room for the ReplicaSet's and the pod's suffix within the 63 characters of a host name."""
-
 NO_SPARE = "its replicas have names and volumes of their own, which a spare beside them would not have"
 
 
@@ -73,18 +63,11 @@ def plan_canary(situation: Situation) -> Plan:
         choices={"edits": edited.choices, "name": name_of(body), "rotation": rotation},
         steps=(call, canary_ready(call.target, context)),
         circumstances=(room_for(world, edited.template, 1, "spare"), *edited.notes),
-        risk=FLOORS["canary"],
+        risk=VERB.kinds[0].risk,
         expected="none: nothing that runs is touched; "
         + ("the spare answers nobody" if rotation == "out" else "the spare takes its share of new requests when Ready"),
         undo_text="the spare is removed",
     )
-
-
-def rotation_wanted(situation: Situation, *, default: str = "") -> str:
-    wanted = str(situation.arguments.get("rotation") or default)
-    if wanted not in ("in", "out"):
-        raise impossible(f"rotation is 'in' or 'out', not {wanted!r}")
-    return wanted
 
 
 def _keep_out(world: World, body: Obj) -> None:
@@ -163,113 +146,15 @@ def canary_ready(target: ObjectRef, context: PlanContext) -> Wait:
     )
 
 
-def plan_rotate_canary(situation: Situation) -> Plan:
-    """In: it serves people from now on. Out: it finishes what it has and gets nothing new."""
-    world, context = situation.world, situation.context
-    require_readable(world, "canary", "pods", "services", "endpoint_slices")
-    canary = own_canary(world, context)
-    wanted = rotation_wanted(situation)
-    pod = next((pod for pod in pods_of_canary(world) if not is_going_away(pod)), None)
-    if pod is None or not is_ready(pod):
-        raise impossible(f"the spare {name_of(canary)} is not Ready", "wait for it, or remove it")
-    noted = annotations_of(pod).get(ROTATION_ANNOTATION, "")
-    serves = is_in_rotation(pod, world.endpoint_slices)
-    if serves == (wanted == "in"):
-        raise not_needed(
-            f"the spare {name_of(canary)} is {wanted + (' rotation' if serves else ' of rotation')} already"
-        )
-    if wanted == "in" and not noted:
-        raise impossible(f"{name_of(pod)} was not taken out of rotation by the bot", "look at its labels")
-    steps: tuple[Step, ...] = (
-        (return_call(pod, noted), in_rotation(pod, context))
-        if wanted == "in"
-        else (isolate_call(world, pod, context), *emptied_steps(pod, context))
-    )
-    # Unlike a replica that comes back, a spare that enters serves what nobody has judged: it counts as a change.
-    steps = tuple(s.model_copy(update={"restores": False}) if isinstance(s, Call) else s for s in steps)
-    into = "into" if wanted == "in" else "out of"
-    return Plan(
-        verb="rotate_canary",
-        title=f"Take the spare {name_of(canary)} {into} rotation",
-        choices={"uid": uid_of(pod), "rotation": wanted},
-        steps=steps,
-        circumstances=(_promise(canary),) if wanted == "in" else (),
-        risk=FLOORS["rotate_canary"],
-        expected="none: it shares the new requests" if wanted == "in" else "none: its running requests finish",
-        undo_text=f"it is taken {'out of' if wanted == 'in' else 'into'} rotation again",
-    )
-
-
-def _promise(canary: Obj) -> Circumstance:
-    edits = annotations_of(canary).get(EDITS_ANNOTATION, "edits that are not known")
-    return Circumstance(name="answers", grade="note", text=f"people get answers from the spare's settings: {edits}")
-
-
-def own_canary(world: World, context: PlanContext) -> Obj:
-    canary = world.canary
-    if canary is None:
-        raise impossible("there is no spare", "start one with canary")
-    if is_going_away(canary):
-        raise impossible(f"the spare {name_of(canary)} is going away")
-    if annotations_of(canary).get(INCIDENT_ANNOTATION) != context.incident_id:
-        raise impossible(f"{name_of(canary)} does not carry this incident's id: it is not ours")
-    return canary
-
-
-def plan_remove_canary(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    require_readable(world, "canary", "pods", "services", "endpoint_slices")
-    canary = world.canary
-    if canary is None:
-        raise not_needed("there is no spare")
-    if is_going_away(canary):
-        raise not_needed(f"the spare {name_of(canary)} is going away already")
-    if annotations_of(canary).get(INCIDENT_ANNOTATION) != context.incident_id:
-        raise impossible(f"{name_of(canary)} does not carry this incident's id: it is not ours to remove")
-    drain = drain_mode(world, dig(canary, "spec", "template"))
-    first = _out_first(world, context) if drain.cuts_streams else ()
-    target = ref_of(canary, "Deployment")
-    delete = delete_call(
-        target,
-        title=f"Remove the spare {target.name}",
-        no_undo="a spare is started again with its own change",
-    ).model_copy(update={"differences": (Difference(path="", before=target.name, text=f"{target.name} ends"),)})
-    return Plan(
-        verb="remove_canary",
-        title=f"Remove the spare {target.name}",
-        choices={"uid": target.uid},
-        steps=(*first, delete, gone(target, context)),
-        circumstances=(drain_circumstance(world, drain, pods_of_canary(world), is_empty=bool(first)),),
-        risk=FLOORS["remove_canary"],
-        expected="none: the workload's own replicas are not touched",
-        undo_text="none: a spare is started again with its own change",
-    )
-
-
-def _out_first(world: World, context: PlanContext) -> tuple[Step, ...]:
-    """Where the engine does not drain by itself, the spare leaves rotation and runs empty before it ends."""
-    steps: list[Step] = []
-    for pod in pods_of_canary(world):
-        key = rotation_key(world, labels_of(pod))
-        if isinstance(key, RotationKey) and is_in_rotation(pod, world.endpoint_slices):
-            steps += [_out_call(pod, key), *emptied_steps(pod, context)]
-    return tuple(steps)
-
-
-def _out_call(pod: Obj, key: RotationKey) -> Call:
-    edit = edit_of(pod, pointer("metadata", "labels", key.key), OUT_VALUE)
-    wording = Wording(
-        title=f"Take the spare's {name_of(pod)} out of rotation",
-        undo_title=f"Put {name_of(pod)} back into rotation",
-        differences=(changed(f"{name_of(pod)}: label {key.key}", edit.path, key.value, OUT_VALUE),),
-    )
-    return patch_call(pod, "Pod", [edit], wording).model_copy(update={"restores": True})
-
-
-def gone(target: ObjectRef, context: PlanContext) -> Wait:
-    return Wait(
-        condition="gone",
-        about=target,
-        within_seconds=context.drain_seconds + MARGIN_SECONDS,
-        title=f"{target.name} and its pods are gone",
-    )
+VERB = Verb(
+    name="canary",
+    help="A spare: one replica more, with edited flags, beside the workload.",
+    plan=plan_canary,
+    kinds=(ChangeKind("canary", "medium", minutes=15),),
+    access={"Deployment": (CREATE, DELETE)},
+    arguments=(EDITS, Argument("rotation", ROTATION_HELP, "optional")),
+    edits_engines=True,
+    editable="edits",
+    leaves_behind=True,
+    stub=Stub(method="create", of="canary"),
+)

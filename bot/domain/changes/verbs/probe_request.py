@@ -7,8 +7,9 @@ and afterwards nothing shows whether it was sent.
 from __future__ import annotations
 
 from bot.domain.changes.context import Situation, require_readable
+from bot.domain.changes.generation import PARTS
 from bot.domain.changes.plan import Call, Circumstance, Difference, Plan
-from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.verb import REPLICA, WITHIN_MINUTES, Argument, ChangeKind, Verb, everywhere
 from bot.domain.cluster.objects import (
     ROTATION_ANNOTATION,
     annotations_of,
@@ -62,7 +63,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(call,),
         circumstances=(company,),
-        risk=FLOORS["probe_request"],
+        risk=VERB.kinds[0].risk,
         expected="none: the replica serves nobody",
         undo_text="none is needed: the request ends, and a halt ends it sooner",
     )
@@ -107,3 +108,14 @@ def within_seconds(situation: Situation, *, default_minutes: float, most_minutes
     if isinstance(asked, bool) or not isinstance(asked, int | float) or not 1 <= asked <= most_minutes:
         raise impossible(f"within_minutes is a number from 1 to {most_minutes:.0f}, not {asked!r}")
     return float(asked) * 60
+
+
+VERB = Verb(
+    name="probe_request",
+    help="One long generation on a replica out of rotation: how many blocks it really takes.",
+    plan=plan_probe_request,
+    kinds=(ChangeKind("probe_request", "low", minutes=30),),  # no user sees it
+    access=everywhere(),
+    arguments=(REPLICA, Argument("max_tokens", "how many tokens to generate", is_number=True), WITHIN_MINUTES),
+    results=PARTS,
+)

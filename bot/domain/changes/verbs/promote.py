@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.plan import Circumstance, Plan
-from bot.domain.changes.risks import FLOORS
-from bot.domain.changes.verbs.canary import EDITS_ANNOTATION, own_canary
+from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION, own_canary
+from bot.domain.changes.verb import PATCH, PATCH_CONFIG_MAP, PATCH_POD, ChangeKind, Verb
 from bot.domain.changes.verbs.set_flags import plan_set_flags
 from bot.domain.cluster.objects import annotations_of, is_ready, name_of, seconds_of
 from bot.domain.cluster.objects import condition as condition_of
@@ -32,7 +32,7 @@ def plan_promote(situation: Situation) -> Plan:
             "verb": "promote",
             "title": f"Give every replica of {workload} what the spare runs: {_summary(plan)}",
             "circumstances": (*plan.circumstances, _proof(world, pod)),
-            "risk": FLOORS["promote"],
+            "risk": VERB.kinds[0].risk,
         }
     )
 
@@ -55,3 +55,13 @@ def _proof(world: World, pod: Obj) -> Circumstance:
     if is_in_rotation(pod, world.endpoint_slices):
         return Circumstance(name="spare", grade="fine", text=f"the spare has been Ready {span} and serves")
     return Circumstance(name="spare", grade="note", text=f"the spare has been Ready {span}, but has answered nobody")
+
+
+VERB = Verb(
+    name="promote",
+    help="Write the spare's edits to the workload, and roll them out.",
+    plan=plan_promote,
+    kinds=(ChangeKind("promote", "high", minutes=15),),  # as set_flags, after a canary has shown it
+    access={"Deployment": (PATCH, PATCH_CONFIG_MAP, PATCH_POD)},
+    edits_engines=True,
+)

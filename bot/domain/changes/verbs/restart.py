@@ -8,8 +8,7 @@ from bot.domain.changes.calls import Wording
 from bot.domain.changes.circumstances import refuse_if_owned
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.plan import Difference, Plan
-from bot.domain.changes.risks import FLOORS
-from bot.domain.changes.verbs.rolling import (
+from bot.domain.changes.steps.rolling import (
     expected_downtime,
     refuse_if_not_rollable,
     refuse_if_rolling,
@@ -17,7 +16,8 @@ from bot.domain.changes.verbs.rolling import (
     strategy_difference,
     workload_of,
 )
-from bot.domain.changes.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.verb import ChangeKind, Stub, Verb, rolled
 from bot.domain.cluster.json_patch import edit_of
 from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.rollout import bare, capacity_keeping_edits
@@ -52,7 +52,7 @@ def plan_restart(situation: Situation) -> Plan:
         title=f"Restart every replica of {name_of(workload)}",
         steps=rollout_steps(world, change, context),
         circumstances=(owner, *rollout_circumstances(world, templates)),
-        risk=FLOORS["restart"],
+        risk=VERB.kinds[0].risk,
         expected=expected_downtime(world, templates[0]),
         undo_text="nothing to put back once it is done; taken back half-way, it is another rolling restart",
     )
@@ -67,3 +67,13 @@ def _marked(metadata: Obj, context: PlanContext) -> Obj:
         RESTART_ANNOTATION: f"{context.incident_id}/{number}",
     }
     return marked
+
+
+VERB = Verb(
+    name="restart",
+    help="Restart every replica, one after another.",
+    plan=plan_restart,
+    kinds=(ChangeKind("restart", "high", "serving + lead", minutes=10),),
+    access=rolled(*KINDS),
+    stub=Stub(has_undo=False),
+)

@@ -9,16 +9,16 @@ from bot.domain.changes.circumstances import refuse_if_owned
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.deployer import deployers_of, told_circumstance
 from bot.domain.changes.plan import Circumstance, Difference, Plan
-from bot.domain.changes.risks import FLOORS
-from bot.domain.changes.template_differences import template_differences
-from bot.domain.changes.verbs.rolling import (
+from bot.domain.changes.steps.rolling import (
     expected_downtime,
     only_for,
     refuse_if_not_rollable,
     rollout_circumstances,
     strategy_difference,
 )
-from bot.domain.changes.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.template_differences import template_differences
+from bot.domain.changes.verb import Argument, ChangeKind, Verb, rolled
 from bot.domain.cluster.json_patch import edit_of, pointer
 from bot.domain.cluster.objects import CONFIG_ANNOTATION, name_of
 from bot.domain.cluster.rollout import (
@@ -65,7 +65,7 @@ def plan_rollback(situation: Situation) -> Plan:
             *_own_work(context, differences),
             *_config_maps_stay(differences),
         ),
-        risk=FLOORS["rollback"],
+        risk=VERB.kinds[0].risk,
         told=deployers,
         expected=expected_downtime(world, template),
         undo_text="the present template is written back, which is another rolling restart",
@@ -126,3 +126,15 @@ def _own_work(context: PlanContext, differences: tuple[Difference, ...]) -> list
         return []
     text = f"this takes back the bot's own change of this incident: {', '.join(taken_back)}"
     return [Circumstance(name="own_work", grade="warning", text=text)]
+
+
+VERB = Verb(
+    name="rollback",
+    help="Write an earlier revision's template back, as `kubectl rollout undo` does.",
+    plan=plan_rollback,
+    kinds=(ChangeKind("rollback", "high", minutes=15),),  # known state; two people at 3 a.m. cost more than they save
+    access=rolled("Deployment", "StatefulSet"),
+    arguments=(
+        Argument("revision", "the revision to go back to; absent, the newest that differs", "optional", is_number=True),
+    ),
+)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from bot.domain.changes.calls import TAKES_BACK, delete_call
 from bot.domain.changes.circumstances import room_for
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Wait
-from bot.domain.changes.risks import FLOORS
+from bot.domain.changes.verb import REPLICA, WITHIN_MINUTES, Access, Argument, ChangeKind, Verb, everywhere
 from bot.domain.changes.verbs.probe_request import replica_asked_for, within_seconds
 from bot.domain.cluster.capacity import accelerators_of
-from bot.domain.cluster.job import RESULT
+from bot.domain.cluster.job import PARTS, RESULT
 from bot.domain.cluster.objects import (
     INCIDENT_ANNOTATION,
     JOB_LABEL,
@@ -70,7 +70,7 @@ def plan_run_job(situation: Situation) -> Plan:
         choices={"template": name_of(template), "replica": uid_of(replica) if replica is not None else ""},
         steps=(call, ended),
         circumstances=_circumstances(world, template, body, replica),
-        risk=FLOORS["run_job"],
+        risk=VERB.kinds[0].risk,
         expected="none: nothing that runs is touched",
         undo_text=f"the Job is deleted; it ends by itself after {seconds / 60:.0f} minutes",
     )
@@ -185,3 +185,24 @@ def _circumstances(world: World, template: Obj, body: Obj, replica: Obj | None) 
         text = f"{name_of(replica)} is in rotation: the Job's requests compete with people's"
         found.append(Circumstance(name="rotation", grade="warning", text=text))
     return tuple(found)
+
+
+_READING: tuple[Literal["get", "list"], ...] = ("get", "list")
+VERB = Verb(
+    name="run_job",
+    help="Start a Job from a CronJob of the namespace; the last line of its log is the result.",
+    plan=plan_run_job,
+    kinds=(ChangeKind("run_job", "low", minutes=30),),  # no user sees it
+    access=everywhere(
+        *(Access(verb, kind) for kind in ("CronJob", "Job") for verb in _READING),
+        Access("create", "Job"),
+        Access("delete", "Job"),
+    ),
+    arguments=(
+        Argument("template", "the CronJob's name"),
+        Argument("replica", REPLICA.help, "optional"),
+        Argument("env", "variables for the Job, by name", "optional"),
+        WITHIN_MINUTES,
+    ),
+    results=PARTS,
+)

@@ -16,20 +16,23 @@ from bot.domain.changes.circumstances import (
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.differences import changed
 from bot.domain.changes.drain import drain_mode
-from bot.domain.changes.plan import Call, Circumstance, Plan, Step, Wait
-from bot.domain.changes.risks import TEAMS, scale_floor
-from bot.domain.changes.verbs.replicas import emptied_steps, victim_call
-from bot.domain.changes.verbs.rolling import workload_of
+from bot.domain.changes.plan import Call, Circumstance, Plan, Risk, Step, Wait
+from bot.domain.changes.steps.replica_steps import emptied_steps, victim_call
+from bot.domain.changes.steps.rolling import workload_of
+from bot.domain.changes.verb import FLOORS_OF_AUTOSCALERS, PATCH_POD, Access, Argument, ChangeKind, Verb
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer
 from bot.domain.cluster.objects import controller_of, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.owner import Autoscaler, autoscaler_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload, replicas_present
 from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.cluster.workload import NUMBERED, kind_of, number_of
 from bot.domain.kernel.errors import impossible, not_needed
 
 MOST_REPLICAS = 1000
+LAST_ACCELERATOR_TEAMS = ("serving", "platform")
+"""Who approves where no surge, spare or replacement finds room afterwards."""
 MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
 
 
@@ -68,11 +71,18 @@ def plan_scale(situation: Situation) -> Plan:
         choices={"to": wanted} | ({"ends": [uid_of(pod) for pod in victims]} if victims else {}),
         steps=steps,
         circumstances=circumstances,
-        risk=scale_floor(now, wanted),
+        risk=_risk(now, wanted),
         approved_by=_deciders(circumstances),
         expected=MORE_SERVE if wanted > now else f"{now - wanted} replicas fewer serve",
         undo_text=f"scale back to {now}",
     )
+
+
+def _risk(now: int, wanted: int) -> Risk:
+    one_more, more, over_half = (kind.risk for kind in VERB.kinds)
+    if abs(wanted - now) * 2 > max(now, 2):
+        return over_half
+    return one_more if wanted == now + 1 else more
 
 
 def _room_for_more(world: World, more: int) -> tuple[Circumstance, ...]:
@@ -83,7 +93,7 @@ def _room_for_more(world: World, more: int) -> tuple[Circumstance, ...]:
 
 def _deciders(circumstances: Iterable[Circumstance]) -> tuple[str, ...]:
     """Whoever answers for the nodes, beside whoever serves, where no accelerator stays free."""
-    return TEAMS["last_accelerator"] if any(each.name == "last_room" for each in circumstances) else ()
+    return LAST_ACCELERATOR_TEAMS if any(each.name == "last_room" for each in circumstances) else ()
 
 
 def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
@@ -127,7 +137,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
             Circumstance(name="autoscaler", grade="note", text=note),
             *room,
         ),
-        risk=scale_floor(now, wanted),
+        risk=_risk(now, wanted),
         approved_by=_deciders(room),
         expected=MORE_SERVE,
         undo_text="the old floor is put back; the autoscaler then takes replicas away when they are not needed",
@@ -203,3 +213,21 @@ def drained_first(world: World, victims: list[Obj], context: PlanContext) -> lis
     # One that serves nobody has nothing to finish, and may be too broken to say so.
     serving = [pod for pod in victims if is_in_rotation(pod, world.endpoint_slices)]
     return marks + [step for pod in serving for step in emptied_steps(pod, context)]
+
+
+VERB = Verb(
+    name="scale",
+    help="More or fewer replicas; fewer ends chosen, emptied ones.",
+    plan=plan_scale,
+    kinds=(
+        ChangeKind("scale", "low", minutes=20),  # one more: reversible, restarts nothing
+        ChangeKind("scale_more", "medium", minutes=20),  # more than one replica, or fewer than now: a pod ends
+        ChangeKind("scale_over_half", "high"),  # more than half of the workload at once
+    ),
+    access={kind: (Access("patch", kind, "scale"), PATCH_POD, *FLOORS_OF_AUTOSCALERS) for kind in WORKLOADS},
+    arguments=(
+        Argument("by", "how many replicas more; fewer where negative", "one_of", is_number=True),
+        Argument("to", "how many replicas there are to be", "one_of", is_number=True),
+    ),
+    editable="replicas",
+)

@@ -11,8 +11,7 @@ from bot.domain.changes.circumstances import binding_note, refuse_if_owned
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.edited_template import EditedConfigMap, edited_template
 from bot.domain.changes.plan import Call, Plan, Step
-from bot.domain.changes.risks import FLOORS
-from bot.domain.changes.verbs.rolling import (
+from bot.domain.changes.steps.rolling import (
     expected_downtime,
     refuse_if_not_rollable,
     refuse_if_rolling,
@@ -20,11 +19,13 @@ from bot.domain.changes.verbs.rolling import (
     strategy_difference,
     workload_of,
 )
-from bot.domain.changes.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.verb import EDITS, PATCH_CONFIG_MAP, ChangeKind, Verb, rolled
 from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.owner import owner_of
 from bot.domain.cluster.rollout import capacity_keeping_edits
 from bot.domain.cluster.workload import KINDS
+from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.flags.mitigations import refuse_what_harms
 from bot.domain.kernel.errors import impossible
 
@@ -56,7 +57,7 @@ def plan_set_flags(situation: Situation) -> Plan:
             *edited.notes,
             *binding_note(world, edited.flag_edits),
         ),
-        risk=FLOORS["set_flags"],
+        risk=VERB.kinds[0].risk,
         expected=expected_downtime(world, edited.template),
         undo_text="the old flags are written back, which is another rolling restart",
     )
@@ -86,3 +87,16 @@ def _config_map_call(edited: EditedConfigMap) -> Call:
         differences=edited.differences,
     )
     return patch_call(edited.obj, "ConfigMap", edited.fields, wording)
+
+
+VERB = Verb(
+    name="set_flags",
+    help="Edit flags, variables or the image where they are written, in one rollout that keeps the capacity.",
+    plan=plan_set_flags,
+    kinds=(ChangeKind("set_flags", "high", "serving + lead", minutes=10),),  # restarts every replica, unproven
+    access=rolled(*WORKLOADS, besides=(PATCH_CONFIG_MAP,)),
+    arguments=(EDITS,),
+    edits_engines=True,
+    proven_kind="promote",
+    editable="edits",
+)

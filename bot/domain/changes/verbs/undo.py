@@ -11,11 +11,21 @@ from bot.domain.changes.circumstances import drain_circumstance
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step
-from bot.domain.changes.risks import FLOORS
-from bot.domain.changes.verbs.canary import gone
-from bot.domain.changes.verbs.replicas import in_rotation
-from bot.domain.changes.verbs.rolling import emptied_first, expected_downtime, rolled_out, rollout_circumstances
-from bot.domain.changes.verbs.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.steps.canary_steps import gone
+from bot.domain.changes.steps.replica_steps import in_rotation
+from bot.domain.changes.steps.rolling import emptied_first, expected_downtime, rolled_out, rollout_circumstances
+from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.verb import (
+    DELETE,
+    FLOORS_OF_AUTOSCALERS,
+    PATCH_CONFIG_MAP,
+    PATCH_POD,
+    Access,
+    Argument,
+    ChangeKind,
+    Stub,
+    Verb,
+)
 from bot.domain.changes.verbs.scale import drained_first, scaled, victims_of
 from bot.domain.cluster.json_patch import ABSENT, Broken, FieldEdit, applied, broken_tests, is_in_force, value_at
 from bot.domain.cluster.locate import SOURCES, object_of
@@ -24,6 +34,7 @@ from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import pods_of_canary
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.cluster.workload import KINDS, pod_templates
+from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import impossible, not_needed
 from bot.domain.kernel.redaction import redacted_data
 
@@ -63,7 +74,7 @@ def plan_undo(situation: Situation) -> Plan:
         choices={"of": [entry.call_id for entry in entries]},
         steps=steps,
         circumstances=circumstances,
-        risk=FLOORS["undo"],
+        risk=VERB.kinds[0].risk,
         expected=expected_downtime(world, _last_templates(inverses)[0]) if rolls else "none",
         undo_text="none: an undo is not undone, the change is proposed again",
     )
@@ -233,3 +244,25 @@ def _around_scale(world: World, context: PlanContext, inverse: _Inverse) -> Arou
     before = drained_first(world, victims, context)
     after = [scaled(inverse.after, wanted, context, tuple(uid_of(pod) for pod in victims))]
     return before, after, (drain_circumstance(world, drain, victims, is_empty=drain.mode == "label"),)
+
+
+VERB = Verb(
+    name="undo",
+    help="Take back what this run changed.",
+    plan=plan_undo,
+    kinds=(ChangeKind("undo", "medium", minutes=15),),  # going back must be easier than going on
+    access={
+        kind: (
+            Access("patch", kind),
+            Access("patch", kind, "scale"),
+            PATCH_CONFIG_MAP,
+            PATCH_POD,
+            *FLOORS_OF_AUTOSCALERS,
+            *([DELETE] if kind == "Deployment" else []),
+        )
+        for kind in WORKLOADS
+    },
+    arguments=(Argument("of", "last or all of the run's changes", "optional"),),
+    restores=True,
+    stub=Stub(of="last_change", has_undo=False),
+)

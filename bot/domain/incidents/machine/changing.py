@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from bot.domain.approvals.grant import Policy, Request
 from bot.domain.approvals.kinds import kind_of
 from bot.domain.approvals.repeats import asked_before
-from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait
-from bot.domain.changes.risks import one_up
+from bot.domain.changes.catalogue import RESULTS, VERBS
+from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait, raised
 from bot.domain.flags.flag_history import release_of
 from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases
@@ -18,8 +18,7 @@ from bot.domain.incidents.machine import entering, questions, reading, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import ActiveChange
 from bot.domain.playbooks.language import ChangeState, EndState
-from bot.domain.playbooks.vocabulary import VERBS
-from bot.domain.signals.signal import RESULTS, result_in_words
+from bot.domain.signals.signal import result_in_words
 
 CRITICAL = "page"
 """The severity in which one lead may break the glass."""
@@ -136,7 +135,7 @@ def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange
     earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
     kind = kind_of(plan, earlier)
     risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
-    risk = one_up(risk) if is_strange else risk
+    risk = raised(risk) if is_strange else risk
     teams = (*plan.approved_by, *(written.approvers if written else ()))
     policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == CRITICAL)
     if written and written.expires:

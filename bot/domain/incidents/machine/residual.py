@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import LedgerEntry
 from bot.domain.incidents.run import Run
 
-LEFTOVER_VERBS = frozenset({"canary", "isolate_replica", "cordon_node", "drain_node"})
+LEFTOVER_VERBS = frozenset(verb.name for verb in VERBS.values() if verb.leaves_behind)
 """What the bot must not leave behind at an end without a person saying so."""
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.flags.flag_history import life_of_flag
 from bot.domain.flags.flag_table import newest_table
 from bot.domain.flags.mitigations import DIRECTIONS, effect_of, levers
@@ -30,9 +31,8 @@ from bot.domain.playbooks.matchers import MatcherError, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.scope import RESERVED, signals_of, written_expressions
 from bot.domain.playbooks.settings import looks_like_duration
-from bot.domain.playbooks.vocabulary import NUMBERS, TAKES, VERBS
 from bot.domain.signals.comparison import comparison_fault
-from bot.domain.signals.metric import SHAPES
+from bot.domain.signals.metric import SHAPES, TAKES
 from bot.domain.signals.signal import PROBES
 from bot.domain.signals.specs import (
     STARTS_AT,
@@ -415,9 +415,9 @@ def _verb(path: Path, state: ChangeState) -> Mistakes:
         )
         return
     given = state.with_.keys()
-    for argument in given - verb.arguments:
+    for argument in given - verb.takes:
         at = (*path, "with", argument)
-        yield Mistake(at, f"{state.change} takes no '{argument}'", did_you_mean(argument, verb.arguments), at_key=True)
+        yield Mistake(at, f"{state.change} takes no '{argument}'", did_you_mean(argument, verb.takes), at_key=True)
     for argument in sorted(verb.required - given):
         hint = f"Write 'with: {{{argument}: …}}'."
         yield Mistake((*path, "change"), f"{state.change} needs '{argument}' in 'with'", hint)
@@ -429,10 +429,10 @@ def _verb(path: Path, state: ChangeState) -> Mistakes:
         if isinstance(value, str) and _NAMES_SOMETHING.fullmatch(value):
             at = (*path, "with", argument)
             yield Mistake(at, f"'{value}' would be taken as it stands", f"Write '${{{value}}}' for what it names.")
-        elif argument in NUMBERS & verb.arguments and isinstance(value, str | bool) and "${" not in str(value):
+        elif argument in verb.numbers and isinstance(value, str | bool) and "${" not in str(value):
             hint = "Write a number, or '${…}' around an expression that gives one."
             yield Mistake((*path, "with", argument), f"'{value}' is not a number", hint)
-    if "edits" in given & verb.arguments:
+    if "edits" in given & verb.takes:
         yield from _edits((*path, "with", "edits"), state.with_["edits"])
     yield from _levers(path, state)
 
@@ -460,7 +460,7 @@ def _levers(path: Path, state: ChangeState) -> Mistakes:
     edits = state.with_.get("edits")
     listed = enumerate(edits) if isinstance(edits, list) else ()
     found = [(index, edit) for index, edit in listed if isinstance(edit, dict) and "flag" in edit]
-    if state.against and "edits" not in VERBS[state.change].arguments:
+    if state.against and "edits" not in VERBS[state.change].takes:
         yield Mistake((*path, "against"), "'against' is for edits of flags", "Delete it.", at_key=True)
     elif state.against and found:
         yield from _known((*path, "against"), state.against, levers().diagnoses, "diagnosis")

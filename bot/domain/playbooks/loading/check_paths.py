@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from bot.domain.changes.catalogue import RESULTS, VERBS
 from bot.domain.kernel.form import OPENING
 from bot.domain.playbooks.edges import Edge, edges_of
 from bot.domain.playbooks.expressions.expression import names_in
@@ -20,8 +21,6 @@ from bot.domain.playbooks.language import (
 )
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.scope import signals_of, written_expressions
-from bot.domain.playbooks.vocabulary import VERBS
-from bot.domain.signals.signal import RESULTS
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, ShareSignal
 
 Graph = Mapping[str, frozenset[str]]

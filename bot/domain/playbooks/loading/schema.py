@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bot.domain.playbooks.glossary import PROBES_SAY, VERBS_SAY
+from bot.domain.changes.catalogue import VERBS
+from bot.domain.playbooks.glossary import PROBES_SAY
 from bot.domain.playbooks.language import KINDS, Playbook
 from bot.domain.playbooks.loading.fragment import Include, Piece
 from bot.domain.playbooks.loading.key_words import WORDS
-from bot.domain.playbooks.vocabulary import VERBS
 from bot.domain.signals.metric import SHAPES
 from bot.domain.signals.signal import PROBES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-_SAID = {**VERBS_SAY, **PROBES_SAY}
+_SAID = {**{name: verb.help for name, verb in VERBS.items()}, **PROBES_SAY}
 
 
 def playbook_schema() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from bot.domain.changes.catalogue import RESULTS
 from bot.domain.kernel.form import problems
 from bot.domain.kernel.strict import Strict
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -18,7 +19,7 @@ from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import ENDS, ChangeState
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.scope import names_of_signal
-from bot.domain.signals.signal import PROBES, RESULTS, Kind, Reading, Value, unknown
+from bot.domain.signals.signal import PROBES, Kind, Reading, Value, unknown
 from bot.domain.signals.specs import ProbeSignal, SignalSpec
 
 T = TypeVar("T")

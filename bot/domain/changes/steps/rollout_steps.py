@@ -14,8 +14,8 @@ from typing import Any
 from bot.domain.changes.calls import Wording, patch_call
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
 from bot.domain.changes.plan import Call, Difference, Step, Wait
-from bot.domain.changes.verbs.replicas import emptied_steps, victim_call
-from bot.domain.changes.verbs.rolling import emptied_first, rolled_out, workload_of
+from bot.domain.changes.steps.replica_steps import emptied_steps, victim_call
+from bot.domain.changes.steps.rolling import emptied_first, rolled_out, workload_of
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, value_at
 from bot.domain.cluster.objects import dig, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of, template_digest

@@ -1,0 +1,1 @@
+"""Calls and waits that several verbs are made of."""

@@ -1,0 +1,140 @@
+"""Nodes: which one is meant, what is on it, and the call that cordons it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bot.domain.changes.calls import Wording, patch_call
+from bot.domain.changes.context import PlanContext, Situation, require_readable
+from bot.domain.changes.differences import changed
+from bot.domain.changes.plan import Call, Circumstance, Wait
+from bot.domain.changes.steps.replica_steps import annotation_edit
+from bot.domain.cluster.json_patch import edit_of
+from bot.domain.cluster.node_disruption import NodeDisruption, node_disruption
+from bot.domain.cluster.objects import (
+    INCIDENT_ANNOTATION,
+    annotations_of,
+    controller_of,
+    dig,
+    is_finished,
+    is_going_away,
+    name_of,
+    namespace_of,
+    ref_of,
+    uid_of,
+)
+from bot.domain.cluster.rotation import pod_named, pods_of_canary, pods_of_workload
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import impossible
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+UNSCHEDULABLE = "/spec/unschedulable"
+CORDON_SECONDS = 30.0
+
+
+def node_of(situation: Situation) -> Obj:
+    """The node that is named, or the one of the named replica."""
+    world, arguments = situation.world, situation.arguments
+    require_readable(world, "nodes", "all_pods", "pods")
+    name = str(arguments.get("node") or "")
+    replica = str(arguments.get("replica") or "")
+    if not name and replica:
+        pod = pod_named(world, replica)
+        name = str(dig(pod, "spec", "nodeName") or "")
+        if not name:
+            raise impossible(f"replica {replica} runs on no node")
+    if not name:
+        raise impossible("no node given", "write: with: {replica: '${picked.replica}'}")
+    node = next((node for node in world.nodes if name_of(node) == name), None)
+    if node is None:
+        raise impossible(f"there is no node {name}")
+    return node
+
+
+def by_us(node: Obj, context: PlanContext) -> str:
+    return " by this incident" if annotations_of(node).get(INCIDENT_ANNOTATION) == context.incident_id else ""
+
+
+def cordon_call(node: Obj, context: PlanContext) -> Call:
+    wording = Wording(
+        title=f"Cordon node {name_of(node)}",
+        undo_title=f"Uncordon node {name_of(node)}",
+        differences=(changed(f"{name_of(node)}: takes new pods", UNSCHEDULABLE, True, False),),
+    )
+    edits = [edit_of(node, UNSCHEDULABLE, True), annotation_edit(node, INCIDENT_ANNOTATION, context.incident_id)]
+    return patch_call(node, "Node", [edit for edit in edits if edit.before != edit.after], wording)
+
+
+def node_seen(node: Obj, *, cordoned: bool) -> Wait:
+    return Wait(
+        condition="cordoned",
+        about=ref_of(node, "Node"),
+        parameters={"uid": uid_of(node), "cordoned": cordoned},
+        within_seconds=CORDON_SECONDS,
+        title=f"{name_of(node)} {'takes no new pods' if cordoned else 'takes pods again'}",
+    )
+
+
+def schedulable_without(world: World, node: Obj) -> Circumstance:
+    """A second and third cordoned node is a facility's problem, or the bot's, and no single node's."""
+    others = [one for one in world.nodes if uid_of(one) != uid_of(node)]
+    left = sum(not dig(one, "spec", "unschedulable") for one in others)
+    text = f"{left} of {len(world.nodes)} nodes still take pods"
+    already = len(others) - left
+    if already:
+        text += f"; {already} cordoned already"
+    stake = node_disruption(world, name_of(node))
+    if isinstance(stake, NodeDisruption) and stake.fleet_gpus:
+        out = stake.gpus + sum(stake.cordoned.values())
+        text += f"; {out} of {stake.fleet_gpus} GPUs would be cordoned"
+    return Circumstance(name="nodes", grade="warning" if already > 1 or left == 0 else "note", text=text)
+
+
+def on_node(world: World, node: Obj) -> tuple[list[Obj], list[Obj], str]:
+    """Our replicas, others' pods that could be moved, and a line about those that stay whatever happens."""
+    here = [pod for pod in world.all_pods if dig(pod, "spec", "nodeName") == name_of(node)]
+    here = sorted((pod for pod in here if not is_finished(pod) and not is_going_away(pod)), key=name_of)
+    mine = {uid_of(pod) for pod in pods_of_workload(world)}
+    spare = {uid_of(pod) for pod in pods_of_canary(world)}
+    ours = [pod for pod in here if uid_of(pod) in mine]
+    others: list[Obj] = []
+    kept: Counter[str] = Counter()
+    for pod in here:
+        if uid_of(pod) in mine:
+            continue
+        reason = "the incident's spare" if uid_of(pod) in spare else _stays(pod)
+        if reason:
+            kept[reason] += 1
+        else:
+            others.append(pod)
+    line = ", ".join(f"{count} {reason}" for reason, count in sorted(kept.items()))
+    return ours, others, f"passed by: {line}" if line else ""
+
+
+def others_on(world: World, node: Obj) -> tuple[list[Obj], str]:
+    """Others' pods on the node that could be moved, and a line that names their owners."""
+    others = on_node(world, node)[1]
+    return others, listed(others)
+
+
+def _stays(pod: Obj) -> str:
+    """Why a pod is passed by, as kubectl does; empty for one that may be evicted."""
+    if MIRROR_ANNOTATION in annotations_of(pod):
+        return "mirror pods"
+    owner = controller_of(pod)
+    if owner is None:
+        return "without a controller (they would not come back)"
+    return "of DaemonSets" if owner.get("kind") == "DaemonSet" else ""
+
+
+def listed(others: Sequence[Obj]) -> str:
+    """Pods of others by their owner, the largest first."""
+    owners = Counter(_owner_of(pod) for pod in others)
+    listed = ", ".join(f"{count} of {owner}" for owner, count in sorted(owners.items(), key=lambda o: (-o[1], o[0])))
+    return f"{len(others)} pods of others: {listed}" if others else ""
+
+
+def _owner_of(pod: Obj) -> str:
+    owner = controller_of(pod) or {}
+    return f"{owner.get('kind', 'Pod')} {namespace_of(pod)}/{owner.get('name', name_of(pod))}"

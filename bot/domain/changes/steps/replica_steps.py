@@ -1,0 +1,164 @@
+"""One replica: out of rotation by a label, emptied, chosen to end, and back by that label.
+
+The pod itself carries what it needs to come back (incident id, the label as it was), so that a crash of the bot between
+two calls leaves nothing that cannot be put right.
+"""
+
+from __future__ import annotations
+
+from bot.domain.changes.calls import Wording, patch_call
+from bot.domain.changes.context import PlanContext, Situation
+from bot.domain.changes.differences import changed
+from bot.domain.changes.plan import Call, Difference, Step, Wait
+from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer
+from bot.domain.cluster.objects import (
+    DELETION_COST_ANNOTATION,
+    INCIDENT_ANNOTATION,
+    ROTATION_ANNOTATION,
+    annotations_of,
+    is_going_away,
+    labels_of,
+    name_of,
+    ref_of,
+    uid_of,
+)
+from bot.domain.cluster.rotation import (
+    OUT_VALUE,
+    RotationKey,
+    is_in_rotation,
+    is_replica_ready,
+    pod_named,
+    replicas_present,
+    rotation_key,
+    whole_replica,
+)
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.workload import NUMBERED, kind_of
+from bot.domain.kernel.errors import impossible
+
+OUT_SECONDS = 120.0
+"""A label change reaches every proxy within seconds; longer means that something else keeps the pod in rotation."""
+DELETION_COST = "-1000"
+
+
+def called(together: tuple[Obj, ...]) -> str:
+    first = name_of(together[0])
+    return first if len(together) == 1 else f"the group of {first} ({len(together)} pods)"
+
+
+def replica_of(situation: Situation) -> Obj:
+    name = str(situation.arguments.get("replica") or "")
+    if not name:
+        raise impossible("no replica given", "write: with: {replica: '${picked.replica}'}")
+    pod = pod_named(situation.world, name)
+    if pod is None:
+        raise impossible(f"replica {name} does not exist any more")
+    if is_going_away(pod):
+        raise impossible(f"replica {name} is ending already")
+    return pod
+
+
+def others_in_rotation(world: World, pod: Obj) -> list[Obj]:
+    leaves = {uid_of(one) for one in whole_replica(world, pod)}
+    rest = [other for other in replicas_present(world) if uid_of(other) not in leaves]
+    return [other for other in rest if is_replica_ready(world, other) and is_in_rotation(other, world.endpoint_slices)]
+
+
+def isolate_call(world: World, pod: Obj, context: PlanContext) -> Call:
+    """Raise `NoPlanError` when no label takes the pod out without orphaning it."""
+    key = rotation_key(world, labels_of(pod))
+    if isinstance(key, str):
+        raise impossible(f"{name_of(pod)} cannot be taken out of rotation: {key}")
+    wording = Wording(
+        title=f"Take {name_of(pod)} out of rotation",
+        undo_title=f"Put {name_of(pod)} back into rotation",
+        differences=(_label_difference(pod, key),),
+    )
+    return patch_call(pod, "Pod", [_label_edit(pod, key), *_notes(pod, context, key)], wording)
+
+
+def _label_edit(pod: Obj, key: RotationKey) -> FieldEdit:
+    return edit_of(pod, pointer("metadata", "labels", key.key), OUT_VALUE)
+
+
+def _label_difference(pod: Obj, key: RotationKey) -> Difference:
+    path = pointer("metadata", "labels", key.key)
+    return changed(f"{name_of(pod)}: label {key.key}", path, key.value, OUT_VALUE)
+
+
+def _notes(pod: Obj, context: PlanContext, key: RotationKey) -> list[FieldEdit]:
+    wanted = {INCIDENT_ANNOTATION: context.incident_id, ROTATION_ANNOTATION: f"{key.key}={key.value}"}
+    return [annotation_edit(pod, name, value) for name, value in wanted.items()]
+
+
+def annotation_edit(obj: Obj, name: str, value: str) -> FieldEdit:
+    return FieldEdit(pointer("metadata", "annotations", name), annotations_of(obj).get(name, ABSENT), value)
+
+
+def victim_call(world: World, pod: Obj, context: PlanContext, *, out: bool) -> Call:
+    """Mark the pod as the one to end in a scale-in, and take it out of rotation where that is needed."""
+    if kind_of(world.workload) in NUMBERED:
+        return isolate_call(world, pod, context)
+    edits = [annotation_edit(pod, DELETION_COST_ANNOTATION, DELETION_COST)]
+    before = annotations_of(pod).get(DELETION_COST_ANNOTATION)
+    differences = [changed(f"{name_of(pod)}: pod-deletion-cost", edits[0].path, before, DELETION_COST)]
+    key = rotation_key(world, labels_of(pod)) if out else None
+    if isinstance(key, RotationKey) and ROTATION_ANNOTATION not in annotations_of(pod):
+        edits += [_label_edit(pod, key), *_notes(pod, context, key)]
+        differences.append(_label_difference(pod, key))
+    else:
+        edits.append(annotation_edit(pod, INCIDENT_ANNOTATION, context.incident_id))
+    wording = Wording(
+        title=f"Choose {name_of(pod)} as the replica that ends",
+        undo_title=f"Keep {name_of(pod)} after all",
+        differences=tuple(differences),
+    )
+    return patch_call(pod, "Pod", [edit for edit in edits if edit.before != edit.after], wording)
+
+
+def emptied_steps(pod: Obj, context: PlanContext) -> tuple[Step, ...]:
+    about, parameters = ref_of(pod, "Pod"), {"uid": uid_of(pod)}
+    return (
+        Wait(
+            condition="out_of_rotation",
+            about=about,
+            parameters=parameters,
+            within_seconds=OUT_SECONDS,
+            title=f"No EndpointSlice lists {name_of(pod)} any more",
+        ),
+        Wait(
+            condition="emptied",
+            about=about,
+            parameters={**parameters, "quiet_seconds": context.quiet_seconds},
+            within_seconds=context.drain_seconds,
+            title=f"{name_of(pod)} has finished its requests and gets no new ones",
+        ),
+    )
+
+
+def return_call(pod: Obj, noted: str) -> Call:
+    """The label as the pod's own note says it was, and the notes taken off."""
+    key, _, value = noted.partition("=")
+    label = edit_of(pod, pointer("metadata", "labels", key), value)
+    notes = [
+        FieldEdit(pointer("metadata", "annotations", name), annotations_of(pod)[name], ABSENT)
+        for name in (INCIDENT_ANNOTATION, ROTATION_ANNOTATION)
+        if name in annotations_of(pod)
+    ]
+    before = label.before if isinstance(label.before, str) else None
+    wording = Wording(
+        title=f"Put {name_of(pod)} back into rotation",
+        undo_title=f"Take {name_of(pod)} out of rotation again",
+        differences=(changed(f"{name_of(pod)}: label {key}", label.path, before, value),),
+    )
+    return patch_call(pod, "Pod", [label, *notes], wording).model_copy(update={"restores": True})
+
+
+def in_rotation(pod: Obj, context: PlanContext) -> Wait:
+    return Wait(
+        condition="in_rotation",
+        about=ref_of(pod, "Pod"),
+        parameters={"uid": uid_of(pod)},
+        within_seconds=OUT_SECONDS + context.quiet_seconds,
+        title=f"An EndpointSlice lists {name_of(pod)} as ready",
+    )

@@ -1,0 +1,145 @@
+"""What a verb declares about itself. Each file in `verbs/` holds one, as `VERB`; `catalogue` collects them.
+
+The words of the playbook language and their help, the table of approvals, the permissions that `doctor` asks about and
+the stub plans of playbook tests are derived from these declarations. A new verb is a new file in `verbs/` and its test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bot.domain.changes.context import Situation
+from bot.domain.changes.plan import Plan, Risk
+from bot.domain.cluster.workload import KINDS as WORKLOADS
+from bot.domain.signals.signal import Kind
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One key of `with` in a playbook. Of all that are `one_of`, exactly one must be given."""
+
+    name: str
+    help: str
+    need: Literal["required", "optional", "one_of"] = "required"
+    is_number: bool = False
+
+
+@dataclass(frozen=True)
+class ChangeKind:
+    """What a change may turn out to be. The kind decides who approves it.
+
+    `risk` is the least risk: settings and playbooks may raise it. `approved_by` names teams as the settings do
+    (`serving + lead`); empty: one of those who approve its risk. `minutes`: how long an approval is waited for; None:
+    as long as its risk says.
+    """
+
+    name: str
+    risk: Risk
+    approved_by: str = ""
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class Access:
+    """One permission in Kubernetes, by the kind of object."""
+
+    verb: Literal["get", "list", "create", "patch", "delete"]
+    kind: str
+    subresource: str = ""
+
+
+@dataclass(frozen=True)
+class Stub:
+    """The one call that stands for a change where playbooks are tested without a cluster."""
+
+    method: Literal["patch", "create", "delete", "evict"] = "patch"
+    of: Literal["workload", "canary", "replica", "node", "last_change"] = "workload"
+    has_undo: bool = True
+
+
+@dataclass(frozen=True)
+class Verb:
+    name: str
+    help: str
+    """One line, for authors of playbooks."""
+    plan: Callable[[Situation], Plan]
+    """What it would do now. Raises `NoPlanError` when it declines."""
+    kinds: tuple[ChangeKind, ...]
+    """The first has the verb's own name. Of several, a plan is the one whose risk it has."""
+    access: Mapping[str, tuple[Access, ...]]
+    """The permissions that it needs, by the kind of workload that it changes."""
+    arguments: tuple[Argument, ...] = ()
+    edits_engines: bool = False
+    """Engines answer by other settings afterwards: the edits may make it a change of a contract or of quality."""
+    proven_kind: str = ""
+    """The kind that it is when a canary of the incident has run with the same edits."""
+    teams: tuple[str, ...] = ()
+    """Teams of which one person each may have to approve, besides those of its kind."""
+    editable: Literal["", "replicas", "edits"] = ""
+    """What approvers may write other numbers for."""
+    restores: bool = False
+    """It takes back something of ours: it needs no reason that still holds."""
+    leaves_behind: bool = False
+    """What it did must not outlive the incident unless a person says so."""
+    takes_node: bool = False
+    """It takes a node from the fleet: the node breaker counts it."""
+    results: Mapping[str, Kind] = field(default_factory=dict)
+    """What it comes back with: later states read it as `results.<state>.<verb>.<part>`."""
+    stub: Stub = field(default_factory=Stub)
+
+    @property
+    def required(self) -> frozenset[str]:
+        return self._named("required")
+
+    @property
+    def one_of(self) -> frozenset[str]:
+        return self._named("one_of")
+
+    @property
+    def takes(self) -> frozenset[str]:
+        return frozenset(argument.name for argument in self.arguments)
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        return frozenset(argument.name for argument in self.arguments if argument.is_number)
+
+    def _named(self, need: str) -> frozenset[str]:
+        return frozenset(argument.name for argument in self.arguments if argument.need == need)
+
+
+# --- arguments that several verbs have --------------------------------------------------------------------------------
+
+EDITS = Argument(
+    "edits",
+    "a list of {flag: --name, direction: raise|lower|set, value: …}, {env: NAME, value: …}, {image: …}",
+)
+REPLICA = Argument(
+    "replica", "a replica's name, most often '${picked.replica}'; spare for our spare where a verb takes it"
+)
+NODE = (
+    Argument("node", "a node's name", "one_of"),
+    Argument("replica", REPLICA.help, "one_of"),
+)
+"""A node, by its own name or by that of a replica on it."""
+WITHIN_MINUTES = Argument("within_minutes", "how long it may take", "optional", is_number=True)
+ROTATION_HELP = "in or out: whether the spare gets requests"
+
+# --- permissions that several verbs need ------------------------------------------------------------------------------
+
+PATCH_POD, EVICT = Access("patch", "Pod"), Access("create", "Pod", "eviction")
+PATCH_CONFIG_MAP, CORDON = Access("patch", "ConfigMap"), Access("patch", "Node")
+FLOORS_OF_AUTOSCALERS = (Access("patch", "HorizontalPodAutoscaler"), Access("patch", "ScaledObject"))
+PATCH, CREATE, DELETE = Access("patch", "Deployment"), Access("create", "Deployment"), Access("delete", "Deployment")
+
+
+def everywhere(*access: Access) -> Mapping[str, tuple[Access, ...]]:
+    """The same on workloads of every kind."""
+    return dict.fromkeys(WORKLOADS, access)
+
+
+def rolled(*kinds: str, besides: tuple[Access, ...] = ()) -> Mapping[str, tuple[Access, ...]]:
+    """To roll a workload out. Of a Deployment each old pod is marked and emptied before it ends; the others' order is
+    their controllers'."""
+    return {kind: (Access("patch", kind), *besides, *([PATCH_POD] if kind == "Deployment" else [])) for kind in kinds}

@@ -1,0 +1,58 @@
+"""cordon_node: no new pods on a node."""
+
+from __future__ import annotations
+
+from bot.domain.changes.context import Situation
+from bot.domain.changes.plan import Circumstance, Plan
+from bot.domain.changes.steps.node_steps import (
+    by_us,
+    cordon_call,
+    listed,
+    node_of,
+    node_seen,
+    on_node,
+    schedulable_without,
+)
+from bot.domain.changes.verb import CORDON, NODE, ChangeKind, Stub, Verb, everywhere
+from bot.domain.cluster.objects import (
+    dig,
+    name_of,
+    uid_of,
+)
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import not_needed
+
+
+def plan_cordon(situation: Situation) -> Plan:
+    node = node_of(situation)
+    if dig(node, "spec", "unschedulable"):
+        raise not_needed(f"node {name_of(node)} is cordoned already{by_us(node, situation.context)}")
+    return Plan(
+        verb="cordon_node",
+        title=f"Cordon node {name_of(node)}: no new pods there",
+        choices={"node": name_of(node), "uid": uid_of(node)},
+        steps=(cordon_call(node, situation.context), node_seen(node, cordoned=True)),
+        circumstances=(schedulable_without(situation.world, node), _passengers(situation.world, node)),
+        risk=VERB.kinds[0].risk,
+        expected="none: what runs there goes on running",
+        undo_text="the node takes new pods again",
+    )
+
+
+def _passengers(world: World, node: Obj) -> Circumstance:
+    ours, others, _staying = on_node(world, node)
+    text = f"{len(ours)} of ours stay there" + (f"; {listed(others)}" if others else "")
+    return Circumstance(name="passengers", grade="note", text=text)
+
+
+VERB = Verb(
+    name="cordon_node",
+    help="No new pods on a node.",
+    plan=plan_cordon,
+    kinds=(ChangeKind("cordon_node", "medium", "serving or platform", minutes=10),),
+    access=everywhere(CORDON),
+    arguments=NODE,
+    leaves_behind=True,
+    takes_node=True,
+    stub=Stub(of="node"),
+)

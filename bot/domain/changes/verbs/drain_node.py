@@ -1,0 +1,145 @@
+"""drain_node: move what is on a node elsewhere, one replica at a time.
+
+Cordon before evict, or the replacement lands on the same accelerator. Pods of others are left where they are unless the
+request says otherwise, and are listed with their owners either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bot.domain.changes.circumstances import budget_circumstance, drain_circumstance, room_for
+from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
+from bot.domain.changes.drain import drain_mode
+from bot.domain.changes.plan import Circumstance, Plan, Step, Wait
+from bot.domain.changes.steps.node_steps import cordon_call, listed, node_of, node_seen, on_node, schedulable_without
+from bot.domain.changes.steps.replica_steps import emptied_steps, isolate_call, others_in_rotation
+from bot.domain.changes.steps.rolling import only_for
+from bot.domain.changes.verb import CORDON, EVICT, NODE, PATCH_POD, Argument, ChangeKind, Stub, Verb
+from bot.domain.changes.verbs.replace_replica import evict_call, replaced
+from bot.domain.cluster.disruption import budget_for
+from bot.domain.cluster.objects import (
+    dig,
+    name_of,
+    namespace_of,
+    ref_of,
+    uid_of,
+)
+from bot.domain.cluster.rotation import is_in_rotation
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import impossible, not_needed
+
+NOT_GROUPS = "a group of pods on several nodes moves as one, by replace_replica on a cordoned node"
+
+
+def plan_drain_node(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    require_readable(world, "replica_sets", "services", "endpoint_slices", "pdbs")
+    node, workload = node_of(situation), only_for(world, ["Deployment", "StatefulSet"], NOT_GROUPS)
+    evicts_others = _others_wanted(situation)
+    ours, others, staying = on_node(world, node)
+    moved = others if evicts_others else []
+    if not ours and not moved:
+        raise not_needed(f"nothing on {name_of(node)} is to be moved; {listed(others) or 'it holds no pods of others'}")
+    cordoned = bool(dig(node, "spec", "unschedulable"))
+    steps: list[Step] = [] if cordoned else [cordon_call(node, context), node_seen(node, cordoned=True)]
+    for pod in ours:
+        steps += _ours_moved(world, workload, pod, context)
+    for pod in moved:
+        steps += [evict_call(pod), _pod_gone(pod)]
+    return Plan(
+        verb="drain_node",
+        title=f"Drain node {name_of(node)}: {len(ours)} of ours{f', {len(moved)} of others' if moved else ''}",
+        choices={"node": name_of(node), "uid": uid_of(node), "pods": [uid_of(pod) for pod in (*ours, *moved)]},
+        steps=tuple(steps),
+        circumstances=(
+            *([] if cordoned else [schedulable_without(world, node)]),
+            *_ours_weighed(world, node, ours),
+            _others_weighed(others, evicts=evicts_others),
+            *([Circumstance(name="staying", grade="note", text=staying)] if staying else []),
+        ),
+        risk=VERB.kinds[0].risk,
+        approved_by=VERB.teams if moved else (),
+        expected="one replica fewer at a time, until its replacement elsewhere is Ready" if ours else "none for ours",
+        undo_text="the node takes new pods again; evicted pods do not come back to it by themselves",
+    )
+
+
+def _others_wanted(situation: Situation) -> bool:
+    wanted = str(situation.arguments.get("others") or "leave")
+    if wanted not in ("leave", "evict"):
+        raise impossible(f"others is 'leave' or 'evict', not {wanted!r}")
+    return wanted == "evict"
+
+
+def _ours_moved(world: World, workload: Obj, pod: Obj, context: PlanContext) -> list[Step]:
+    """Out of rotation and empty where the engine does not empty itself, then evicted, then replaced elsewhere."""
+    serves = is_in_rotation(pod, world.endpoint_slices)
+    first: list[Step] = []
+    if serves and drain_mode(world).mode == "label":
+        first = [isolate_call(world, pod, context), *emptied_steps(pod, context)]
+    return [*first, evict_call(pod), replaced(workload, pod, context)]
+
+
+def _ours_weighed(world: World, node: Obj, ours: Sequence[Obj]) -> list[Circumstance]:
+    if not ours:
+        return []
+    if len(ours) == 1 and not others_in_rotation(world, ours[0]):
+        raise impossible(f"{name_of(ours[0])} is the last replica in rotation", "scale out first")
+    template = {"spec": dig(world.workload, "spec", "template", "spec") or {}}
+    what = "replacement" if len(ours) == 1 else "replacements"
+    drain = drain_mode(world)
+    return [
+        room_for(_cordoned(world, node), template, len(ours), what),
+        budget_circumstance(budget_for(ours[0], world)),
+        drain_circumstance(world, drain, ours, is_empty=drain.mode == "label"),
+    ]
+
+
+def _cordoned(world: World, node: Obj) -> World:
+    """The world as it is once the node takes no more pods."""
+    nodes = tuple(
+        {**one, "spec": {**(one.get("spec") or {}), "unschedulable": True}} if uid_of(one) == uid_of(node) else one
+        for one in world.nodes
+    )
+    return replace(world, nodes=nodes)
+
+
+def _others_weighed(others: Sequence[Obj], *, evicts: bool) -> Circumstance:
+    if not others:
+        return Circumstance(name="others_pods", grade="fine", text="no pods of others on it")
+    local = sum(any("emptyDir" in volume for volume in dig(pod, "spec", "volumes") or []) for pod in others)
+    lost = f"; {local} of them lose local data (emptyDir)" if local and evicts else ""
+    what = "are evicted: the platform team and their owners have to know" if evicts else "are left where they are"
+    return Circumstance(
+        name="others_pods", grade="warning" if evicts else "note", text=f"{listed(others)} {what}{lost}"
+    )
+
+
+def _pod_gone(pod: Obj) -> Wait:
+    grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 30)
+    return Wait(
+        condition="pod_gone",
+        about=ref_of(pod, "Pod"),
+        parameters={"uid": uid_of(pod)},
+        within_seconds=grace + MARGIN_SECONDS,
+        title=f"{namespace_of(pod)}/{name_of(pod)} is gone",
+    )
+
+
+VERB = Verb(
+    name="drain_node",
+    help="Move what is on a node elsewhere, one replica at a time.",
+    plan=plan_drain_node,
+    kinds=(ChangeKind("drain_node", "high", "platform + serving", minutes=10),),
+    access=dict.fromkeys(("Deployment", "StatefulSet"), (CORDON, PATCH_POD, EVICT)),
+    arguments=(
+        *NODE,
+        Argument("others", "leave or evict: what becomes of pods that are not the workload's", "optional"),
+    ),
+    teams=("platform", "serving"),  # other people's pods move
+    leaves_behind=True,
+    takes_node=True,
+    stub=Stub(method="evict", of="node"),
+)

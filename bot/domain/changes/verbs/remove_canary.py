@@ -1,0 +1,87 @@
+"""remove_canary: delete the canary, once nothing runs on it."""
+
+from __future__ import annotations
+
+from bot.domain.changes.calls import Wording, delete_call, patch_call
+from bot.domain.changes.circumstances import drain_circumstance
+from bot.domain.changes.context import PlanContext, Situation, require_readable
+from bot.domain.changes.differences import changed
+from bot.domain.changes.drain import drain_mode
+from bot.domain.changes.plan import Call, Difference, Plan, Step
+from bot.domain.changes.steps.canary_steps import gone
+from bot.domain.changes.steps.replica_steps import emptied_steps
+from bot.domain.changes.verb import DELETE, PATCH_POD, ChangeKind, Stub, Verb
+from bot.domain.cluster.json_patch import edit_of, pointer
+from bot.domain.cluster.objects import (
+    INCIDENT_ANNOTATION,
+    annotations_of,
+    dig,
+    is_going_away,
+    labels_of,
+    name_of,
+    ref_of,
+)
+from bot.domain.cluster.rotation import OUT_VALUE, RotationKey, is_in_rotation, pods_of_canary, rotation_key
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import impossible, not_needed
+
+
+def plan_remove_canary(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    require_readable(world, "canary", "pods", "services", "endpoint_slices")
+    canary = world.canary
+    if canary is None:
+        raise not_needed("there is no spare")
+    if is_going_away(canary):
+        raise not_needed(f"the spare {name_of(canary)} is going away already")
+    if annotations_of(canary).get(INCIDENT_ANNOTATION) != context.incident_id:
+        raise impossible(f"{name_of(canary)} does not carry this incident's id: it is not ours to remove")
+    drain = drain_mode(world, dig(canary, "spec", "template"))
+    first = _out_first(world, context) if drain.cuts_streams else ()
+    target = ref_of(canary, "Deployment")
+    delete = delete_call(
+        target,
+        title=f"Remove the spare {target.name}",
+        no_undo="a spare is started again with its own change",
+    ).model_copy(update={"differences": (Difference(path="", before=target.name, text=f"{target.name} ends"),)})
+    return Plan(
+        verb="remove_canary",
+        title=f"Remove the spare {target.name}",
+        choices={"uid": target.uid},
+        steps=(*first, delete, gone(target, context)),
+        circumstances=(drain_circumstance(world, drain, pods_of_canary(world), is_empty=bool(first)),),
+        risk=VERB.kinds[0].risk,
+        expected="none: the workload's own replicas are not touched",
+        undo_text="none: a spare is started again with its own change",
+    )
+
+
+def _out_first(world: World, context: PlanContext) -> tuple[Step, ...]:
+    """Where the engine does not drain by itself, the spare leaves rotation and runs empty before it ends."""
+    steps: list[Step] = []
+    for pod in pods_of_canary(world):
+        key = rotation_key(world, labels_of(pod))
+        if isinstance(key, RotationKey) and is_in_rotation(pod, world.endpoint_slices):
+            steps += [_out_call(pod, key), *emptied_steps(pod, context)]
+    return tuple(steps)
+
+
+def _out_call(pod: Obj, key: RotationKey) -> Call:
+    edit = edit_of(pod, pointer("metadata", "labels", key.key), OUT_VALUE)
+    wording = Wording(
+        title=f"Take the spare's {name_of(pod)} out of rotation",
+        undo_title=f"Put {name_of(pod)} back into rotation",
+        differences=(changed(f"{name_of(pod)}: label {key.key}", edit.path, key.value, OUT_VALUE),),
+    )
+    return patch_call(pod, "Pod", [edit], wording).model_copy(update={"restores": True})
+
+
+VERB = Verb(
+    name="remove_canary",
+    help="Delete the spare.",
+    plan=plan_remove_canary,
+    kinds=(ChangeKind("remove_canary", "low", minutes=30),),
+    access={"Deployment": (DELETE, PATCH_POD)},
+    restores=True,
+    stub=Stub(method="delete", of="canary", has_undo=False),
+)

@@ -1,0 +1,123 @@
+"""replace_replica: evict a replica under its disruption budget, and wait for the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.domain.changes.circumstances import (
+    budget_circumstance,
+    drain_circumstance,
+    others_carry_on,
+    room_for_replicas,
+    streams_of,
+)
+from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
+from bot.domain.changes.drain import drain_mode
+from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Wait
+from bot.domain.changes.steps.replica_steps import called, others_in_rotation, replica_of
+from bot.domain.changes.steps.rolling import workload_of
+from bot.domain.changes.verb import EVICT, REPLICA, ChangeKind, Stub, Verb, everywhere
+from bot.domain.cluster.disruption import budget_for
+from bot.domain.cluster.objects import (
+    dig,
+    name_of,
+    ref_of,
+    uid_of,
+)
+from bot.domain.cluster.rollout import replicas_of
+from bot.domain.cluster.rotation import (
+    is_in_rotation,
+    whole_replica,
+)
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import impossible
+
+
+def plan_replace(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    workload = workload_of(world)
+    require_readable(world, "pods", "replica_sets", "services", "endpoint_slices")
+    together = whole_replica(world, replica_of(situation))
+    pod = together[0]
+    serves = is_in_rotation(pod, world.endpoint_slices)
+    if serves and not others_in_rotation(world, pod):
+        raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
+    budget = budget_circumstance(budget_for(pod, world))
+    if len(together) > 1:
+        refuse_if_group_survives(workload)
+    drain = drain_mode(world)
+    is_empty = streams_of(world, [pod]) == 0 and not serves
+    cuts = drain.cuts_streams and not is_empty
+    return Plan(
+        verb="replace_replica",
+        title=f"Replace {called(together)}",
+        choices={"replica": name_of(pod), "uid": uid_of(pod)},
+        steps=(evict_call(pod, called(together)), replaced(workload, pod, context)),
+        circumstances=(
+            budget,
+            drain_circumstance(world, drain, [pod], is_empty=is_empty),
+            others_carry_on(world, pod),
+            _room_without(world, together),
+        ),
+        risk=VERB.kinds[1 if cuts else 0].risk,
+        expected="one replica fewer until the new one is Ready",
+        undo_text="none: the replacement runs the same template",
+    )
+
+
+def evict_call(pod: Obj, called: str = "") -> Call:
+    """`called`: what ends with it, where that is more than the pod."""
+    called = called or name_of(pod)
+    return Call(
+        method="evict",
+        target=ref_of(pod, "Pod"),
+        title=f"Evict {name_of(pod)}",
+        differences=(Difference(path="", before=name_of(pod), text=f"{called} ends and is replaced"),),
+        no_undo="its replacement runs the same template; there is nothing to put back",
+        stamped=False,
+        ends=(uid_of(pod),),
+        node=dig(pod, "spec", "nodeName") or "",
+    )
+
+
+def refuse_if_group_survives(workload: Obj) -> None:
+    """The leader is evicted, and its group has to go and come with it."""
+    policy = dig(workload, "spec", "leaderWorkerTemplate", "restartPolicy") or "RecreateGroupOnPodRestart"
+    if not policy.startswith("RecreateGroup"):
+        raise impossible(
+            f"{name_of(workload)} restarts its pods one by one (restartPolicy {policy}): a group is not renewed as one",
+            "its restartPolicy has to be RecreateGroupOnPodRestart",
+        )
+
+
+def replaced(workload: Obj, pod: Obj, context: PlanContext) -> Wait:
+    grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 30)
+    return Wait(
+        condition="replaced",
+        about=ref_of(pod, "Pod"),
+        parameters={"uid": uid_of(pod), "replicas": replicas_of(workload)},
+        within_seconds=context.startup_seconds + grace + MARGIN_SECONDS,
+        title=f"{name_of(pod)} is gone and its replacement is Ready",
+    )
+
+
+def _room_without(world: World, leaving: Sequence[Obj]) -> Circumstance:
+    """Room for the replacement once these pods have let go of their accelerators."""
+    gone = {uid_of(pod) for pod in leaving}
+    rest = tuple(pod for pod in world.all_pods if uid_of(pod) not in gone)
+    freed = World(at=world.at, workload=world.workload, nodes=world.nodes, all_pods=rest, unreadable=world.unreadable)
+    return room_for_replicas(freed, 1, "replacement")
+
+
+VERB = Verb(
+    name="replace_replica",
+    help="Evict a replica under its disruption budget, and wait for the new one.",
+    plan=plan_replace,
+    kinds=(
+        ChangeKind("replace_replica", "medium", minutes=15),
+        ChangeKind("replace_busy_replica", "high", "serving + lead", minutes=10),  # streams would be cut
+    ),
+    access=everywhere(EVICT),
+    arguments=(REPLICA,),
+    stub=Stub(method="evict", of="replica", has_undo=False),
+)

@@ -1,0 +1,61 @@
+"""return_replica: put an isolated replica back into rotation."""
+
+from __future__ import annotations
+
+from bot.domain.changes.context import Situation, require_readable
+from bot.domain.changes.plan import Plan
+from bot.domain.changes.steps.replica_steps import in_rotation, return_call
+from bot.domain.changes.verb import PATCH_POD, REPLICA, ChangeKind, Stub, Verb, everywhere
+from bot.domain.cluster.objects import (
+    ROTATION_ANNOTATION,
+    annotations_of,
+    is_going_away,
+    is_ready,
+    name_of,
+    uid_of,
+)
+from bot.domain.cluster.rotation import (
+    is_in_rotation,
+    pod_named,
+    whole_replica,
+)
+from bot.domain.kernel.errors import impossible, not_needed
+
+
+def plan_return(situation: Situation) -> Plan:
+    world, context = situation.world, situation.context
+    require_readable(world, "pods", "endpoint_slices")
+    name = str(situation.arguments.get("replica") or "")
+    pod = pod_named(world, name)
+    if pod is None or is_going_away(pod):
+        raise not_needed(f"replica {name} does not exist any more; there is nothing to return")
+    out = [one for one in whole_replica(world, pod) if annotations_of(one).get(ROTATION_ANNOTATION)]
+    if not out:
+        if is_in_rotation(pod, world.endpoint_slices):
+            raise not_needed(f"{name_of(pod)} is in rotation")
+        raise impossible(
+            f"{name_of(pod)} was not taken out of rotation by the bot",
+            "it is not Ready" if not is_ready(pod) else "look at its labels and the Service's selector",
+        )
+    pod = out[0]
+    return Plan(
+        verb="return_replica",
+        title=f"Put {name_of(pod)} back into rotation",
+        choices={"replica": name_of(pod), "uid": uid_of(pod)},
+        steps=(*(return_call(one, annotations_of(one)[ROTATION_ANNOTATION]) for one in out), in_rotation(pod, context)),
+        risk=VERB.kinds[0].risk,
+        expected="none",
+        undo_text="take it out of rotation again",
+    )
+
+
+VERB = Verb(
+    name="return_replica",
+    help="Put an isolated replica back into rotation.",
+    plan=plan_return,
+    kinds=(ChangeKind("return_replica", "low", minutes=30),),
+    access=everywhere(PATCH_POD),
+    arguments=(REPLICA,),
+    restores=True,
+    stub=Stub(of="replica", has_undo=False),
+)

@@ -1,0 +1,74 @@
+"""rotate_canary: take the canary into the Service, or out of it."""
+
+from __future__ import annotations
+
+from bot.domain.changes.context import Situation, require_readable
+from bot.domain.changes.plan import Call, Circumstance, Plan, Step
+from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION, own_canary, rotation_wanted
+from bot.domain.changes.steps.replica_steps import emptied_steps, in_rotation, isolate_call, return_call
+from bot.domain.changes.verb import PATCH_POD, ROTATION_HELP, Argument, ChangeKind, Stub, Verb
+from bot.domain.cluster.objects import (
+    ROTATION_ANNOTATION,
+    annotations_of,
+    is_going_away,
+    is_ready,
+    name_of,
+    uid_of,
+)
+from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.kernel.errors import impossible, not_needed
+
+
+def plan_rotate_canary(situation: Situation) -> Plan:
+    """In: it serves people from now on. Out: it finishes what it has and gets nothing new."""
+    world, context = situation.world, situation.context
+    require_readable(world, "canary", "pods", "services", "endpoint_slices")
+    canary = own_canary(world, context)
+    wanted = rotation_wanted(situation)
+    pod = next((pod for pod in pods_of_canary(world) if not is_going_away(pod)), None)
+    if pod is None or not is_ready(pod):
+        raise impossible(f"the spare {name_of(canary)} is not Ready", "wait for it, or remove it")
+    noted = annotations_of(pod).get(ROTATION_ANNOTATION, "")
+    serves = is_in_rotation(pod, world.endpoint_slices)
+    if serves == (wanted == "in"):
+        raise not_needed(
+            f"the spare {name_of(canary)} is {wanted + (' rotation' if serves else ' of rotation')} already"
+        )
+    if wanted == "in" and not noted:
+        raise impossible(f"{name_of(pod)} was not taken out of rotation by the bot", "look at its labels")
+    steps: tuple[Step, ...] = (
+        (return_call(pod, noted), in_rotation(pod, context))
+        if wanted == "in"
+        else (isolate_call(world, pod, context), *emptied_steps(pod, context))
+    )
+    # Unlike a replica that comes back, a spare that enters serves what nobody has judged: it counts as a change.
+    steps = tuple(s.model_copy(update={"restores": False}) if isinstance(s, Call) else s for s in steps)
+    into = "into" if wanted == "in" else "out of"
+    return Plan(
+        verb="rotate_canary",
+        title=f"Take the spare {name_of(canary)} {into} rotation",
+        choices={"uid": uid_of(pod), "rotation": wanted},
+        steps=steps,
+        circumstances=(_promise(canary),) if wanted == "in" else (),
+        risk=VERB.kinds[0].risk,
+        expected="none: it shares the new requests" if wanted == "in" else "none: its running requests finish",
+        undo_text=f"it is taken {'out of' if wanted == 'in' else 'into'} rotation again",
+    )
+
+
+def _promise(canary: Obj) -> Circumstance:
+    edits = annotations_of(canary).get(EDITS_ANNOTATION, "edits that are not known")
+    return Circumstance(name="answers", grade="note", text=f"people get answers from the spare's settings: {edits}")
+
+
+VERB = Verb(
+    name="rotate_canary",
+    help="Take the spare into the Service, or out of it.",
+    plan=plan_rotate_canary,
+    kinds=(ChangeKind("rotate_canary", "medium", minutes=15),),  # people get answers that nobody has judged yet
+    access={"Deployment": (PATCH_POD,)},
+    arguments=(Argument("rotation", ROTATION_HELP),),
+    edits_engines=True,
+    stub=Stub(of="canary"),
+)
