@@ -84,43 +84,29 @@ from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
-from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
-from bot.flow.apply_call import ApplyCall
 from bot.flow.circuit import Circuit
-from bot.flow.draw_chart import DrawChartForRun, ReadSeriesForRun
-from bot.flow.draw_way import DrawForChannel, DrawWayForRun
-from bot.flow.generate_on_replica import GenerateOnReplica
+from bot.flow.handlers.draw_chart import ReadSeriesHandler
+from bot.flow.handlers.draw_path import DrawForChannel
 from bot.flow.hear_people import HearPeople
-from bot.flow.job_result import JobResult
-from bot.flow.judge_press import JudgeForRun
 from bot.flow.keep_epoch import KeepEpoch
-from bot.flow.keep_halts import KeepHalts
 from bot.flow.live_playbooks import LivePlaybooks
 from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
 from bot.flow.open_by_hand import OpenByHand
 from bot.flow.outside import Outside
 from bot.flow.past_probes import past_probes
-from bot.flow.perform_effect import Handler, PerformEffect
-from bot.flow.plan_change import PlanForRun
 from bot.flow.playbook_shelf import PlaybookShelf
 from bot.flow.ports import History, PodPages
 from bot.flow.pressure_probes import pressure_probes
 from bot.flow.probes import WORLD_PROBES
-from bot.flow.read_for_run import ReadForRun
 from bot.flow.read_signals import ReadSignals
 from bot.flow.recent_worlds import RecentWorlds
 from bot.flow.reconcile import Reconcile
-from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
-from bot.flow.see_world import SeeWorld
-from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowAgain, ShowRun, TellPerson
-from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
-from bot.flow.wake import Wake
-from bot.flow.watch_signals import WatchForRun
 from bot.flow.whole_timeline import whole_timeline
 from bot.flow.workload_probes import workload_probes
+from bot.runtime import Pictures, Ports, Runtime
 from bot.settings import Settings
 
 log = structlog.get_logger()
@@ -196,10 +182,9 @@ class Sight:
 class Core:
     """What decides and wakes."""
 
+    runtime: Runtime
     library: LivePlaybooks
-    advance: AdvanceRun
     alarms: DocketAlarms
-    wake: Wake
     silencers: Policy | None
     """Who may silence; None where Alertmanager's address is not known."""
     alertmanager: AlertmanagerApi | None
@@ -359,23 +344,22 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         desk = desk_of(settings, storage, cluster, talk, core)
         for_homes = dataclasses.replace(desk, people=glances(settings, storage, talk))
         homes = Homes(talk.client, for_homes, RedisViewers(storage.connection), talk.pace, core.changed)
-        route = routing(settings, storage, cluster, core)
-        epoch = keeping_epoch(settings, storage, talk, core, route)
-        reconcile = reconciling(storage, core, homes, route, epoch)
+        epoch = keeping_epoch(settings, storage, talk, core)
+        reconcile = reconciling(core, homes, epoch)
         secret = signing_secret(settings)
         app = bolt_app(talk.client, secret, desk, homes)
         inside = Inside(
             read=read_webhook,
-            accept=AcceptAlerts(storage.store, reconcile.wake_routing),
+            accept=core.runtime.accept(reconcile),
             not_ready=lambda: not_ready(storage),
             metrics=lambda: metrics_page(storage, facts, slack_refused=bool(talk.messenger.refused)),
             slack=endpoint(app, secret),
             degraded=lambda: degraded(cluster, talk, epoch),
         )
         await warm_up(cluster)
-        await core.alarms.start(core.wake.incident)
+        await core.alarms.start(core.runtime.wake.incident)
         stack.push_async_callback(core.alarms.stop)
-        stack.push_async_callback(core.wake.stop)
+        stack.push_async_callback(core.runtime.wake.stop)
         if settings.slack.app_token is not None:
             token = settings.slack.app_token.get_secret_value()
             await stack.enter_async_context(listening(app, talk.client, token))
@@ -396,31 +380,50 @@ def open_core(
     silences: AlertmanagerApi | None,
 ) -> Core:
     rules = Rules(approvals=settings.approval_rules, status_every_seconds=settings.slack.status_every.total_seconds())
-    advance = AdvanceRun(storage.store, from_bundle, rules)
-    changed = asyncio.Event()
-    handlers: Mapping[str, Handler] = {
-        **effect_handlers(settings, storage, cluster, talk, advance, sight),
-        **silencing(silences),
-        "show_in_slack": ShowRun(talk.messenger, changed.set),
-    }
+    changed, library = asyncio.Event(), live_playbooks(settings, storage, talk)
     alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
-    wake = Wake(advance, PerformEffect(storage.store, storage.store, handlers), alarms)
+    ports = Ports(
+        store=storage.store,
+        claims=storage.claims,
+        watch_log=RedisWatchLog(storage.connection),
+        cluster=cluster.port,
+        writer=cluster.writer,
+        job_logs=cluster.logs,
+        messenger=talk.messenger,
+        people=talk.people,
+        signals=sight.signals,
+        history=sight.history,
+        samples=sight.scraped,
+        scraper=sight.scraper,
+        generations=sight.generations,
+        playbooks=library,
+        alarms=alarms,
+        pictures=Pictures(chart_png, chart_svg, draw_png),
+        silences=silences,
+        from_bundle=from_bundle,
+    )
+    runtime = Runtime(
+        ports, rules,
+        cluster_name=settings.cluster,
+        reopen_within_seconds=settings.reopen_within.total_seconds(),
+        changed=changed.set,
+    )  # fmt: skip
     silencers = None if silences is None else rules.approvals.of_a_silence()
-    return Core(live_playbooks(settings, storage, talk), advance, alarms, wake, silencers, silences, changed)
+    return Core(runtime, library, alarms, silencers, silences, changed)
 
 
 def desk_of(settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, core: Core) -> Desk:
-    again = ShowAgain(talk.messenger, storage.store, core.wake.effect)
-    by_hand = OpenByHand(storage.store, core.library, wake=core.wake.incident)
+    runtime = core.runtime
+    by_hand = OpenByHand(storage.store, core.library, wake=runtime.wake.incident)
     return Desk(
-        inbound=HearPeople(storage.store, storage.store, storage.claims, core.wake.incident),
+        inbound=runtime.hear,
         people=talk.people,
         messenger=talk.messenger,
         clock=SystemClock(),
-        shelf=PlaybookShelf(lambda: core.library.library, by_hand, core.advance.playbook_of, cluster.port),
+        shelf=PlaybookShelf(lambda: core.library.library, by_hand, runtime.advance.playbook_of, cluster.port),
         links=talk.messenger.links,
-        want_card=again.one,
-        show_again=again.all_of,
+        want_card=runtime.show_again.one,
+        show_again=runtime.show_again.all_of,
         draw=DrawForChannel(talk.messenger.share, draw_png),
         deployment=settings.redis_tag,
         silencers=core.silencers,
@@ -434,19 +437,7 @@ def glances(settings: Settings, storage: Storage, talk: Talk) -> SlackPeople:
     return SlackPeople(talk.client, SystemClock(), memory, steerers=settings.steering, members_valid_seconds=valid)
 
 
-def routing(settings: Settings, storage: Storage, cluster: Cluster, core: Core) -> RouteAlerts:
-    return RouteAlerts(
-        storage.store,
-        storage.store,
-        core.library,
-        cluster.port,
-        cluster_name=settings.cluster,
-        reopen_within_seconds=settings.reopen_within.total_seconds(),
-        wake=core.wake.incident,
-    )
-
-
-def keeping_epoch(settings: Settings, storage: Storage, talk: Talk, core: Core, route: RouteAlerts) -> KeepEpoch:
+def keeping_epoch(settings: Settings, storage: Storage, talk: Talk, core: Core) -> KeepEpoch:
     async def accept_again(alerts: Sequence[Alert]) -> None:
         await storage.store.accept(alerts, truncated=0)
 
@@ -455,21 +446,15 @@ def keeping_epoch(settings: Settings, storage: Storage, talk: Talk, core: Core, 
         SystemClock(),
         old_cards=lambda: highest_number(talk.client, channel=settings.slack.channel, deployment=settings.redis_tag),
         firing=core.alertmanager,
-        knows=route.knows,
+        knows=core.runtime.route.knows,
         accept=accept_again,
         tell=telling_once(storage, talk),
     )
 
 
-def reconciling(storage: Storage, core: Core, homes: Homes, route: RouteAlerts, epoch: KeepEpoch) -> Reconcile:
-    wake = core.wake
-    halts = KeepHalts(storage.store, storage.claims, wake.incident, core.changed.set, lambda: wake.is_busy)
-    besides = {
-        "playbooks.not_refreshed": core.library.refresh,
-        "halts.not_kept": halts.once,
-        "homes.not_refreshed": homes.once,
-    }
-    return Reconcile(storage.store, storage.store, core.wake, route, look=epoch.once, besides=besides)
+def reconciling(core: Core, homes: Homes, epoch: KeepEpoch) -> Reconcile:
+    besides = {"playbooks.not_refreshed": core.library.refresh, "homes.not_refreshed": homes.once}
+    return core.runtime.reconcile(look=epoch.once, besides=besides)
 
 
 def sampling(settings: Settings, storage: Storage, sight: Sight) -> KeepSampling:
@@ -508,55 +493,12 @@ def live_playbooks(settings: Settings, storage: Storage, talk: Talk) -> LivePlay
     )
 
 
-def effect_handlers(
-    settings: Settings, storage: Storage, cluster: Cluster, talk: Talk, advance: AdvanceRun, sight: Sight
-) -> Mapping[str, Handler]:
-    read = ReadForRun(sight.signals, advance.playbook_of)
-    see = SeeWorld(cluster.port, sight.scraped)
-    plan = PlanForRun(read, see, cluster.port, advance.playbook_of, storage.store)
-    series = ReadSeriesForRun(sight.history, advance.playbook_of)
-    generate = GenerateOnReplica(
-        sight.generations, WorldReplicas(cluster.port), sight.scraper, storage.claims, storage.store
-    )
-    apply = ApplyCall(
-        cluster.writer,
-        storage.claims,
-        storage.store,
-        plan,
-        see,
-        advance.playbook_of,
-        job_result=JobResult(cluster.port, cluster.logs),
-        generate=generate,
-        grant_valid_seconds=settings.approval_rules.grant_valid_seconds,
-    )
-    return {
-        "read_signals": read,
-        "plan_change": plan,
-        "apply_step": apply,
-        "watch_signals": WatchForRun(read, RedisWatchLog(storage.connection), advance.playbook_of),
-        "judge_press": JudgeForRun(talk.people),
-        "tell": TellPerson(talk.messenger),
-        "export_timeline": ExportForRun(talk.messenger, storage.store, chart_svg, series),
-        "draw_way": DrawWayForRun(talk.messenger, advance.playbook_of, draw_png),
-        "read_series": series,
-        "draw_chart": DrawChartForRun(talk.messenger, storage.store, chart_png),
-        "release_leases": ReleaseForRun(storage.claims),
-    }
-
-
 def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
     if not settings.alertmanager.url:
         return None
     http = CircuitClient(circuits.alertmanager, timeout=5.0)
     stack.push_async_callback(http.aclose)
     return AlertmanagerApi(http, settings.alertmanager.url, read_listed)
-
-
-def silencing(silences: AlertmanagerApi | None) -> Mapping[str, Handler]:
-    """Nothing asks for silences where Alertmanager's address is not known."""
-    if silences is None:
-        return {}
-    return {"silence_alerts": SilenceForRun(silences), "end_silences": EndSilencesForRun(silences)}
 
 
 def draw_png(drawing: Picture) -> bytes:
@@ -673,7 +615,7 @@ async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
         circuits = Circuits()
         sight = open_sight(settings, storage, open_cluster(settings, circuits, stack), circuits, stack)
         playbook_of = AdvanceRun(storage.store, from_bundle, Rules(approvals=settings.approval_rules)).playbook_of
-        return await ReadSeriesForRun(sight.history, playbook_of).lines_or_why_not(run, await storage.store.now())
+        return await ReadSeriesHandler(sight.history, playbook_of).lines_or_why_not(run, await storage.store.now())
 
 
 async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[Alert, str]]:

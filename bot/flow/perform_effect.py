@@ -56,7 +56,7 @@ Handler = Callable[[Job, Any], Awaitable[Done | Later]]
 
 
 class PerformEffect:
-    def __init__(self, runs: RunStore, effects: EffectStore, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, runs: RunStore, effects: EffectStore, handlers: Mapping[type, Handler]) -> None:
         self._runs, self._effects, self._handlers = runs, effects, handlers
 
     async def __call__(self, incident_id: str, effect_id: str) -> float | None:
@@ -75,7 +75,7 @@ class PerformEffect:
         effect = job.owed.effect
         renewing = asyncio.create_task(self._renew(job))
         try:
-            return await self._handlers[effect.kind](job, effect)
+            return await self._handlers[type(effect)](job, effect)
         except MessengerError as error:
             if error.lasting:
                 return self._give_up(job, error.reason)

@@ -34,12 +34,12 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import ChangeState
 from bot.domain.signals.signal import Reading
-from bot.flow.judge_press import JudgeForRun
+from bot.flow.handlers.judge import JudgeHandler
+from bot.flow.handlers.plan import arguments_of
+from bot.flow.handlers.read import ReadHandler
+from bot.flow.handlers.watch import HELD, WatchHandler
 from bot.flow.perform_effect import Done, Handler, Job, Later
-from bot.flow.plan_change import arguments_of
 from bot.flow.ports import Owed, Signals, Tick
-from bot.flow.read_for_run import ReadForRun
-from bot.flow.watch_signals import HELD, WatchForRun
 
 MOST_VISITS = 200
 ANYBODY = Policy(
@@ -138,15 +138,15 @@ class Rehearsal:
         self._pressed: set[tuple[str, str]] = set()
         self._told = ""
         self._number = 0
-        self._read = ReadForRun(met.signals, self._playbook_of)
+        self._read = ReadHandler(met.signals, self._playbook_of)
         self._looks = MemoryWatchLog()
-        self._watch = WatchForRun(self._read, self._looks, self._playbook_of)
+        self._watch = WatchHandler(self._read, self._looks, self._playbook_of)
         self._handlers: Mapping[str, Handler] = {
             "read_signals": self._read,
             "watch_signals": self._watched,
             "plan_change": self._planned,
             "apply_step": self._applied,
-            "judge_press": JudgeForRun(Everybody()),
+            "judge_press": JudgeHandler(Everybody()),
             "show_in_slack": self._shown,
             "tell": self._tell,
         }

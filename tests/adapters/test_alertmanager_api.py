@@ -27,9 +27,9 @@ from bot.domain.incidents.event import Silenced, SilencesEnded
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import BadWebhookError, SourceError
 from bot.domain.kernel.silence import matchers_of
+from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed
-from bot.flow.silence_alerts import EndSilencesForRun, SilenceForRun
 from bot.sandbox import valkey
 from tests import builders
 from tests.end_to_end.monitoring import served
@@ -187,8 +187,8 @@ async def test_the_incidents_alerts_are_silenced_once_and_no_others_and_then_end
         why="deploy",
         wanted_by="U0ANA",
     )
-    done = await SilenceForRun(api)(job(wanted), wanted)
-    again = await SilenceForRun(api)(job(wanted), wanted)
+    done = await SilenceHandler(api)(job(wanted), wanted)
+    again = await SilenceHandler(api)(job(wanted), wanted)
     assert again == done
     [event] = done.events
     assert isinstance(event, Silenced)
@@ -234,7 +234,7 @@ async def test_alertmanager_suppresses_what_is_silenced(api: AlertmanagerApi, ur
 
     until(lambda: suppressed() == {"llm-a", "llm-b"}, "both alerts of llm are silent, and the other is not", 20)
     ended = EndSilences(effect_id="unsilence/1", ids=(silence, "00000000-0000-0000-0000-000000000000"))
-    [event] = (await EndSilencesForRun(api)(job(ended), ended)).events
+    [event] = (await EndSilencesHandler(api)(job(ended), ended)).events
     assert isinstance(event, SilencesEnded)
     assert active(url) == []
     until(lambda: suppressed() == set(), "they speak again", 20)

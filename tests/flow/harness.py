@@ -33,6 +33,7 @@ from bot.adapters.slack.shown import Shown
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
+from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
@@ -41,25 +42,9 @@ from bot.domain.kernel.timeline import first_break
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
-from bot.flow.accept_alerts import AcceptAlerts
-from bot.flow.advance_run import AdvanceRun
-from bot.flow.apply_call import ApplyCall
-from bot.flow.draw_chart import DrawChartForRun, ReadSeriesForRun
-from bot.flow.generate_on_replica import GenerateOnReplica
-from bot.flow.hear_people import HearPeople
-from bot.flow.job_result import JobResult
-from bot.flow.judge_press import JudgeForRun
-from bot.flow.keep_halts import KeepHalts
-from bot.flow.perform_effect import Handler, PerformEffect
-from bot.flow.plan_change import PlanForRun
-from bot.flow.read_for_run import ReadForRun
-from bot.flow.reconcile import Reconcile
-from bot.flow.route_alerts import RouteAlerts
+from bot.flow.handlers.apply import ApplyCall
 from bot.flow.sample_replicas import SampledHistory, WorldReplicas
-from bot.flow.see_world import SeeWorld
-from bot.flow.show_run import ExportForRun, ReleaseForRun, ShowAgain, ShowRun, TellPerson
-from bot.flow.wake import Wake
-from bot.flow.watch_signals import WatchForRun
+from bot.runtime import Pictures, Ports, Runtime, Time
 from bot.sandbox.slack.directory import BOT_USER
 from bot.sandbox.slack.team import Settings, Team
 from tests import builders
@@ -92,6 +77,7 @@ RESTART_SECONDS = 16.0
 MOST_STEPS = 400
 RULES = Rules(
     approvals=ApprovalRules(
+        grant_valid_seconds=GRANT_VALID_SECONDS,
         low=builders.policy(users=APPROVERS),
         medium=builders.policy(users=APPROVERS),
         high=builders.policy(users=APPROVERS, needed=2),
@@ -218,58 +204,48 @@ class Bot:
         self._cluster = StagedCluster(scene.cluster, stage, self.life)
         self.store = RedisStore(self._redis, owner=owner)
         self.claims = RedisClaims(self._redis)
-        self.advance = AdvanceRun(self.store, compiled_once, RULES)
-        self.apply: ApplyCall
-        self.scraped: SampledHistory
-        self.messenger = self._messenger()
-        self.perform = PerformEffect(self.store, self.store, self._handlers())
-        self.wake = Wake(self.advance, self.perform, NoAlarms(), later=_left_to_the_net)
-        library = Library({each.name: each for each in (scene.playbook, *scene.besides)})
-        route = RouteAlerts(
-            self.store, self.store, library, self._cluster, cluster_name="test", wake=self.wake.incident
-        )
-        self.reconcile = Reconcile(self.store, self.store, self.wake, route)
-        self.halts = KeepHalts(self.store, self.claims, self.wake.incident, lambda: None)
-        self.accept = AcceptAlerts(self.store, self.reconcile.wake_routing)
-        self.hear = HearPeople(self.store, self.store, self.claims, self.wake.incident)
-        self.again = ShowAgain(self.messenger, self.store, self.wake.effect)
-
-    def _handlers(self) -> dict[str, Handler]:
-        scene, stage, time = self._scene, self._scene.stage, self._scene.time
-        playbook_of = self.advance.playbook_of
-        read = ReadForRun(ScriptedSignals(scene.signals, time.now), playbook_of)
-        self.scraped = scraped = SampledHistory(
+        self.scraped = SampledHistory(
             replicas=WorldReplicas(self._cluster),
             scraper=scene.engines,
             store=RedisSamples(self._redis),
             now=time.now,
         )
-        see = SeeWorld(self._cluster, scraped)
-        plan = PlanForRun(read, see, self._cluster, playbook_of, self.store)
-        generate = GenerateOnReplica(
-            StagedEngines(scene.engines, stage, self.life), WorldReplicas(self._cluster), scene.engines, self.claims,
-            self.store, pause=self._pause,
-        )  # fmt: skip
-        self.apply = ApplyCall(
-            self._cluster, self.claims, self.store, plan, see, playbook_of,
-            job_result=JobResult(self._cluster, scene.cluster), generate=generate,
-            grant_valid_seconds=GRANT_VALID_SECONDS, pause=self._pause,
-        )  # fmt: skip
-        messenger = self.messenger
-        series = ReadSeriesForRun(scraped, playbook_of, aside=_at_once)
-        return {
-            "read_signals": read,
-            "plan_change": plan,
-            "apply_step": self.apply,
-            "watch_signals": WatchForRun(read, RedisWatchLog(self._redis), playbook_of),
-            "judge_press": JudgeForRun(StagedPeople(KnownPeople(LEAD, *APPROVERS), stage, self.life)),
-            "show_in_slack": ShowRun(messenger),
-            "tell": TellPerson(messenger),
-            "export_timeline": ExportForRun(messenger, self.store, lambda chart: b"<svg></svg>", series),
-            "release_leases": ReleaseForRun(self.claims),
-            "read_series": series,
-            "draw_chart": DrawChartForRun(messenger, self.store, lambda chart: chart.title.encode(), aside=_at_once),
-        }
+        self.messenger = self._messenger()
+        self.runtime = runtime = Runtime(self._ports(), RULES, cluster_name="test")
+        apply = runtime.handlers[ApplyStep]
+        assert isinstance(apply, ApplyCall)
+        self.advance, self.apply, self.wake, self.halts = runtime.advance, apply, runtime.wake, runtime.halts
+        self.hear, self.again = runtime.hear, runtime.show_again
+        self.reconcile = runtime.reconcile()
+        self.accept = runtime.accept(self.reconcile)
+
+    def _ports(self) -> Ports:
+        scene, stage, time = self._scene, self._scene.stage, self._scene.time
+        return Ports(
+            store=self.store,
+            claims=self.claims,
+            watch_log=RedisWatchLog(self._redis),
+            cluster=self._cluster,
+            writer=self._cluster,
+            job_logs=scene.cluster,
+            messenger=self.messenger,
+            people=StagedPeople(KnownPeople(LEAD, *APPROVERS), stage, self.life),
+            signals=ScriptedSignals(scene.signals, time.now),
+            history=self.scraped,
+            samples=self.scraped,
+            scraper=scene.engines,
+            generations=StagedEngines(scene.engines, stage, self.life),
+            playbooks=Library({each.name: each for each in (scene.playbook, *scene.besides)}),
+            alarms=NoAlarms(),
+            pictures=Pictures(
+                chart_png=lambda chart: chart.title.encode(),
+                chart_svg=lambda chart: b"<svg></svg>",
+                path_png=lambda picture: b"",
+            ),
+            silences=None,
+            from_bundle=compiled_once,
+            time=Time(pause=self._pause, later=_left_to_the_net, aside=_at_once),
+        )
 
     def _messenger(self) -> SlackMessenger:
         scene = self._scene

@@ -36,12 +36,12 @@ from bot.domain.incidents.run import Run
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
-from bot.flow.apply_call import ApplyCall
-from bot.flow.generate_on_replica import GenerateOnReplica
-from bot.flow.job_result import JobResult
+from bot.flow.handlers.apply import ApplyCall
+from bot.flow.handlers.generate import GenerateOnReplica
+from bot.flow.handlers.job_result import JobResult
+from bot.flow.handlers.plan import PlanHandler
 from bot.flow.perform_effect import Done as Performed
 from bot.flow.perform_effect import Job, Later
-from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord, Owed, RunStore, Sent
 from bot.flow.see_world import SeeWorld
 from tests import builders
@@ -165,7 +165,7 @@ class Claims:
         self.halted = by
 
 
-class Planner(PlanForRun):
+class Planner(PlanHandler):
     """What would be done now, from the world alone."""
 
     def __init__(self, world: World) -> None:

@@ -11,7 +11,7 @@ from bot.adapters.redis.claims import BreakerLimits
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Commanded, StepSettled
 from bot.domain.incidents.run import Run
-from bot.flow.apply_call import PATIENCE_SECONDS, what_changed
+from bot.flow.handlers.apply import PATIENCE_SECONDS, what_changed
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed
 from tests import builders

@@ -16,10 +16,10 @@ from bot.domain.kernel.timeline import GENESIS, Chained, Entry, chain
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.reports.chart import Chart, chart_of
 from bot.domain.signals.scrape import Scrape
-from bot.flow.draw_chart import ReadSeriesForRun, comment_of
+from bot.flow.handlers.draw_chart import ReadSeriesHandler, comment_of
+from bot.flow.handlers.show import ExportHandler
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed, ReadContext
-from bot.flow.show_run import ExportForRun
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import Story
 from tests.domain.reports.charted import WATCHED, fixed, thrash_line, usage_line
@@ -50,7 +50,7 @@ async def test_the_lines_are_read_from_the_history_with_their_limits() -> None:
 
     effect = ReadSeries(effect_id="series/closed:9")
     job = Job(run(state="calm", way=("calm",)), Owed("INC-7", effect, 1, "t"), BEGAN + 600)
-    done = await ReadSeriesForRun(Sampled(), playbook_of)(job, effect)
+    done = await ReadSeriesHandler(Sampled(), playbook_of)(job, effect)
     [event] = done.events
     assert isinstance(event, SeriesRead)
     [line] = event.lines
@@ -118,7 +118,7 @@ async def exported_page(history: Sampled, uploaded: list[bytes] | None = None) -
     ]
     runs: Any = Timelines(chain(entries, head=GENESIS, length=0))
     messenger: Any = Uploads([] if uploaded is None else uploaded)
-    export = ExportForRun(messenger, runs, draw, ReadSeriesForRun(history, playbook_of))
+    export = ExportHandler(messenger, runs, draw, ReadSeriesHandler(history, playbook_of))
     job = Job(run(state="calm", way=("calm",)), Owed("INC-7", EXPORT, 1, "t"), BEGAN + 600)
     await export(job, EXPORT)
     return drawn[0]

@@ -9,7 +9,7 @@ from bot.domain.incidents.effect import DrawWay
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.picture import Picture
-from bot.flow.draw_way import DrawWayForRun, way_picture
+from bot.flow.handlers.draw_path import DrawPathHandler, way_picture
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Owed
 from tests.adapters.slack.runs import BEGAN, run
@@ -72,7 +72,7 @@ async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
     standing = run(state="grow", way=("look", "choose", "grow"))
     effect = DrawWay(effect_id="draw/1")
     job = Job(standing, Owed("INC-7", effect, 1, "t"), BEGAN)
-    await DrawWayForRun(uploads, playbook_of, draw)(job, effect)
+    await DrawPathHandler(uploads, playbook_of, draw)(job, effect)
     [(name, content, comment)] = uploads.files
     assert (name, content) == ("INC-7-way.png", b"png")
     assert "now in grow" in comment

@@ -12,7 +12,7 @@ from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
-from bot.flow.generate_on_replica import GenerateOnReplica, Made
+from bot.flow.handlers.generate import GenerateOnReplica, Made
 from bot.flow.perform_effect import Job
 from bot.flow.ports import Generated, Replica
 from tests import builders

@@ -12,7 +12,7 @@ from bot.domain.cluster.snapshot import World
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.run import Run
-from bot.flow.apply_call import ApplyCall
+from bot.flow.handlers.apply import ApplyCall
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders

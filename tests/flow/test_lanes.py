@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.effect import ApplyStep, Effect, JudgePress, ReadSignals, ShowInSlack, WatchSignals
 from bot.domain.kernel.target import Target
 from bot.flow.advance_run import Advanced
-from bot.flow.judge_press import JudgeForRun
+from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.perform_effect import Done, Handler, Job, PerformEffect
 from bot.flow.reconcile import Reconcile
 from bot.flow.wake import Wake
@@ -61,7 +62,7 @@ class Answered:
 class World:
     """Many incidents, each owing one effect, over the real storage."""
 
-    def __init__(self, store: RedisStore, **handlers: Handler) -> None:
+    def __init__(self, store: RedisStore, handlers: Mapping[type, Handler]) -> None:
         self.store = store
         self.judged = asyncio.Event()
         self.wake = Wake(self._advance, PerformEffect(store, store, handlers), self)
@@ -89,7 +90,7 @@ class World:
 
 async def test_a_press_is_judged_while_sixty_incidents_wait_for_a_frozen_api_server(store: RedisStore) -> None:
     frozen = Frozen()
-    world = World(store, read_signals=frozen, judge_press=JudgeForRun(KnownPeople("U0LEA", "U0ANA")))
+    world = World(store, {ReadSignals: frozen, JudgePress: JudgeHandler(KnownPeople("U0LEA", "U0ANA"))})
     await world.stuck_on(READ)
     await world.owing("INC-100", JUDGE)
     await soon(world.judged)
@@ -110,8 +111,8 @@ async def test_a_press_is_judged_while_sixty_incidents_wait_for_a_frozen_api_ser
 )
 async def test_what_is_stuck_leaves_room_for_other_work(store: RedisStore, stuck: Effect, free: Effect) -> None:
     answered = Answered()
-    handlers: dict[str, Handler] = {stuck.kind: Frozen(), free.kind: answered}
-    world = World(store, **handlers)
+    handlers: dict[type, Handler] = {type(stuck): Frozen(), type(free): answered}
+    world = World(store, handlers)
     await world.stuck_on(stuck)
     await world.owing("INC-100", free)
     await soon(answered.done)
@@ -131,7 +132,7 @@ async def test_a_stuck_look_beside_the_round_does_not_hold_up_the_next_round(sto
             third.set()
         return 0
 
-    world = World(store)
+    world = World(store, {})
     reconcile = Reconcile(store, store, world.wake, route, besides={"homes.not_refreshed": stuck}, every_seconds=0.01)
     running = asyncio.create_task(reconcile.forever())
     await soon(third)
@@ -142,12 +143,12 @@ async def test_a_stuck_look_beside_the_round_does_not_hold_up_the_next_round(sto
 async def test_what_another_process_left_behind_is_taken_up_in_its_lane(store: RedisStore, time: VirtualTime) -> None:
     """Read from the storage alone, as after a restart."""
     frozen, answered = Frozen(), Answered()
-    gone = World(store)
+    gone = World(store, {})
     await gone.wake.stop()
     await gone.stuck_on(READ)
     await gone.owing("INC-100", SHOW)
     await time.advance(60)
-    world = World(store, read_signals=frozen, show_in_slack=answered)
+    world = World(store, {ReadSignals: frozen, ShowInSlack: answered})
     await Reconcile(store, store, world.wake, _nothing_to_route).once()
     await soon(answered.done)
     await world.wake.stop()

@@ -19,7 +19,7 @@ from bot.domain.incidents.impact import Burden
 from bot.domain.incidents.run import ActiveChange, Run
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
-from bot.flow.apply_call import (
+from bot.flow.handlers.apply import (
     LOOK_EVERY_SECONDS,
     LOOKS_APART_SECONDS,
     ONE_TURN_SECONDS,
@@ -29,7 +29,7 @@ from bot.flow.apply_call import (
     lease_keys,
     what_changed,
 )
-from bot.flow.generate_on_replica import Made
+from bot.flow.handlers.generate import Made
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders

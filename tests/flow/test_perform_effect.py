@@ -48,7 +48,7 @@ async def owing(store: RedisStore, *effects: Effect) -> Run:
 
 
 def performer(store: RedisStore, handler: Handled) -> PerformEffect:
-    return PerformEffect(store, store, {"show_in_slack": handler, "read_signals": handler})
+    return PerformEffect(store, store, {ShowInSlack: handler, ReadSignals: handler})
 
 
 async def outcome(store: RedisStore) -> Sequence[Event]:

@@ -15,10 +15,10 @@ from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.scrape import Scrape
+from bot.flow.handlers.plan import GRANT_IT, PlanHandler
+from bot.flow.handlers.read import ReadHandler
 from bot.flow.perform_effect import Job
-from bot.flow.plan_change import GRANT_IT, PlanForRun
 from bot.flow.ports import Owed, ReadContext
-from bot.flow.read_for_run import ReadForRun
 from bot.flow.see_world import SeeWorld
 from tests import builders
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
@@ -88,13 +88,13 @@ class PastRun:
         return self._run
 
 
-def planner(cluster: MemoryCluster, script: Script, earlier: Run | None = None) -> PlanForRun:
+def planner(cluster: MemoryCluster, script: Script, earlier: Run | None = None) -> PlanHandler:
     async def playbook_of(run: Run) -> CompiledPlaybook:
         del run
         return PLAYBOOK
 
-    read = ReadForRun(ScriptedSignals(script, lambda: AT), playbook_of)
-    return PlanForRun(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier))
+    read = ReadHandler(ScriptedSignals(script, lambda: AT), playbook_of)
+    return PlanHandler(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier))
 
 
 def growing() -> Run:

@@ -14,10 +14,10 @@ from bot.domain.incidents.event import Progressed, Watched
 from bot.domain.incidents.run import ActiveWatch, Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
+from bot.flow.handlers.read import ReadHandler
+from bot.flow.handlers.watch import WatchHandler, held_seconds
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Owed, Tick
-from bot.flow.read_for_run import ReadForRun
-from bot.flow.watch_signals import WatchForRun, held_seconds
 from tests import builders
 from tests.fakes.signals import ScriptedSignals
 
@@ -64,7 +64,7 @@ class Watching:
         self.said: Mapping[str, object] = {}
         self._at = builders.START
         signals = ScriptedSignals(lambda: self.said, lambda: self._at)
-        self._watch = WatchForRun(ReadForRun(signals, playbook_of), RedisWatchLog(self._redis), playbook_of)
+        self._watch = WatchHandler(ReadHandler(signals, playbook_of), RedisWatchLog(self._redis), playbook_of)
 
     def continue_as(self, run: Run) -> None:
         self._run = run
@@ -165,7 +165,7 @@ async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: W
 
 async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> None:
     left = builders.run(state="calm", visit=3, watch=None)
-    watch = WatchForRun(ReadForRun(ScriptedSignals(dict, lambda: 0.0), playbook_of), NoLog(), playbook_of)
+    watch = WatchHandler(ReadHandler(ScriptedSignals(dict, lambda: 0.0), playbook_of), NoLog(), playbook_of)
     assert await watch(Job(left, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK) == Done()
 
 

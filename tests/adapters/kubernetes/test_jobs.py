@@ -15,7 +15,7 @@ from bot.domain.changes.planning import plan_change
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.signals.signal import Reading
-from bot.flow.job_result import JobResult
+from bot.flow.handlers.job_result import JobResult
 from tests import builders
 from tests.adapters.kubernetes.lab import CONTEXT, TARGET, Lab
 

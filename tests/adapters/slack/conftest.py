@@ -21,7 +21,7 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.home import Homes
 from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.messenger import Place, SlackMessenger
-from bot.flow.draw_way import DrawForChannel
+from bot.flow.handlers.draw_path import DrawForChannel
 from tests.adapters.slack.runs import policy, run
 from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MemoryViewers, MovableClock

@@ -18,7 +18,7 @@ from bot.domain.changes.context import PlanContext
 from bot.domain.changes.plan import Plan
 from bot.domain.changes.planning import plan_change
 from bot.domain.kernel.target import Target
-from bot.flow.generate_on_replica import GenerateOnReplica, Made
+from bot.flow.handlers.generate import GenerateOnReplica, Made
 from bot.flow.perform_effect import Job
 from bot.flow.sample_replicas import WorldReplicas
 from tests import builders

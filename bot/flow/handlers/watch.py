@@ -14,17 +14,17 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import WatchState
 from bot.domain.signals.signal import Reading, Value
+from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.perform_effect import Done, Job, Later
 from bot.flow.ports import Tick, WatchLog
-from bot.flow.read_for_run import PlaybookOf, ReadForRun
 
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "unknown"
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 15.0
 REFRESH_SECONDS = 60.0
 
 
-class WatchForRun:
-    def __init__(self, read: ReadForRun, looks: WatchLog, playbook_of: PlaybookOf) -> None:
+class WatchHandler:
+    def __init__(self, read: ReadHandler, looks: WatchLog, playbook_of: PlaybookOf) -> None:
         self._read, self._looks, self._playbook_of = read, looks, playbook_of
 
     async def __call__(self, job: Job, effect: WatchSignals) -> Done | Later:

@@ -17,19 +17,19 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
 from bot.domain.signals.signal import Reading
+from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.past_probes import PastRuns, asked_by_the_last, rollbacks_in_a_day
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Cluster
-from bot.flow.read_for_run import PlaybookOf, ReadForRun
 from bot.flow.see_world import SeeWorld, context_of
 
 GRANT_IT = "grant it in the bot's role; `incident-bot doctor` lists everything that it needs"
 GONE = "the reason for this change is gone"
 
 
-class PlanForRun:
+class PlanHandler:
     def __init__(
-        self, read: ReadForRun, see: SeeWorld, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns
+        self, read: ReadHandler, see: SeeWorld, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns
     ) -> None:
         self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 

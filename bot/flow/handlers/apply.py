@@ -25,12 +25,12 @@ from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.signal import Reading
-from bot.flow.generate_on_replica import GenerateOnReplica
-from bot.flow.job_result import JobResult
+from bot.flow.handlers.generate import GenerateOnReplica
+from bot.flow.handlers.job_result import JobResult
+from bot.flow.handlers.plan import PlanHandler
+from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, Job, Later
-from bot.flow.plan_change import PlanForRun
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
-from bot.flow.read_for_run import PlaybookOf
 from bot.flow.see_world import SeeWorld, context_of
 
 log = structlog.get_logger()
@@ -65,7 +65,7 @@ class ApplyCall:
         writer: ClusterWriter,
         claims: CallClaims,
         runs: RunStore,
-        planner: PlanForRun,
+        planner: PlanHandler,
         see: SeeWorld,
         playbook_of: PlaybookOf,
         *,

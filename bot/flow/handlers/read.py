@@ -16,7 +16,7 @@ from bot.flow.see_world import context_of
 PlaybookOf = Callable[[Run], Awaitable[CompiledPlaybook]]
 
 
-class ReadForRun:
+class ReadHandler:
     def __init__(self, signals: Signals, playbook_of: PlaybookOf) -> None:
         self._signals, self._playbook_of = signals, playbook_of
 

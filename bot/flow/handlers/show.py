@@ -10,13 +10,13 @@ from bot.domain.incidents.machine.draft import SHOW
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.reports import as_json, html, markdown
 from bot.domain.reports.chart import Chart
-from bot.flow.draw_chart import ReadSeriesForRun
+from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, RunStore
 from bot.flow.whole_timeline import whole_timeline
 
 
-class ShowRun:
+class ShowHandler:
     def __init__(self, messenger: Messenger, changed: Callable[[], None] = lambda: None) -> None:
         """`changed` is told that what people see of a run is not as it was."""
         self._messenger, self._changed = messenger, changed
@@ -46,7 +46,7 @@ class ShowAgain:
             self._wake(incident_id, SHOW.effect_id, SHOW.lane)
 
 
-class TellPerson:
+class TellHandler:
     def __init__(self, messenger: Messenger) -> None:
         self._messenger = messenger
 
@@ -55,9 +55,9 @@ class TellPerson:
         return Done()
 
 
-class ExportForRun:
+class ExportHandler:
     def __init__(
-        self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes], series: ReadSeriesForRun
+        self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes], series: ReadSeriesHandler
     ) -> None:
         self._messenger, self._runs, self._draw, self._series = messenger, runs, draw, series
 
@@ -86,7 +86,7 @@ class ExportForRun:
                 return markdown(entries, stored)
 
 
-class ReleaseForRun:
+class ReleaseHandler:
     def __init__(self, claims: CallClaims) -> None:
         self._claims = claims
 

@@ -19,16 +19,16 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.reports.chart import Chart, chart_of
 from bot.domain.signals.sampling import metrics_of, span_of, with_target
 from bot.domain.signals.window import Window
+from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import History, Messenger, ReadContext, RunStore
-from bot.flow.read_for_run import PlaybookOf
 from bot.flow.see_world import context_of
 
 Aside = Callable[..., Awaitable[Any]]
 """Runs a function that takes long where nobody's press waits for it."""
 
 
-class ReadSeriesForRun:
+class ReadSeriesHandler:
     def __init__(self, history: History, playbook_of: PlaybookOf, *, aside: Aside = asyncio.to_thread) -> None:
         self._history, self._playbook_of, self._aside = history, playbook_of, aside
 
@@ -67,7 +67,7 @@ class ReadSeriesForRun:
         return line
 
 
-class DrawChartForRun:
+class DrawChartHandler:
     def __init__(
         self, messenger: Messenger, runs: RunStore, draw: Callable[[Chart], bytes], *, aside: Aside = asyncio.to_thread
     ) -> None:

@@ -9,7 +9,7 @@ from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import People
 
 
-class JudgeForRun:
+class JudgeHandler:
     def __init__(self, people: People) -> None:
         self._people = people
 

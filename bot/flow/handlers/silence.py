@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from bot.domain.incidents.effect import EndSilences, SilenceAlerts
 from bot.domain.incidents.event import Silenced, SilencesEnded
+from bot.domain.kernel.errors import SourceError
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Silences
 
 
-class SilenceForRun:
-    def __init__(self, silences: Silences) -> None:
+class SilenceHandler:
+    def __init__(self, silences: Silences | None) -> None:
         self._silences = silences
 
     async def __call__(self, job: Job, effect: SilenceAlerts) -> Done:
-        ids: list[str] = []
+        silences, ids = _known(self._silences), list[str]()
         for name, labels in effect.about.items():
             key = f"{job.incident_id}/{effect.effect_id}/{name}"
             why = f"{effect.why} ({effect.wanted_by} in {job.incident_id})"
-            ids.append(await self._silences.create(labels, starts_at=job.now, ends_at=effect.ends_at, why=why, key=key))
+            ids.append(await silences.create(labels, starts_at=job.now, ends_at=effect.ends_at, why=why, key=key))
         event = Silenced(
             event_id=f"silenced/{effect.effect_id}",
             ids=tuple(ids),
@@ -31,11 +32,19 @@ class SilenceForRun:
         return Done((event,))
 
 
-class EndSilencesForRun:
-    def __init__(self, silences: Silences) -> None:
+class EndSilencesHandler:
+    def __init__(self, silences: Silences | None) -> None:
         self._silences = silences
 
     async def __call__(self, job: Job, effect: EndSilences) -> Done:
+        silences = _known(self._silences)
         for silence in effect.ids:
-            await self._silences.expire(silence)
+            await silences.expire(silence)
         return Done((SilencesEnded(event_id=f"ended/{effect.effect_id}", ids=effect.ids),))
+
+
+def _known(silences: Silences | None) -> Silences:
+    """Raise `SourceError` where a bot that knew Alertmanager's address was replaced by one that does not."""
+    if silences is None:
+        raise SourceError("INCIDENT_BOT_ALERTMANAGER_URL is not set: the bot cannot reach Alertmanager")
+    return silences

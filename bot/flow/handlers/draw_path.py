@@ -17,7 +17,7 @@ Share = Callable[[str, str, bytes, str], Awaitable[None]]
 """A file for a channel: where, its name, what is in it, and what is said with it. Raise `MessengerError`."""
 
 
-class DrawWayForRun:
+class DrawPathHandler:
     def __init__(
         self,
         messenger: Messenger,

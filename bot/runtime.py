@@ -1,0 +1,193 @@
+"""The bot on its ports: the loop, and a handler for every type of effect. `serve` and the tests build the same one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bot.domain.incidents.effect import (
+    ApplyStep,
+    DrawChart,
+    DrawWay,
+    EndSilences,
+    ExportTimeline,
+    JudgePress,
+    PlanChange,
+    ReadSeries,
+    ReadSignals,
+    ReleaseLeases,
+    ShowInSlack,
+    SilenceAlerts,
+    Tell,
+    WatchSignals,
+)
+from bot.domain.incidents.machine import Rules
+from bot.domain.playbooks.picture.picture import Picture
+from bot.domain.reports.chart import Chart
+from bot.flow.accept_alerts import AcceptAlerts
+from bot.flow.advance_run import AdvanceRun, FromBundle
+from bot.flow.handlers.apply import ApplyCall
+from bot.flow.handlers.draw_chart import DrawChartHandler, ReadSeriesHandler
+from bot.flow.handlers.draw_path import DrawPathHandler
+from bot.flow.handlers.generate import GenerateOnReplica
+from bot.flow.handlers.job_result import JobResult
+from bot.flow.handlers.judge import JudgeHandler
+from bot.flow.handlers.plan import PlanHandler
+from bot.flow.handlers.read import ReadHandler
+from bot.flow.handlers.show import ExportHandler, ReleaseHandler, ShowAgain, ShowHandler, TellHandler
+from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
+from bot.flow.handlers.watch import WatchHandler
+from bot.flow.hear_people import HearPeople
+from bot.flow.keep_halts import KeepHalts
+from bot.flow.perform_effect import Handler, PerformEffect
+from bot.flow.ports import (
+    Alarms,
+    AlertStore,
+    CallClaims,
+    Cluster,
+    ClusterWriter,
+    EffectStore,
+    Generations,
+    History,
+    Impatient,
+    JobLogs,
+    Messenger,
+    People,
+    Playbooks,
+    RunStore,
+    Scraper,
+    Signals,
+    Silences,
+    WatchLog,
+)
+from bot.flow.reconcile import Reconcile
+from bot.flow.route_alerts import RouteAlerts
+from bot.flow.sample_replicas import WorldReplicas
+from bot.flow.see_world import SeeWorld
+from bot.flow.wake import Timer, Wake
+
+
+class Store(AlertStore, RunStore, EffectStore, Protocol):
+    """Alerts, runs and effects are kept together: what changes together changes in one step."""
+
+
+class MessengerThatKnocks(Messenger, Impatient, Protocol): ...
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """How a chart and a playbook become bytes. Drawing takes long, so each is called in a thread."""
+
+    chart_png: Callable[[Chart], bytes]
+    chart_svg: Callable[[Chart], bytes]
+    path_png: Callable[[Picture], bytes]
+
+
+@dataclass(frozen=True)
+class Time:
+    """How time passes. The tests have a clock of their own."""
+
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    later: Timer | None = None
+    aside: Callable[..., Awaitable[Any]] = asyncio.to_thread
+    """Runs a function that takes long where nobody's press waits for it."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Everything outside that the bot works on."""
+
+    store: Store
+    claims: CallClaims
+    watch_log: WatchLog
+    cluster: Cluster
+    writer: ClusterWriter
+    job_logs: JobLogs
+    messenger: MessengerThatKnocks
+    people: People
+    signals: Signals
+    history: History
+    """What charts are drawn from."""
+    samples: History
+    """What the bot scraped itself: the load of single replicas."""
+    scraper: Scraper
+    generations: Generations
+    playbooks: Playbooks
+    alarms: Alarms
+    pictures: Pictures
+    silences: Silences | None
+    """None where Alertmanager's address is not known: nobody can ask for a silence then."""
+    from_bundle: FromBundle
+    time: Time = field(default_factory=Time)
+
+
+class Runtime:
+    def __init__(
+        self,
+        ports: Ports,
+        rules: Rules,
+        *,
+        cluster_name: str,
+        reopen_within_seconds: float = 900.0,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`changed` is called when what people see of a run, or the kill switch, is not as it was."""
+        self._ports, self._changed = ports, changed
+        store, claims = ports.store, ports.claims
+        self.advance = AdvanceRun(store, ports.from_bundle, rules)
+        self.handlers = self._handlers(rules)
+        self.perform = PerformEffect(store, store, self.handlers)
+        self.wake = Wake(self.advance, self.perform, ports.alarms, later=ports.time.later)
+        wake = self.wake.incident
+        self.route = RouteAlerts(
+            store, store, ports.playbooks, ports.cluster,
+            cluster_name=cluster_name, reopen_within_seconds=reopen_within_seconds, wake=wake,
+        )  # fmt: skip
+        self.halts = KeepHalts(store, claims, wake, changed, lambda: self.wake.is_busy)
+        self.hear = HearPeople(store, store, claims, wake)
+        self.show_again = ShowAgain(ports.messenger, store, self.wake.effect)
+
+    def reconcile(
+        self,
+        look: Callable[[], Awaitable[None]] | None = None,
+        besides: Mapping[str, Callable[[], Awaitable[None]]] | None = None,
+    ) -> Reconcile:
+        """The net under the direct wake-ups, with the halts and `besides` looked at as often."""
+        every = {"halts.not_kept": self.halts.once, **(besides or {})}
+        return Reconcile(self._ports.store, self._ports.store, self.wake, self.route, look=look, besides=every)
+
+    def accept(self, reconcile: Reconcile) -> AcceptAlerts:
+        return AcceptAlerts(self._ports.store, reconcile.wake_routing)
+
+    def _handlers(self, rules: Rules) -> Mapping[type, Handler]:
+        ports, playbook_of = self._ports, self.advance.playbook_of
+        time, messenger, store = ports.time, ports.messenger, ports.store
+        read = ReadHandler(ports.signals, playbook_of)
+        see = SeeWorld(ports.cluster, ports.samples)
+        plan = PlanHandler(read, see, ports.cluster, playbook_of, store)
+        generate = GenerateOnReplica(
+            ports.generations, WorldReplicas(ports.cluster), ports.scraper, ports.claims, store, pause=time.pause
+        )
+        series = ReadSeriesHandler(ports.history, playbook_of, aside=time.aside)
+        return {
+            ReadSignals: read,
+            PlanChange: plan,
+            ApplyStep: ApplyCall(
+                ports.writer, ports.claims, store, plan, see, playbook_of,
+                job_result=JobResult(ports.cluster, ports.job_logs), generate=generate,
+                grant_valid_seconds=rules.approvals.grant_valid_seconds, pause=time.pause,
+            ),
+            WatchSignals: WatchHandler(read, ports.watch_log, playbook_of),
+            JudgePress: JudgeHandler(ports.people),
+            ShowInSlack: ShowHandler(messenger, self._changed),
+            Tell: TellHandler(messenger),
+            ExportTimeline: ExportHandler(messenger, store, ports.pictures.chart_svg, series),
+            DrawWay: DrawPathHandler(messenger, playbook_of, ports.pictures.path_png),
+            ReadSeries: series,
+            DrawChart: DrawChartHandler(messenger, store, ports.pictures.chart_png, aside=time.aside),
+            ReleaseLeases: ReleaseHandler(ports.claims),
+            SilenceAlerts: SilenceHandler(ports.silences),
+            EndSilences: EndSilencesHandler(ports.silences),
+        }  # fmt: skip
