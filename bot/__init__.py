@@ -1,22 +1,37 @@
-"""An incident bot for vLLM on Kubernetes. The road of one alert, station by station:
+"""An incident bot for vLLM on Kubernetes: an alert opens an incident, a playbook diagnoses it, people approve changes.
 
-1. `bot.adapters.web`          POST /alertmanager: who may send, how much, answered only once it is stored
-2. `bot.adapters.alertmanager` the webhook becomes alerts, or a 4xx that says what is wrong
-3. `bot.flow.accept_alerts`    alerts are stored in the intake, then routing is woken
-4. `bot.flow.route_alerts`     which playbook, which target: opens, joins or reopens an incident
-5. `bot.flow.advance_run`      drains an incident's inbox in order; decides, commits
-6. `bot.domain.incidents.machine`        the decision itself: same run, same event, same decision
-7. `bot.flow.perform_effect`   one owed effect under a lease; its outcome is an event again
-8. `bot.flow.handlers.read`     effect: read what the state needs
-9. `bot.flow.handlers.plan`      effect: what a change would do now, rehearsed by the API server
-10. `bot.flow.handlers.show`        effect: card, thread, answers and files in Slack
-11. `bot.flow.hear_people`     a press or command is stored, then acknowledged
-12. `bot.flow.handlers.judge`     effect: who is that, and may they
-13. `bot.domain.approvals.grant`      `grant`: the only maker of permission
-14. `bot.flow.handlers.apply`      effect: look again, claim, send; a call can win at most once
-15. `bot.flow.handlers.watch`   effect: did it help
-16. `bot.domain.reports`        the timeline as Markdown or JSON
+The road of an alert:
 
-Under all of it: `bot.flow.wake` calls at once, `bot.adapters.docket` later, `bot.flow.reconcile` every second and at
-start. `bot.flow.ports` says what each of them is promised; `bot.wiring` joins them to the real adapters.
+- `bot.adapters.web`                 POST /alertmanager: checks the sender and the size, answers once it is stored
+- `bot.adapters.alertmanager`        turns the webhook into alerts, or into a 4xx that says what is wrong
+- `bot.flow.accept_alerts`           stores alerts in the intake and wakes routing
+- `bot.flow.route_alerts`            picks playbook and target; opens, extends or reopens an incident
+- `bot.adapters.redis.store`         keeps the run, its inbox, its timeline and its effects, in Lua scripts
+- `bot.flow.advance_run`             drains an incident's inbox in order, decides, commits
+- `bot.domain.incidents.machine`     decides: the same run and the same event give the same decision
+- `bot.flow.perform_effect`          performs one owed effect under a lease; its outcome is an event again
+- `bot.flow.handlers.read`           effect: read what the state needs, from engines, Prometheus and the cluster
+- `bot.flow.read_signals`            turns samples and probes into readings, or into "unknown" with a reason
+- `bot.flow.handlers.plan`           effect: plan a change, and let the API server check it in a dry run
+- `bot.domain.changes.catalogue`     every verb, each declared in one file of `bot.domain.changes.verbs`
+- `bot.flow.handlers.show`           effect: bring card, thread and files up to date
+- `bot.adapters.slack.messenger`     posts each message once, and edits it afterwards
+- `bot.flow.handlers.apply`          effect: look again, claim, send; a call can win at most once
+- `bot.adapters.kubernetes.writer`   the only module that changes the cluster; it takes nothing without a grant
+- `bot.flow.handlers.watch`          effect: watch whether the change helped
+- `bot.domain.reports`               the timeline as Markdown, JSON or a page
+
+The road of a button press or a command:
+
+- `bot.adapters.slack.app`           receives it over HTTP or Socket Mode, checks the signature, answers within 3 s
+- `bot.adapters.slack.commands`      reads `/incident …` and answers what needs no incident
+- `bot.flow.hear_people`             stores it as an event before it is acknowledged
+- `bot.flow.advance_run`             takes it from the inbox, in order with everything else
+- `bot.flow.handlers.judge`          effect: who pressed, and whether they may, read at that moment
+- `bot.adapters.slack.people`        asks Slack for the account and the teams
+- `bot.domain.approvals.grant`       `grant`: the only maker of permission
+
+Around both: `bot.flow.wake` calls at once, `bot.adapters.docket` later, `bot.flow.reconcile` every second and at start.
+`bot.flow.ports` says what each part is promised. `bot.runtime` builds the loop on these ports, for the bot and for its
+tests; `bot.wiring` joins it to the real adapters.
 """

@@ -175,23 +175,29 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
 
 
 class Http(_Part):
     host: str = "127.0.0.1"
     """Loopback, so that nothing listens to the network by accident; in a container set 0.0.0.0."""
     port: int = Field(8080, ge=0, le=65535)
+    """The port that Alertmanager, Slack, probes and Prometheus talk to."""
     body_limit_bytes: int = Field(2 * 1024 * 1024, ge=1024)
+    """The largest webhook that is read. A larger one is refused with 413."""
 
 
 class Alertmanager(_Part):
     """How Alertmanager proves itself: a bearer token, or user and password. `open` accepts alerts from anybody."""
 
     bearer_token: Secret | None = None
+    """The token that Alertmanager sends."""
     user: str = ""
+    """The user name that Alertmanager sends with basic authentication."""
     password: Secret | None = None
+    """The password that Alertmanager sends with basic authentication."""
     open: bool = False
+    """Accept alerts from anybody who reaches the port."""
     url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://alertmanager.monitoring:9093"])
     """Its own address, for silences; without it nobody can silence from Slack."""
 
@@ -214,17 +220,23 @@ class Alertmanager(_Part):
 
 class Slack(_Part):
     bot_token: Secret = Field(examples=["xoxb-…"])
+    """The bot token of the Slack app."""
     signing_secret: Secret | None = Field(None, examples=["the Signing Secret on the app's Basic Information page"])
+    """The secret by which requests from Slack are verified. Not needed in Socket Mode."""
     app_token: Secret | None = Field(None, examples=["xapp-…"], validate_default=True)
     """Set, Slack is listened to in Socket Mode, and need not reach the bot; unset, over signed HTTP."""
     channel: str = Field(pattern=r"^[CG][A-Z0-9]+$", examples=["C0123456789, the channel's id, not its name"])
+    """The channel of the incident cards."""
     base_url: WebAddress = Field("https://slack.com/api/", examples=["https://slack.com/api/"])
+    """The address of Slack's API."""
     steering_user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    """The user group that may answer questions, halt, resume, undo and resolve."""
     steering_users: Users = Field((), examples=["U0123456789,U9876543210"])
     """Who may answer questions, halt, resume, undo and resolve; when nobody is named, the approvers may."""
     posts_per_second: float = Field(1.0, gt=0, le=10_000)
     """New messages a channel, Slack's own pace for chat.postMessage; a workspace may have been granted more."""
     posts_burst: int = Field(5, ge=1, le=10_000)
+    """New messages that may be sent to a channel at once."""
     updates_per_minute: float = Field(50.0, gt=0, le=100_000)
     """Edits a workspace, Slack's Tier 3."""
     cards_per_minute: float = Field(10.0, ge=1, le=10_000)
@@ -252,10 +264,15 @@ class Kubernetes(_Part):
     """Which cluster; named outright, because the current context of a laptop may be any."""
 
     in_cluster: bool = False
+    """Use the service account of the pod that the bot runs in."""
     kubeconfig: Path | None = Field(None, examples=["/home/me/.kube/config"])
+    """The kubeconfig file to use."""
     context: str = ""
+    """The context of the kubeconfig; empty: its current one."""
     url: WebAddress | None = Field(None, examples=["https://kubernetes.example:6443"])
+    """The address of the API server, without a kubeconfig."""
     token: Secret | None = None
+    """The bearer token for that address."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -278,7 +295,9 @@ class Prometheus(_Part):
     """Where readings come from when it is set; else every replica is scraped."""
 
     url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
+    """Read the history of metrics from this Prometheus. Empty: scrape the pods."""
     bearer_token: Secret | None = None
+    """The token for Prometheus."""
     router_errors: str = Field(
         "",
         examples=[
@@ -286,6 +305,7 @@ class Prometheus(_Part):
             '/ sum(rate(router_requests_total{service="$workload"}[5m]))'
         ],
     )
+    """A PromQL query for the share of requests that the router answers with an error."""
     gateway_p99: str = Field(
         "",
         examples=[
@@ -293,14 +313,18 @@ class Prometheus(_Part):
             '(rate(gateway_request_seconds_bucket{namespace="$namespace",service="$workload"}[5m])))'
         ],
     )
+    """A PromQL query for the gateway's p99 latency in seconds."""
 
 
 class People(_Part):
     """People of Slack; whoever is named in any of these ways is one of them."""
 
     users: Users = Field((), examples=["U0123456789,U9876543210"])
+    """The ids of these people."""
     user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    """The id of a user group whose members are meant."""
     channel: Channel = Field("", examples=["C0123456789, whose members are meant"])
+    """The id of a channel whose members are meant."""
 
     @property
     def is_anybody(self) -> bool:
@@ -314,7 +338,9 @@ class Level(People):
     """Who decides about one risk level; whoever is named here replaces those named for all levels."""
 
     needed: int = Field(1, ge=1, le=9)
+    """How many people must approve."""
     expires: Duration | None = Field(None, examples=["15m"])
+    """How long an approval is waited for."""
 
 
 class Team(People):
@@ -342,6 +368,7 @@ class Sampling(_Part):
     )
     """As namespace/name for a Deployment, else namespace/kind/name; those with an open incident are sampled besides."""
     every: Duration = Field(timedelta(seconds=10), examples=["10s"])
+    """How often the workloads under `sampling.workloads` and open incidents are scraped."""
     through: Literal["address", "proxy"] = "address"
     """How pods' pages are read: at the pods' addresses, or by the API server's pod proxy (needs get on pods/proxy)."""
 
@@ -382,6 +409,7 @@ class Approvals(People):
     single_operator: bool = False
     """For the demo and small teams: who asked for a high-risk change may approve it alone. Every card says so."""
     grant_valid: Duration = Field(timedelta(minutes=10), examples=["10m"])
+    """How long an approval may be used after it was given."""
 
     def who_decides(self, level: Level) -> People:
         return level if level.is_anybody else self
@@ -467,6 +495,7 @@ class Breaker(_Part):
     disruptive_changes: int = Field(3, ge=1)
     """On one workload within `per`: more of them is a facility's problem or the bot's, and no single workload's."""
     per: Duration = Field(timedelta(hours=1), examples=["1h"])
+    """The time in which the limits of the breakers count."""
     node_disruptions: int = Field(2, ge=1, le=50)
     """Nodes cordoned or drained within `per`, over the whole deployment: a hall that heats takes nodes one by one."""
     cordoned_share: float = Field(0.1, gt=0, le=1, examples=["0.1"])
@@ -475,7 +504,9 @@ class Breaker(_Part):
 
 class Log(_Part):
     format: Literal["json", "console"] = "json"
+    """How log lines are written."""
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least level that is logged."""
 
 
 def _texts(value: Any) -> Any:
@@ -492,7 +523,9 @@ class Settings(_Part):
     cluster: str = ""
     """The value of the alerts' `cluster` label that means this cluster."""
     redis_url: Annotated[Secret, AfterValidator(_redis_address)] = Field(examples=["redis://localhost:6379/0"])
+    """The address of Redis or Valkey."""
     redis_tag: str = Field("bot", pattern=r"^[A-Za-z0-9_.-]+$", examples=["bot"])
+    """The prefix of all keys. Two bots may share a Redis under two tags."""
     redis_replicas: int = Field(0, ge=0, le=9)
     """Redis replicas that must confirm a claim before its call."""
     http: Http
@@ -517,7 +550,9 @@ class Settings(_Part):
     approvals: Approvals
     breaker: Breaker
     retention_days: int = Field(90, ge=1)
+    """How many days a closed incident is kept."""
     reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
+    """An alert that fires again within this time reopens its closed incident."""
     log: Log
 
     @property

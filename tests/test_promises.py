@@ -18,7 +18,7 @@ from bot.settings import Breaker
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 KEPT_BY: dict[str, tuple[str, ...]] = {
-    "An alert or a press that was answered as received is stored": (
+    "Alerts and button presses are persisted in Redis before they are acknowledged": (
         "end_to_end/test_crashes.py::test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything",
         "adapters/test_web.py::test_an_accepted_webhook_is_stored_before_the_200",
         "adapters/test_web.py::test_no_storage_is_a_503_that_asks_to_send_again",
@@ -40,7 +40,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "domain/incidents/machine/test_advance.py::test_an_expired_request_is_never_applied_later",
         "domain/incidents/machine/test_advance.py::test_a_request_is_decided_once",
     ),
-    "A mutating call wins at most once": (
+    "A mutating call takes effect at most once": (
         "flow/test_crash_points.py::test_a_crash_at_any_step_changes_nothing_that_lasts",
         "flow/test_any_interleaving.py::test_in_any_interleaving_each_call_wins_once",
         "flow/test_two_bots.py::test_two_bots_do_each_call_and_each_message_once",
@@ -49,7 +49,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_apply_call.py::test_a_call_that_was_carried_out_while_it_was_sent_again_is_done_and_its_undo_is_kept",
         "adapters/redis/test_store.py::test_a_claim_that_no_replica_confirms_is_no_claim",
     ),
-    "What cannot be read is unknown": (
+    'Missing data is "unknown"': (
         "domain/playbooks/test_expression.py::test_what_cannot_be_said_is_unknown_with_its_reason",
         "domain/incidents/machine/test_advance.py::test_an_unknown_verdict_is_no_verdict",
         "domain/changes/test_rollback_and_undo.py::test_what_cannot_be_read_is_not_taken_for_taken_back",
@@ -63,7 +63,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "domain/playbooks/test_kv_cache_oom.py::test_the_verdict_tells_what_the_fleet_paid",
         "domain/playbooks/test_kv_cache_oom.py::test_a_pool_with_room_is_not_enough_where_users_wait",
     ),
-    "One hand on the wheel": (
+    "One change at a time": (
         "adapters/redis/test_store.py::test_an_incident_is_opened_only_while_its_target_has_none",
         "flow/test_alert_histories.py::test_no_history_of_alerts_hides_an_incident_or_swallows_an_alert",
         "adapters/redis/test_store.py::test_one_incident_at_a_time_changes_a_workload",
@@ -74,11 +74,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_apply_call.py::test_a_halt_stops_the_call_and_a_resume_sends_it",
         "flow/test_keep_halts.py::test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number_a_round",
     ),
-    "A change that the other replicas pay for": (
+    "A rollout that hurts the other replicas stops": (
         "domain/incidents/machine/test_stopped.py::test_it_sends_nothing_and_asks_with_what_rose",
         "domain/incidents/machine/test_stopped.py::test_that_kubernetes_goes_on_by_itself_is_said_unless_the_rollout_is_held",
     ),
-    "A Slack that refuses the bot": (
+    "Slack outages silence no incident": (
         "flow/test_slack_refuses.py::test_an_incident_goes_on_once_slack_lets_the_bot_in_again",
         "flow/test_slack_refuses.py::test_a_request_that_cannot_be_posted_expires_all_the_same",
         "adapters/slack/test_people.py::test_who_could_halt_can_halt_while_slack_does_not_answer",
@@ -101,7 +101,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_advance_run.py::test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now",
         "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once",
     ),
-    "A Redis that lost its data": (
+    "If Redis loses its data": (
         "end_to_end/test_emptied_redis.py::"
         "test_an_emptied_redis_is_told_and_what_fires_is_reopened_under_a_number_far_above",
         "flow/test_keep_epoch.py::test_redis_emptied_under_a_running_bot_is_noticed_before_any_number_comes_twice",
@@ -145,9 +145,9 @@ def test_the_numbers_that_the_readme_promises_are_those_of_the_code() -> None:
     assert (breaker.disruptive_changes, breaker.node_disruptions, breaker.per) == (3, 2, timedelta(hours=1))
     assert "three disruptive changes of a workload and two nodes an hour" in said
     assert OPENS_AFTER == 3
-    assert "After three questions it is asked only now and then" in said
+    assert "After three timeouts it is tried only once every few seconds" in said
     assert breaker.cordoned_share == 0.1
-    assert "a tenth of the GPUs cordoned" in said
+    assert "at most a tenth of the GPUs cordoned" in said
     assert f"TTFT p99 × {TTFT_FACTOR:g} or requests waiting × {WAITING_FACTOR:g} since the grant" in said
     assert REMEMBERED_SECONDS == 1800
     assert "a second time within half an hour only with a new reason" in said

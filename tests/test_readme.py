@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.slack.commands import WORDS
 from bot.sandbox.scenarios import SCENARIOS
 from bot.settings import load_settings
 
@@ -24,15 +23,8 @@ def test_the_first_screen_has_exactly_two_commands() -> None:
     assert ran == ["--no-dev incident-bot demo", "pytest -n 4 --dist loadfile"]
 
 
-def test_every_slash_command_is_in_the_table_and_no_other() -> None:
-    written = set(re.findall(r"^\| `/incident (\w+)", README, re.MULTILINE))
-    assert written == set(WORDS)
-
-
-def test_every_scenario_of_the_demo_is_in_the_table_with_its_own_words() -> None:
-    table = README.partition("### Scenarios")[2].partition("\n## ")[0]
-    written = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", table, re.MULTILINE)
-    assert written == [(scenario.name, scenario.what) for scenario in SCENARIOS.values()]
+def test_the_number_of_scenarios_is_right() -> None:
+    assert f"there are [{len(SCENARIOS)} of them](deploy/reference/scenarios.md)" in README
 
 
 def test_every_shipped_playbook_is_in_the_table() -> None:

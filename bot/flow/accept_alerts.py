@@ -1,4 +1,4 @@
-"""The first station: alerts are stored before the webhook is answered, then routing is woken."""
+"""Alerts are stored before the webhook is answered, then routing is woken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second station: an accepted alert opens an incident, joins its target's open one, or is kept as unmatched."""
+"""An accepted alert opens an incident, joins its target's open one, or is kept as unmatched."""
 
 from __future__ import annotations
 

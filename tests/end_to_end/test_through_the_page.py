@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +17,8 @@ from tests.end_to_end.stage import Stage, stage
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.needs_server("chromium"), pytest.mark.timeout(180)]
 
+PICTURE = Path(__file__).parents[2] / "deploy" / "reference" / "demo.png"
+"""The picture of the README: `UPDATE_PICTURES=1` takes it anew."""
 A_LOOK = 30_000
 """Milliseconds for the bot to sample, read and ask."""
 
@@ -35,6 +39,9 @@ async def test_a_person_clicks_from_the_card_to_an_approved_spare_and_a_stranger
         page.on("pageerror", lambda error: faults.append(str(error)))
         await page.goto(f"{world.world.slack_url}/?as=U0ANA")
         thread = await open_thread(page)
+        await expect(thread.get_by_role("button", name="Cap the running requests")).to_be_visible(timeout=A_LOOK)
+        if os.environ.get("UPDATE_PICTURES"):
+            await page.screenshot(path=PICTURE)
 
         await thread.get_by_role("button", name="Cap the running requests").click(timeout=A_LOOK)
         await expect(thread).to_contain_text("@Ana Alvarez answered Cap the running requests", timeout=A_LOOK)

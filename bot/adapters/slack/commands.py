@@ -44,33 +44,33 @@ class _Word:
 
 
 WORDS = {
-    "help": _Word("", "what can be said here", "anybody", when_closed=True),
-    "list": _Word("", "the open incidents", "anybody", when_closed=True),
-    "show": _Word("[INC]", "where an incident stands", "anybody", when_closed=True),
-    "timeline": _Word("[INC]", f"its last {ENTRIES_SHOWN} entries", "members", when_closed=True),
-    "export": _Word("[INC] [md|json|html]", "its whole timeline as a file in its thread", "members", when_closed=True),
-    "note": _Word("[INC] TEXT", "put a note on the timeline", "members", when_closed=True),
-    "halt": _Word("[INC|all] [WHY]", "send no further call until it is resumed", "halters"),
+    "help": _Word("", "list the commands", "anybody", when_closed=True),
+    "list": _Word("", "list the open incidents", "anybody", when_closed=True),
+    "show": _Word("[INC]", "show the state of an incident", "anybody", when_closed=True),
+    "timeline": _Word("[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members", when_closed=True),
+    "export": _Word("[INC] [md|json|html]", "upload the whole timeline to the thread", "members", when_closed=True),
+    "note": _Word("[INC] TEXT", "add a note to the timeline", "members", when_closed=True),
+    "halt": _Word("[INC|all] [WHY]", "stop sending changes until it is resumed", "halters"),
     "resume": _Word("[INC|all]", "lift a halt"),
-    "reset": _Word("[INC]", "let the breakers of its workload and of nodes count anew"),
-    "undo": _Word("[INC]", "propose to take back the last change"),
-    "resolve": _Word("[INC] [WHY]", "close an incident by hand"),
-    "divert": _Word("[INC] PLAYBOOK", "go over to another playbook that an alert of the incident is for"),
-    "lead": _Word("[INC] [@PERSON]", "who leads from here: you, or whom you name"),
-    "status": _Word("[INC] [TEXT]", "say how it stands, for everybody who waits"),
-    "skip": _Word("[INC] [STATE WHY]", "leave what is waited for by another written way"),
+    "reset": _Word("[INC]", "reset the circuit breakers of its workload and of nodes"),
+    "undo": _Word("[INC]", "propose to undo the last change"),
+    "resolve": _Word("[INC] [WHY]", "close an incident"),
+    "divert": _Word("[INC] PLAYBOOK", "switch to another playbook that matches one of its alerts"),
+    "lead": _Word("[INC] [@PERSON]", "take the lead, or name another incident lead"),
+    "status": _Word("[INC] [TEXT]", "post a status update"),
+    "skip": _Word("[INC] [STATE WHY]", "stop waiting and take another exit"),
     # Whose word a silence needs is asked where it is begun.
-    "silence": _Word("[INC] 30m WHY|off", "quieten its alerts in Alertmanager, for two hours at most", "members"),
-    "reopen": _Word("INC WHY", "open a closed incident again", when_closed=True),
-    "open": _Word("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident by hand", when_closed=True),
-    "playbooks": _Word("", "what the bot knows, and what opens it", "members", when_closed=True),
+    "silence": _Word("[INC] 30m WHY|off", "silence its alerts in Alertmanager for at most two hours", "members"),
+    "reopen": _Word("INC WHY", "reopen a closed incident", when_closed=True),
+    "open": _Word("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident without an alert", when_closed=True),
+    "playbooks": _Word("", "list the playbooks and the alerts that open them", "members", when_closed=True),
     "graph": _Word(
-        "[INC|PLAYBOOK]", "a picture of a playbook, with the way that an incident took", "members", when_closed=True
+        "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members", when_closed=True
     ),
     "settings": _Word(
-        "[INC|PLAYBOOK]", "a playbook's numbers: what they are, may be, and why", "members", when_closed=True
+        "[INC|PLAYBOOK]", "show a playbook's settings, their ranges and reasons", "members", when_closed=True
     ),
-    "unmatched": _Word("", "alerts that no playbook took", "members", when_closed=True),
+    "unmatched": _Word("", "list the alerts that matched no playbook", "members", when_closed=True),
 }
 """Every word of `/incident`: who may say it, and whether it means anything once its incident is closed."""
 

@@ -1,0 +1,99 @@
+"""`python -m tests.deploy.reference` writes the reference pages of `deploy/reference` from what the code declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from bot.adapters.slack.commands import WORDS
+from bot.cli.playbook_words import words
+from bot.sandbox.scenarios import SCENARIOS
+from bot.settings import LEAVES, PLAIN_NAMES, PREFIX
+from tests.deploy.files import DEPLOY
+
+FOLDER = DEPLOY / "reference"
+MADE = "<!-- Made by `python -m tests.deploy.reference`; a test keeps it true. -->\n"
+WHO = {"anybody": "anybody in the channel", "members": "full members of the workspace"}
+
+
+def commands() -> str:
+    rows = [
+        (f"`/incident {name}{' ' if word.arguments else ''}{word.arguments}`", word.does, WHO.get(word.who, "steerers"))
+        for name, word in WORDS.items()
+    ]
+    about = "`INC` may be left out in an incident's thread."
+    return _page("Slack commands", about, ("command", "what it does", "who"), rows)
+
+
+def scenarios() -> str:
+    rows = [(f"`{scenario.name}`", scenario.what) for scenario in SCENARIOS.values()]
+    about = "`incident-bot demo --scenario NAME [--unattended]` plays one branch of a runbook, to where its flow ends."
+    return _page("Demo scenarios", about, ("scenario", "what goes wrong"), rows)
+
+
+def settings() -> str:
+    plain = {path: name for name, path in PLAIN_NAMES.items()}
+    rows = [
+        (f"`{plain.get(path) or PREFIX + '_'.join(path).upper()}`", f"`{'.'.join(path)}`", _default(info), _about(info))
+        for path, info in LEAVES.items()
+    ]
+    about = (
+        "Every setting is an environment variable, or a key of the YAML file given by `--settings`; the environment "
+        "wins. `incident-bot doctor` checks them. Lists are separated by commas."
+    )
+    return _page("Settings", about, ("variable", "in the file", "default", "what it does"), rows)
+
+
+def language() -> str:
+    listed = "\n".join(words("")).strip()
+    return (
+        f"# The words of playbooks\n\n{MADE}\nAs `incident-bot playbook words` lists them.\n\n```text\n{listed}\n```\n"
+    )
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "commands.md": commands,
+    "scenarios.md": scenarios,
+    "settings.md": settings,
+    "playbook-words.md": language,
+}
+
+
+def _page(title: str, about: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    table = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *(f"| {line} |" for line in lines)]
+    return f"# {title}\n\n{MADE}\n{about}\n\n" + "\n".join(table) + "\n"
+
+
+def _default(info: FieldInfo) -> str:
+    value: Any = info.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        return "needed"
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds() / 60:g}m"
+    if value in (None, "", (), {}):
+        return ""
+    if isinstance(value, tuple):
+        return f"`{','.join(map(str, value))}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _about(info: FieldInfo) -> str:
+    about = " ".join((info.description or "").split())
+    value, _, note = str(info.examples[0]).partition(", ") if info.examples else ("", "", "")
+    example = f"For example `{value}`{f' ({note})' if note else ''}." if value else ""
+    return " ".join(filter(None, (about, example)))
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
