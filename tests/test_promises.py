@@ -59,7 +59,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "A fix is verified only under load": (
         "domain/playbooks/test_kv_cache_oom.py::test_load_is_what_is_asked_for_and_not_what_gets_done",
-        "domain/playbooks/test_kv_cache_oom.py::test_the_request_for_the_fleet_tells_what_the_spare_paid",
+        "domain/playbooks/test_kv_cache_oom.py::test_the_request_for_the_fleet_tells_what_the_canary_paid",
         "domain/playbooks/test_kv_cache_oom.py::test_the_verdict_tells_what_the_fleet_paid",
         "domain/playbooks/test_kv_cache_oom.py::test_a_pool_with_room_is_not_enough_where_users_wait",
     ),

@@ -1,4 +1,4 @@
-"""Probes about hands on the workload: a rollout under way, who else wrote lately, our spare, a version kept warm.
+"""Probes about hands on the workload: a rollout under way, who else wrote lately, our canary, a version kept warm.
 
 What the API server does not say is unknown: an object without its field owners was not left alone.
 """
@@ -93,21 +93,21 @@ def _autoscaler(world: World) -> Iterable[_Hand]:
             yield _Hand(scaler.text if scaler else "", at)
 
 
-# --- our spare --------------------------------------------------------------------------------------------------------
+# --- our canary -------------------------------------------------------------------------------------------------------
 
 
-async def spare_edits(question: Question) -> Reading:
-    """Whether our spare is there and Ready, and whether the workload's own template has what the spare was given."""
+async def canary_edits(question: Question) -> Reading:
+    """Whether our canary is there and Ready, and whether the workload's own template has what the canary was given."""
     world = await question.world()
     if failed := unreadable(question, world, "canary", "pods"):
         return failed
     if world.canary is None:
-        parts: dict[str, Part | None] = {"spare": False, "ready": False, "live": None}
-        return answer(question, parts, missing={"live": "there is no spare to compare with"})
+        parts: dict[str, Part | None] = {"canary": False, "ready": False, "live": None}
+        return answer(question, parts, missing={"live": "there is no canary to compare with"})
     ready = any(is_ready(pod) for pod in pods_of_canary(world))
     live = None if world.workload is None else _is_live(world, world.workload, world.canary)
-    missing = {"live": "the spare does not say what it was started with"}
-    return answer(question, {"spare": True, "ready": ready, "live": live}, missing=missing)
+    missing = {"live": "the canary does not say what it was started with"}
+    return answer(question, {"canary": True, "ready": ready, "live": live}, missing=missing)
 
 
 def _is_live(world: World, workload: Obj, canary: Obj) -> bool | None:
@@ -186,6 +186,6 @@ def _strangers(world: World) -> list[Obj]:
 ACTOR_PROBES: dict[str, Probe] = {
     "rollout_progress": rollout_progress,
     "other_actors": other_actors,
-    "spare_edits": spare_edits,
+    "canary_edits": canary_edits,
     "warm_previous": warm_previous,
 }

@@ -412,7 +412,7 @@ class Replica:
     uid: str
     address: str
     port: int = 8000
-    role: Literal["target", "spare"] = "target"
+    role: Literal["target", "canary"] = "target"
     in_rotation: bool | None = None
     node: str = ""
     namespace: str = ""
@@ -447,7 +447,7 @@ class Worlds(Protocol):
 
 class Replicas(Protocol):
     async def replicas(self, target: Target, *, incident_id: str) -> Sequence[Replica]:
-        """The running replicas of the workload and of the incident's spare. Raise `ClusterError` on no answer."""
+        """The running replicas of the workload and of the incident's canary. Raise `ClusterError` on no answer."""
         ...
 
 

@@ -68,9 +68,9 @@ def unreadable(question: Question, world: World, *sources: str) -> Reading | Non
 
 
 def pods_asked_for(question: Question, world: World) -> tuple[Obj, ...]:
-    """The pods that the probe is about: the workload's, our spare's, or the picked one."""
+    """The pods that the probe is about: the workload's, our canary's, or the picked one."""
     of = question.spec.of
-    if of == "spare":
+    if of == "canary":
         return pods_of_canary(world)
     if of.startswith("picked."):
         name = question.context.picked.get(of.removeprefix("picked."))

@@ -147,7 +147,7 @@ class WorldReplicas:
 
 
 def replicas_in(world: World) -> tuple[Replica, ...]:
-    """Every running pod of the workload and of our spare that serves, has an address and is not on its way out."""
+    """Every running pod of the workload and of our canary that serves, has an address and is not on its way out."""
     slices = None if "endpoint_slices" in world.unreadable else world.endpoint_slices
     return tuple(
         Replica(
@@ -155,7 +155,7 @@ def replicas_in(world: World) -> tuple[Replica, ...]:
             uid=uid_of(pod),
             address=dig(pod, "status", "podIP"),
             port=metrics_port(pod),
-            role="spare" if CANARY_LABEL in labels_of(pod) else "target",
+            role="canary" if CANARY_LABEL in labels_of(pod) else "target",
             in_rotation=None if slices is None else is_in_rotation(pod, slices),
             node=dig(pod, "spec", "nodeName") or "",
             namespace=namespace_of(pod),

@@ -192,15 +192,15 @@ SHED_THE_REST = Scenario(
         # The fourth change within the hour.
         "the breaker is open": ("/incident reset", "Try"),
     },
-    windows={"queue_depth": "1", "spare_for": "4s", "calm_for": "6s"},
+    windows={"queue_depth": "1", "canary_for": "4s", "calm_for": "6s"},
 )
 OFFLOADED_IN_VAIN = Scenario(
     name="offloaded-in-vain",
-    what="load rises, and KV in host memory is tried on a spare: it thrashes as before and goes; a person takes over",
+    what="load rises, and KV in host memory is tried on a canary: it thrashes as before and goes; a person takes over",
     healthy_load=CALM,
     trouble_load=FULL,
     answers={"Which lever?": ("More room for KV", "Hand over")},
-    windows={"spare_within": "10s"},
+    windows={"canary_within": "10s"},
     verified_by="",
     endings=("handed_over",),
 )
@@ -324,7 +324,7 @@ SET_FP8 = Scenario(
 )
 FP8_LOSES = Scenario(
     name="fp8-loses",
-    what="fp8 KV is tried on a spare, and the answers are worse than accepted",
+    what="fp8 KV is tried on a canary, and the answers are worse than accepted",
     healthy_load=STEADY,
     trouble_load=STEADY,
     deployed_before=BY_MEMORY,

@@ -217,8 +217,8 @@ def test_what_is_probably_not_meant_is_a_warning(old: str, new: str, says: str |
 
 
 def test_a_setting_that_nothing_uses_is_a_warning() -> None:
-    checked = check_text(SMALL.replace("signals:", "  spare: {default: 1}\nsignals:", 1), {})
-    assert [str(fault) for fault in checked.warnings] == ["playbook:9:3: nothing uses the setting 'spare'"]
+    checked = check_text(SMALL.replace("signals:", "  canary: {default: 1}\nsignals:", 1), {})
+    assert [str(fault) for fault in checked.warnings] == ["playbook:9:3: nothing uses the setting 'canary'"]
 
 
 def test_an_override_is_checked_like_a_default() -> None:

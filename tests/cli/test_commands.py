@@ -165,7 +165,7 @@ def test_a_section_is_drawn_by_its_heading_and_a_mistyped_one_is_answered_with_t
     assert "Which lever?" in drawn()
     assert "Choose a lever" not in drawn()
     assert "Choose a lever" in drawn("--section", "which lever?")
-    assert "Start a spare with the new flags" in drawn("--whole")
+    assert "Start a canary with the new flags" in drawn("--whole")
     wrong = incident_bot("playbook", "graph", "kv-cache-oom", "--format", "svg", "--section", "Which levers")
     assert (wrong.exit_code, wrong.stderr) == (
         1,

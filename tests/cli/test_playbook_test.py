@@ -332,5 +332,5 @@ def test_ways_within_a_piece_are_counted_and_named_only_where_all_are_asked_for(
     table = "- name: it\n  expect: {path: [look]}\n"
     short = play(tmp_path, table, playbook=RENEW).stdout
     assert "in the piece of 'renew' no case takes" in short
-    assert "from 'renew_spare'" not in short
-    assert "no case enters 'renew_spare'" in play(tmp_path, table, "--all-edges", playbook=RENEW).stdout
+    assert "from 'renew_canary'" not in short
+    assert "no case enters 'renew_canary'" in play(tmp_path, table, "--all-edges", playbook=RENEW).stdout

@@ -22,7 +22,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(120)]
 
 LEVER = "Which lever?"
-SPARE = "Start one spare"
+CANARY = "Start one canary"
 UNMATCHED = webhook(alert("DiskFull"))
 
 
@@ -143,7 +143,7 @@ def test_a_signed_click_that_is_sent_again_counts_once(world: Stage) -> None:
     world.press("U0ANA", question, "choose:0")
     assert deliver(world, newest_click(world)).status_code == 200
     assert deliver(world, newest_click(world)).status_code == 200
-    until(lambda: world.message(SPARE), "the spare is asked for", 30, seen=world.told)
+    until(lambda: world.message(CANARY), "the canary is asked for", 30, seen=world.told)
     assert presses_of(world, "U0ANA") == [f"pressed choose on {number_of(question)}"]
     assert len(world.entries("answered")) == 1
 
@@ -151,11 +151,11 @@ def test_a_signed_click_that_is_sent_again_counts_once(world: Stage) -> None:
 def test_an_old_button_is_answered_with_what_was_decided(world: Stage) -> None:
     world.press("U0BEN", found(world, LEVER), "choose:1", stale=True)
     is_told(world, "U0BEN", "Your press does not count: ")
-    assert world.state() == "cap_active_spare"
+    assert world.state() == "cap_active_canary"
 
 
 def test_a_stranger_cannot_approve(world: Stage) -> None:
-    world.press("U0MO", found(world, SPARE), "approve")
+    world.press("U0MO", found(world, CANARY), "approve")
     is_told(world, "U0MO", "whose members may approve this")
     assert world.changes() == []
 
@@ -176,7 +176,7 @@ def test_alerts_are_accepted_while_slack_fails_and_their_cards_appear_once_after
 def test_without_kubernetes_nothing_is_changed_and_the_timeline_says_why(world: Stage) -> None:
     """The last one: it ends the cluster's API for good."""
     world.world.family.kill("kubernetes")
-    world.press("U0ANA", found(world, SPARE), "approve")
+    world.press("U0ANA", found(world, CANARY), "approve")
     question = until(lambda: open_question(world), "people are asked what next", 40, seen=world.told)
     # Whichever is read first: the reason for the change, or the cluster.
     assert "cannot be read" in question.text

@@ -17,7 +17,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/serving/deployments"
-SPARE = f"{DEPLOYMENTS}/llm-incident-bot-canary-inc-1"
+CANARY = f"{DEPLOYMENTS}/llm-incident-bot-canary-inc-1"
 FLEET = f"{DEPLOYMENTS}/llm"
 
 
@@ -33,7 +33,7 @@ def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None
         timeline = world.timeline()
         assert is_verified(run, timeline), world.told()
         assert first_break(timeline) is None
-        assert world.changes() == [("create", DEPLOYMENTS), ("patch", FLEET), ("delete", SPARE)]
+        assert world.changes() == [("create", DEPLOYMENTS), ("patch", FLEET), ("delete", CANARY)]
         calls = [entry.data["call"] for entry in world.entries("call")]
         assert (len(calls), repeated(calls)) == (3, [])
         assert any("VllmKVCacheNearFull" in entry.text for entry in world.entries("alert"))
@@ -45,13 +45,13 @@ def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None
 
 
 def crash_right_after_an_acknowledged_press(world: Stage) -> None:
-    world.pressing_until(lambda: world.has_pressed("Approve", "Start one spare"), "the spare is approved", 120)
+    world.pressing_until(lambda: world.has_pressed("Approve", "Start one canary"), "the canary is approved", 120)
     world.world.family.kill("bot")
     world.world.start_bot()
 
 
 def lose_redis_for_a_while(world: Stage) -> None:
-    world.pressing_until(lambda: world.state() == "roll_out_judge", "the spare is watched", 120)
+    world.pressing_until(lambda: world.state() == "roll_out_judge", "the canary is watched", 120)
     before = len(world.timeline())
     world.world.redis.kill()
     refused = world.post(as_body(webhook(alert("VllmKVCacheNearFull"))))

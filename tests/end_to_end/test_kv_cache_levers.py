@@ -22,14 +22,14 @@ CHANGED: tuple[Branch, ...] = (
 LEVERS: tuple[Branch, ...] = (
     (
         scenarios.SHED_THE_REST,
-        ["cap_flag", "capacity_ask", "can_shed", "shed_edit_spare", "shed_roll_roll", "verify_calm", "fixed"],
+        ["cap_flag", "capacity_ask", "can_shed", "shed_edit_canary", "shed_roll_roll", "verify_calm", "fixed"],
     ),
     (
         scenarios.OFFLOADED_IN_VAIN,
         [
             "supply",
             "host_memory",
-            "offload_spare",
+            "offload_canary",
             "roll_out_host_judge",
             "roll_out_host_drop",
             "choose",

@@ -1,4 +1,4 @@
-"""A person at the page in a real browser, from the card to an approved spare; a stranger gets nowhere."""
+"""A person at the page in a real browser, from the card to an approved canary; a stranger gets nowhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def world() -> Iterator[Stage]:
         yield running
 
 
-async def test_a_person_clicks_from_the_card_to_an_approved_spare_and_a_stranger_is_refused(world: Stage) -> None:
+async def test_a_person_clicks_from_the_card_to_an_approved_canary_and_a_stranger_is_refused(world: Stage) -> None:
     async with chromium() as browser:
         page = await browser.new_page(viewport={"width": 1440, "height": 1000})
         faults: list[str] = []
@@ -48,7 +48,7 @@ async def test_a_person_clicks_from_the_card_to_an_approved_spare_and_a_stranger
 
         approve = thread.get_by_role("button", name="Approve")
         await expect(thread).to_contain_text(
-            "Start one spare replica of llm with --max-num-active-seqs", timeout=A_LOOK
+            "Start one canary replica of llm with --max-num-active-seqs", timeout=A_LOOK
         )
         await act_as(page, "Mo Haddad")
         await approve.click()
@@ -61,7 +61,7 @@ async def test_a_person_clicks_from_the_card_to_an_approved_spare_and_a_stranger
         await expect(whisper).to_have_count(0)
         await approve.click()
         await expect(thread).to_contain_text("Approved by @Ana Alvarez", timeout=A_LOOK)
-        await expect(page.locator("#messages")).to_contain_text("spare", timeout=A_LOOK)
+        await expect(page.locator("#messages")).to_contain_text("canary", timeout=A_LOOK)
         await silence_and_end_it(page, world)
         assert faults == []
 

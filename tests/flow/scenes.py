@@ -24,7 +24,7 @@ DRILL = Path(__file__).with_name("drill.yaml")
 TRIAL = DRILL.with_name("trial.yaml")
 QUIET = DRILL.with_name("quiet.yaml")
 SHIPPED = Path(__file__).parents[2] / "playbooks" / "kv-cache-oom.yaml"
-SHORT = dict.fromkeys(("calm_for", "spare_for", "settle_for", "quiet_for"), "2s")
+SHORT = dict.fromkeys(("calm_for", "canary_for", "settle_for", "quiet_for"), "2s")
 """What the shipped playbook waits for, shortened."""
 
 drill_playbook = functools.cache(lambda: load_playbook(DRILL))
@@ -35,7 +35,7 @@ shipped_playbook = functools.cache(lambda: load_playbook(SHIPPED, SHORT))
 
 def drill_signals(cluster: MemoryCluster) -> Script:
     def script() -> dict[str, float]:
-        return {"thrash": 0.0 if "--max-num-seqs=6" in cluster.flags() else 2.8, "spare_room": 0.0}
+        return {"thrash": 0.0 if "--max-num-seqs=6" in cluster.flags() else 2.8, "canary_room": 0.0}
 
     return script
 
@@ -80,7 +80,7 @@ async def trial_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side
 
 
 def shipped_signals(cluster: MemoryCluster) -> Script:
-    """The thrash of the captures until the fleet has the cap; the spare is calm from the beginning."""
+    """The thrash of the captures until the fleet has the cap; the canary is calm from the beginning."""
     replicas = {"llm-1": 2.8, "llm-2": 2.6, "llm-3": 3.0, "llm-4": 2.8}
 
     def script() -> dict[str, Any]:
@@ -98,8 +98,8 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
             "progress": {"exists": True, "running": False},
             "others": {"acted": False, "who": ""},
             "memory": {"least_free": 5.0},
-            "spare_edits": {"spare": True, "ready": True, "live": False},
-            "spare_restarts": {"count": 0.0, "oom": False, "crashed": False},
+            "canary_edits": {"canary": True, "ready": True, "live": False},
+            "canary_restarts": {"count": 0.0, "oom": False, "crashed": False},
             "recurrence": {"count": 1.0, "incidents": "INC-1"},
             "prompt_length": 96.0,
             "prompt_p95": 120.0,
@@ -110,9 +110,9 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
             "thrash_by_replica": replicas,
             "usage_by_replica": dict.fromkeys(replicas, 0.99),
             "arrivals_by_replica": dict.fromkeys(replicas, 0.5),
-            "spare_usage": 0.6,
-            "spare_thrash": 0.0,
-            "spare_stall": False,
+            "canary_usage": 0.6,
+            "canary_thrash": 0.0,
+            "canary_stall": False,
             "node": {"healthy": True, "fault": False, "thermal": False},
             "restarts": {"count": 0.5, "oom": False, "crashed": False},
             "last_words": {"why": "none"},
@@ -128,7 +128,7 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
 
 
 async def shipped_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
-    """The main way of the shipped playbook: the cap on a spare, then on the fleet, verified, the spare removed."""
+    """The main way of the shipped playbook: the cap on a canary, then on the fleet, verified, the canary removed."""
     time = VirtualTime(client, tag)
     await time.start()
     cluster = MemoryCluster(time.now)

@@ -1,4 +1,4 @@
-"""Who has a hand on the workload: rollouts, people, autoscalers, our spare, an earlier version kept warm."""
+"""Who has a hand on the workload: rollouts, people, autoscalers, our canary, an earlier version kept warm."""
 
 import json
 from typing import Any
@@ -106,16 +106,16 @@ async def test_an_object_without_field_owners_was_not_left_alone() -> None:
     assert (await ask("other_actors", world(OLD))).unknown == "the API server does not say who wrote it"
 
 
-# --- our spare --------------------------------------------------------------------------------------------------------
+# --- our canary -------------------------------------------------------------------------------------------------------
 
 
-def with_spare(edits: list[Obj], *args: str, ready: bool = True) -> World:
+def with_canary(edits: list[Obj], *args: str, ready: bool = True) -> World:
     status = {"replicas": 4, "updatedReplicas": 4, "availableReplicas": 4}
     seen = world(revision(2, template(*args), minutes_before=5), OLD, status=status)
     label = {"incident-bot/canary": "inc-7"}
-    canary = {"metadata": {"name": "spare", "uid": "c", "annotations": {"incident-bot/edits": json.dumps(edits)}}}
+    canary = {"metadata": {"name": "canary", "uid": "c", "annotations": {"incident-bot/edits": json.dumps(edits)}}}
     pod = {
-        "metadata": {"name": "spare-0", "uid": "p", "labels": label},
+        "metadata": {"name": "canary-0", "uid": "p", "labels": label},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
     }
     return World(at=OPENED, workload=seen.workload, replica_sets=seen.replica_sets, pods=(pod,), canary=canary)
@@ -130,26 +130,26 @@ def with_spare(edits: list[Obj], *args: str, ready: bool = True) -> World:
         pytest.param([], False, id="absent"),
     ],
 )
-async def test_an_owners_change_has_arrived_when_the_workload_has_what_the_spare_has(
+async def test_an_owners_change_has_arrived_when_the_workload_has_what_the_canary_has(
     arguments: list[str], live: bool
 ) -> None:
-    reading = await ask("spare_edits", with_spare([{"flag": "--max-num-seqs", "value": 6}], *arguments))
-    assert reading.fields == {"spare": True, "ready": True, "live": live}
+    reading = await ask("canary_edits", with_canary([{"flag": "--max-num-seqs", "value": 6}], *arguments))
+    assert reading.fields == {"canary": True, "ready": True, "live": live}
 
 
 async def test_variables_and_images_are_compared_too() -> None:
     image = [{"image": "vllm/vllm-openai:v0.32.0"}]
-    assert (await ask("spare_edits", with_spare(image))).fields["live"] is True
-    assert (await ask("spare_edits", with_spare([*image, {"env": "A", "value": "1"}]))).fields["live"] is False
+    assert (await ask("canary_edits", with_canary(image))).fields["live"] is True
+    assert (await ask("canary_edits", with_canary([*image, {"env": "A", "value": "1"}]))).fields["live"] is False
 
 
-async def test_a_spare_that_is_not_ready_is_told() -> None:
-    assert (await ask("spare_edits", with_spare([], ready=False))).fields["ready"] is False
+async def test_a_canary_that_is_not_ready_is_told() -> None:
+    assert (await ask("canary_edits", with_canary([], ready=False))).fields["ready"] is False
 
 
-async def test_without_a_spare_nothing_is_compared() -> None:
-    reading = await ask("spare_edits", world(OLD))
-    assert reading.fields == {"spare": False, "ready": False}
+async def test_without_a_canary_nothing_is_compared() -> None:
+    reading = await ask("canary_edits", world(OLD))
+    assert reading.fields == {"canary": False, "ready": False}
     assert set(reading.unknown_parts) == {"live"}
 
 

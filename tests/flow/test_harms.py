@@ -241,18 +241,18 @@ def test_3_no_replica_ends_before_its_successor_serves_whatever_the_deployments_
 
 
 async def test_3_two_saturated_replicas_are_not_restarted_untried() -> None:
-    """No room for a spare, and a person who insists: of two, one that restarts is half of the capacity."""
+    """No room for a canary, and a person who insists: of two, one that restarts is half of the capacity."""
     found = await shipped_case(
         "kv-cache-oom",
         given={"rotation": {"in_rotation": 2, "ready": 2, "wanted": 2}},
-        changes={"cap_active_spare": "impossible"},
-        answers={"choose": ["cap", "hand_over"], "cap_active_no_spare": "in_place"},
+        changes={"cap_active_canary": "impossible"},
+        answers={"choose": ["cap", "hand_over"], "cap_active_no_canary": "in_place"},
     )
     assert "cap_active_enough" in found.way
     assert [proposed.verb for proposed in found.proposed] == []
 
 
-async def test_3_a_spare_that_does_not_help_is_removed_and_the_fleet_stays_as_it_is() -> None:
+async def test_3_a_canary_that_does_not_help_is_removed_and_the_fleet_stays_as_it_is() -> None:
     found = await shipped_case(
         "kv-cache-oom",
         watches={"roll_out_judge": "not_held"},
@@ -405,7 +405,7 @@ def test_5_only_a_person_who_was_asked_whether_the_cause_is_gone_takes_added_rep
 
 BROKEN = 100.0
 """From this second on the recording is what the test makes of it."""
-WATCHED = (("window", "20s"), ("stall_window", "10s"), ("verify_within", "60s"), ("spare_for", "1s"))
+WATCHED = (("window", "20s"), ("stall_window", "10s"), ("verify_within", "60s"), ("canary_for", "1s"))
 Page = Callable[[Scrape, int], Scrape]
 
 
@@ -588,14 +588,14 @@ def test_7_a_rollback_to_an_image_that_nobody_has_pulled_says_so(
 
 
 @pytest.mark.fast
-def test_7_an_image_that_the_spare_runs_was_pulled() -> None:
+def test_7_an_image_that_the_canary_runs_was_pulled() -> None:
     image = "vllm/vllm-openai:v0.33.0"
-    spare = worlds.pod(9, revision=9)
-    spare["metadata"]["labels"]["incident-bot/canary"] = "INC-42"
-    spare["spec"]["containers"][0]["image"] = image
+    canary = worlds.pod(9, revision=9)
+    canary["metadata"]["labels"]["incident-bot/canary"] = "INC-42"
+    canary["spec"]["containers"][0]["image"] = image
     edit = {"edits": [*CAP["edits"], {"image": image}]}
     assert grade(planned("set_flags", edit, world()), "image") == "warning"
-    beside = world(pods=(*world().pods, spare))
+    beside = world(pods=(*world().pods, canary))
     assert grade(planned("set_flags", edit, beside), "image") == "fine", weighed(
         planned("set_flags", edit, beside), "image"
     )
@@ -841,7 +841,7 @@ def test_a_playbook_that_was_edited_to_call_it_harmless_lowers_no_risk(tmp_path:
 
 async def test_after_four_levers_a_person_leads_instead_of_more_cards() -> None:
     found = await shipped_case(
-        "kv-cache-oom", answers={"choose": "cap"}, changes=dict.fromkeys(("cap_active_spare", "cap_spare"), "refused")
+        "kv-cache-oom", answers={"choose": "cap"}, changes=dict.fromkeys(("cap_active_canary", "cap_canary"), "refused")
     )
     assert [proposed.verb for proposed in found.proposed] == ["canary"] * 4
     assert found.way[-2:] == ("hand_over", "handed_over")
@@ -863,7 +863,7 @@ def felt_by_clients(name: str, *verbs: str) -> list[str]:
 
 
 def rollouts_after(name: str, start: str) -> set[str]:
-    """The `promote` states that a spare's change leads to, without another spare between."""
+    """The `promote` states that a canary's change leads to, without another canary between."""
     states = shipped(name).playbook.states
     seen, ahead, found = {start}, [start], set()
     while ahead:
@@ -879,9 +879,9 @@ def rollouts_after(name: str, start: str) -> set[str]:
 
 @pytest.mark.parametrize("name", EDITING)
 def test_10_no_fleet_gets_a_lever_that_clients_feel_without_the_models_owner(name: str) -> None:
-    """A spare may try it; the rollout to all asks the owner, tried or untried."""
+    """A canary may try it; the rollout to all asks the owner, tried or untried."""
     untried = felt_by_clients(name, "set_flags")
-    tried = {after for spare in felt_by_clients(name, "canary") for after in rollouts_after(name, spare)}
+    tried = {after for canary in felt_by_clients(name, "canary") for after in rollouts_after(name, canary)}
     changes = {state: shipped(name).state(state) for state in (*untried, *sorted(tried))}
     without = [at for at, state in changes.items() if isinstance(state, ChangeState) and "model" not in state.approvers]
     assert without == []
@@ -900,11 +900,11 @@ async def test_10_a_shorter_length_that_somebody_needed_is_not_offered() -> None
 
 
 def test_10_an_untested_compression_answers_nobody() -> None:
-    """Each spare of the compression's playbook starts out of rotation."""
+    """Each canary of the compression's playbook starts out of rotation."""
     states = shipped("kv-compression-no-savings").playbook.states.values()
-    spares = [state for state in states if isinstance(state, ChangeState) and state.change == "canary"]
-    assert spares
-    assert {str(state.with_.get("rotation")) for state in spares} == {"out"}
+    canaries = [state for state in states if isinstance(state, ChangeState) and state.change == "canary"]
+    assert canaries
+    assert {str(state.with_.get("rotation")) for state in canaries} == {"out"}
 
 
 def test_10_only_a_score_of_this_very_configuration_or_its_owners_waiver_lets_a_compression_answer_users() -> None:
@@ -940,13 +940,13 @@ GATES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("at", ["same_config", "promote"])
-async def test_10_a_spare_that_became_another_one_after_it_was_judged_is_given_to_nobody(gate: str, at: str) -> None:
+async def test_10_a_canary_that_became_another_one_after_it_was_judged_is_given_to_nobody(gate: str, at: str) -> None:
     """Before the request is made, and once more right before users get it: the whole digest."""
-    changed = {"spare_config": {"digest": "another"}}
+    changed = {"canary_config": {"digest": "another"}}
     found = await shipped_case(
         "kv-compression-no-savings",
         given={"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}},
-        at={at: changed, "not_promoted": {"spare_edits": {"live": False}}},
+        at={at: changed, "not_promoted": {"canary_edits": {"live": False}}},
         **GATES[gate],
     )
     assert at in found.way
@@ -969,13 +969,13 @@ async def test_10_a_waiver_that_no_score_replaces_within_its_day_is_backed_out()
 async def test_10_a_score_counts_only_for_the_configuration_that_was_measured(
     then: str, *, is_rolled_out: bool
 ) -> None:
-    """`d2` is the spare that the eval was run on; somebody may have changed it since."""
+    """`d2` is the canary that the eval was run on; somebody may have changed it since."""
     typed = {"score": 71.2, "baseline": 71.2, "eval": "mmlu", "link": "https://evals/7"}
     answers = {"score": [{"choice": "typed", "fields": typed}, "expired"], "old_length": "none", "sizing_back": "no"}
     found = await shipped_case(
         "kv-compression-no-savings",
         given={"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}},
-        at={"same_config": {"spare_config": {"digest": then}}},
+        at={"same_config": {"canary_config": {"digest": then}}},
         answers={"none_is_on": "quantise", "confirm": "yes", **answers},
     )
     assert "same_config" in found.way
@@ -1038,8 +1038,8 @@ def test_an_engine_that_dies_without_an_oom_breaks_the_verification(name: str) -
         "restarts.oom": False,
         "restarts.crashed": True,
         "restarts.count": 1.0,
-        "spare_restarts.oom": False,
-        "spare_restarts.crashed": False,
+        "canary_restarts.oom": False,
+        "canary_restarts.crashed": False,
     }
     assert shipped(name).broke("verify_calm", died) is not None
     assert shipped(name).broke("verify_calm", died | {"restarts.crashed": False}) is None

@@ -121,7 +121,7 @@ async def test_autoscalers_that_cannot_be_read_may_be_at_their_maximum() -> None
         pytest.param(served(6), True, 6, id="fewer-than-before"),
         pytest.param(served(3), False, 3, id="more-than-before"),
         pytest.param([*served(4), *served(6, minutes=5)], False, 4, id="a-rollout-had-more-for-a-moment"),
-        pytest.param([*served(4), *served(9, role="spare")], False, 4, id="a-spare-is-none-of-them"),
+        pytest.param([*served(4), *served(9, role="canary")], False, 4, id="a-canary-is-none-of-them"),
         pytest.param([*served(4), *served(9, error="refused")], False, 4, id="who-did-not-answer-did-not-serve"),
     ],
 )

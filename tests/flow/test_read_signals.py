@@ -178,7 +178,7 @@ async def test_a_window_that_ends_at_what_was_not_read_yet_is_unknown() -> None:
         USAGE,
         USAGE.model_copy(update={"over": "soon"}),
         USAGE.model_copy(update={"metric": "kv_usage"}),
-        USAGE.model_copy(update={"of": "spare"}),
+        USAGE.model_copy(update={"of": "canary"}),
         USAGE.model_copy(update={"ending": "results.never.kv"}),
         RatioSignal(ratio=("num_preemptions", "request_success")),
         MeanSignal(mean="request_prompt_tokens"),
@@ -397,11 +397,11 @@ def test_a_pod_that_does_not_serve_is_no_replica(changes: dict[str, object]) -> 
     assert replicas_in(World(at=0.0, workload=None, pods=(pod("a", **changes),))) == ()
 
 
-def test_our_canary_is_a_spare_and_an_unreadable_rotation_is_not_out_of_rotation() -> None:
+def test_our_canary_has_its_role_and_an_unreadable_rotation_is_not_out_of_rotation() -> None:
     canary = pod("c", metadata={"name": "c", "labels": {"incident-bot/canary": "x"}})
     world = World(at=0.0, workload=None, pods=(canary,), unreadable={"endpoint_slices": "403"})
     (found,) = replicas_in(world)
-    assert (found.role, found.in_rotation) == ("spare", None)
+    assert (found.role, found.in_rotation) == ("canary", None)
 
 
 def test_a_pod_without_named_ports_is_asked_on_the_engines_own() -> None:

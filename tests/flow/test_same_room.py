@@ -127,7 +127,7 @@ async def test_two_that_were_granted_the_same_accelerator_do_not_both_take_it(
 async def test_another_incidents_room_is_waited_for_only_until_its_pods_are_seen(
     redis: Connection, time: VirtualTime
 ) -> None:
-    """A spare may take twenty minutes to start; nobody else's spare has to wait so long."""
+    """A canary may take twenty minutes to start; nobody else's canary has to wait so long."""
     claims = RedisClaims(redis)
 
     async def claimed(incident_id: str, workload: str, *rooms: str) -> str:

@@ -42,7 +42,7 @@ RECORDED = frozenset({"kv_budget"})
 """Probes that the recording itself answers."""
 SHORT = {
     "window": "30s", "length_window": "60s", "baseline_window": "30s", "stall_window": "20s", "gather_within": "60s",
-    "spare_for": "5s", "spare_within": "30s", "settle_for": "2s", "calm_for": "10s", "flap_for": "15s",
+    "canary_for": "5s", "canary_within": "30s", "settle_for": "2s", "calm_for": "10s", "flap_for": "15s",
     "flap_within": "30s", "before_window": "30s",
 }  # fmt: skip
 """A recording lasts minutes, so what is waited for is shortened; nothing that is compared with is changed."""
@@ -80,13 +80,13 @@ def library() -> Mapping[str, CompiledPlaybook]:
 
 @functools.cache
 def told_by_the_cluster(name: str) -> dict[str, Any]:
-    """Probes and the spare, as the playbook's own table shares them among all its cases."""
+    """Probes and the canary, as the playbook's own table shares them among all its cases."""
     table, signals = table_of(load_table(PLAYBOOKS / f"{name}.test.yaml").data), playbook(name).playbook.signals
     assert isinstance(table, Table)
     return {
         signal: value
         for signal, value in table.shared.given.items()
-        if signal.startswith("spare_") or (isinstance(signals[signal], ProbeSignal) and signal not in RECORDED)
+        if signal.startswith("canary_") or (isinstance(signals[signal], ProbeSignal) and signal not in RECORDED)
     }
 
 
@@ -116,7 +116,7 @@ async def kv_cache_oom(recording: Recording, opens_at: float, **answers: Any) ->
 async def test_over_the_thrash_of_a_it_proposes_the_cap_that_ended_it(recorded: Callable[[str], Recording]) -> None:
     found = await kv_cache_oom(recorded(THRASHES), 110)
     first = found.proposed[0]
-    assert (first.state, first.verb) == ("cap_active_spare", "canary")
+    assert (first.state, first.verb) == ("cap_active_canary", "canary")
     assert first.arguments["edits"][0] == {"flag": "--max-num-active-seqs", "direction": "lower", "value": 6}
 
 
@@ -253,7 +253,7 @@ async def triage(captures: Path, case: str, *, memory: Mapping[str, float] | Non
         | {"last_words": said}
         | ({"memory": memory} if memory else {}),
         "answers": {"nothing_holds": "hand_over", "no_proof": "hand_over", "hand_over": "taken"} | answers,
-        "changes": dict.fromkeys(("rollback", "raise_spare", "shorten_spare"), "expired"),
+        "changes": dict.fromkeys(("rollback", "raise_canary", "shorten_canary"), "expired"),
     })  # fmt: skip
     clock, book = Clock(1_800_000_000.0), playbook("vllm-oom-triage")
     bundle, alert = bundle_of(book.name), alert_at(clock.now, case)

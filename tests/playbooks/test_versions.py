@@ -135,7 +135,7 @@ def on_engine(case: Case, version: str, *, is_v0: bool) -> Case:
 
 
 def edits_in(name: str) -> dict[str, list[dict[str, Any]]]:
-    """State to the edits of flags that it may put to people; what is done in place is what a spare would try."""
+    """State to the edits of flags that it may put to people; what is done in place is what a canary would try."""
     states = shipped(name).playbook.states.items()
     found = {at: state.with_.get("edits") for at, state in states if isinstance(state, ChangeState)}
     return {

@@ -205,7 +205,7 @@ def _term(expression: Mapping[str, Any]) -> str:
 
 
 def _merged(one: _Part, other: _Part) -> _Part:
-    """Each pod once: the spare's pods match both selectors in most clusters."""
+    """Each pod once: the canary's pods match both selectors in most clusters."""
     by_uid = {uid_of(pod): pod for pod in (*one.items, *other.items)}
     return _Part(tuple(by_uid.values()), one.unreadable or other.unreadable)
 

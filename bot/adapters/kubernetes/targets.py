@@ -74,7 +74,7 @@ class TargetFinder:
         return None
 
     def _target(self, namespace: str, kind: str, workload: Obj) -> Target:
-        # An alert about our own spare is about the workload that it stands in for.
+        # An alert about our own canary is about the workload that it stands in for.
         name = annotations_of(workload).get(CANARY_OF_ANNOTATION) or name_of(workload)
         return Target(cluster=self._cluster, namespace=namespace, kind=kind, name=name)
 

@@ -23,7 +23,7 @@ WITHOUT_EFFECT = frozenset({"--port", "--host", "--api-key", "--served-model-nam
 
 
 async def served_config(question: Question) -> Reading:
-    """Of the workload's replicas, or of the spare; replicas that differ have no digest."""
+    """Of the workload's replicas, or of the canary; replicas that differ have no digest."""
     world = await question.world()
     if failed := unreadable(question, world, "pods"):
         return failed

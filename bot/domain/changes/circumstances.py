@@ -57,7 +57,7 @@ def room_for_replicas(world: World, more: int, what: str) -> Circumstance:
 
 
 def last_room(world: World, more: int) -> Circumstance | None:
-    """That no accelerator stays free for a surge or a spare; None where one does, or the workload asks for none."""
+    """That no accelerator stays free for a surge or a canary; None where one does, or the workload asks for none."""
     if not any(accelerators_of(each.template) for each in pod_templates(world.workload)):
         return None
     room = capacity_of(world)
@@ -68,7 +68,7 @@ def last_room(world: World, more: int) -> Circumstance | None:
     elif room.replicas_that_fit > more:
         return None
     else:
-        text = "it takes the last room that there is: no surge or spare fits afterwards, so platform decides too"
+        text = "it takes the last room that there is: no surge or canary fits afterwards, so platform decides too"
     return Circumstance(name="last_room", grade="warning", text=text)
 
 

@@ -21,7 +21,7 @@ from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 Mode = Literal["native", "label", "orphan", "none"]
 LEAST_PRE_STOP_SECONDS = 10.0
 """Endpoints and proxies need this long to forget a pod; with less, requests reach an engine that has stopped."""
-SPARE_SECONDS = 15.0
+CANARY_SECONDS = 15.0
 """What the grace period must leave beyond preStop and the engine's own drain."""
 DEFAULT_GRACE_SECONDS = 30.0
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
@@ -75,7 +75,7 @@ def _native(template: Obj, config_maps: Mapping[str, Obj]) -> tuple[DrainMode | 
         return None, "--shutdown-timeout is 0: the engine cuts its requests on SIGTERM"
     grace = dig(template, "spec", "terminationGracePeriodSeconds")
     grace = DEFAULT_GRACE_SECONDS if grace is None else float(grace)
-    if grace < pre_stop + drain + SPARE_SECONDS:
+    if grace < pre_stop + drain + CANARY_SECONDS:
         return None, f"grace {grace:.0f} s is shorter than preStop {pre_stop:.0f} s + drain {drain:.0f} s + 15 s"
     text = f"preStop {pre_stop:.0f} s, then up to {drain:.0f} s to finish, grace {grace:.0f} s"
     return DrainMode("native", text, seconds=drain), ""

@@ -97,7 +97,7 @@ def edited_template(
 ) -> EditedTemplate:
     """Raise `NoPlanError` when an edit cannot be, or when none changes anything.
 
-    `only_template`: ConfigMaps are left alone, for a spare beside replicas that read the same ones.
+    `only_template`: ConfigMaps are left alone, for a canary beside replicas that read the same ones.
     """
     wanted, directions = _without_directions(arguments.get("edits"))
     first, *others = pod_templates(workload)

@@ -1,6 +1,6 @@
 """Whether the images that a rollout brings were pulled somewhere before it begins.
 
-Nothing short of pulling proves that an image can be pulled. A node that lists it, or the spare that runs it, has done
+Nothing short of pulling proves that an image can be pulled. A node that lists it, or the canary that runs it, has done
 so; a node names only some of its images, so one that is listed nowhere is unknown, and never called missing.
 """
 
@@ -30,7 +30,7 @@ def image_notes(world: World, present: Sequence[Obj], wanted: Sequence[Obj]) -> 
 
 def _where(world: World, image: str) -> tuple[bool, str]:
     if any(is_ready(pod) and image in _images(pod) for pod in pods_of_canary(world)):
-        return True, f"{image}: the spare runs it"
+        return True, f"{image}: the canary runs it"
     if "nodes" in world.unreadable:
         return (
             False,

@@ -61,7 +61,7 @@ class Call(BaseModel):
     stamped: bool = True
     """Whether the call id can be written on the object (not for `delete`, `evict` and the scale subresource)."""
     restores: bool = False
-    """Undo, returning a replica and removing our own spare do not count for the breaker."""
+    """Undo, returning a replica and removing our own canary do not count for the breaker."""
     harmless: bool = False
     """It touches nothing that serves people, and does not count for the breaker either."""
     undoes: str = ""

@@ -139,8 +139,8 @@ def _canary_ready(wait: Wait, world: World) -> Progress:
     if _deadline_exceeded(canary):
         return Progress("failed", f"no progress: {condition(canary, 'Progressing').get('message', '')}")
     if rollout_state(canary).is_complete and any(map(is_ready, pods)):
-        return Progress("done", f"the spare {name_of(pods[0])} is Ready")
-    return Progress("pending", pod_state(pods[0], world.at).text if pods else "the spare's pod is not there yet")
+        return Progress("done", f"the canary {name_of(pods[0])} is Ready")
+    return Progress("pending", pod_state(pods[0], world.at).text if pods else "the canary's pod is not there yet")
 
 
 def _scaled(wait: Wait, world: World) -> Progress:

@@ -116,7 +116,7 @@ EDITS = Argument(
     "a list of {flag: --name, direction: raise|lower|set, value: …}, {env: NAME, value: …}, {image: …}",
 )
 REPLICA = Argument(
-    "replica", "a replica's name, most often '${picked.replica}'; spare for our spare where a verb takes it"
+    "replica", "a replica's name, most often '${picked.replica}'; canary for our canary, where a verb takes it"
 )
 NODE = (
     Argument("node", "a node's name", "one_of"),
@@ -124,7 +124,7 @@ NODE = (
 )
 """A node, by its own name or by that of a replica on it."""
 WITHIN_MINUTES = Argument("within_minutes", "how long it may take", "optional", is_number=True)
-ROTATION_HELP = "in or out: whether the spare gets requests"
+ROTATION_HELP = "in or out: whether the canary gets requests"
 
 # --- permissions that several verbs need ------------------------------------------------------------------------------
 

@@ -17,13 +17,13 @@ SOURCES = {
     "ConfigMap": "config_maps",
     "Job": "jobs",
 }
-"""The part of the world that holds a kind; workloads and the spare stand by themselves."""
+"""The part of the world that holds a kind; workloads and the canary stand by themselves."""
 
 
 def unread(target: ObjectRef, world: World) -> str:
     """Why the part of the world that would hold this object could not be read; empty when it could."""
     if target.kind == "Deployment":
-        # Without the list of spares, a spare that is missing may still be there.
+        # Without the list of canaries, a canary that is missing may still be there.
         is_workload = world.workload is not None and name_of(world.workload) == target.name
         return "" if is_workload else world.unreadable.get("canary", "")
     return world.unreadable.get(SOURCES.get(target.kind, ""), "")

@@ -133,7 +133,7 @@ def rotation_key(world: World, labels: dict[str, str]) -> RotationKey | str:
         return "no Service selects it"
     shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
     held_by_owner = _owner_keys(world, labels)
-    # A spare may change any of them; the workload's own labels are what dashboards and scrapers know it by.
+    # A canary may change any of them; the workload's own labels are what dashboards and scrapers know it by.
     known_by = keys_of(dig(world.workload, "spec", "selector"))
     usable = sorted(shared - held_by_owner, key=lambda key: (key in known_by, key))
     if usable:

@@ -54,7 +54,7 @@ class Pen:
 
     table: FlagTable
     only_template: bool = False
-    """A spare shares the ConfigMaps with the replicas beside it; what the command line says wins over them."""
+    """A canary shares the ConfigMaps with the replicas beside it; what the command line says wins over them."""
 
     def read(self, written: Written) -> FlagsInSpec:
         return flags_of_template(written.template, self.table, written.config_maps)

@@ -40,7 +40,7 @@ def stub_plan(verb: str, arguments: Mapping[str, Any], run: Run) -> Plan:
 def _object(stub: Stub, arguments: Mapping[str, Any], run: Run) -> ObjectRef:
     match stub.of:
         case "canary":
-            return _named("Deployment", f"{run.target.name}-spare", run)
+            return _named("Deployment", f"{run.target.name}-canary", run)
         case "replica":
             return _named("Pod", str(arguments.get("replica", "?")), run)
         case "node":

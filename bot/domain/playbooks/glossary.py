@@ -22,7 +22,7 @@ PROBES_SAY: dict[str, str] = {
     "capacity": "GPUs that are free for one more replica, and how many fit.",
     "rollout_progress": "Whether the workload exists, and is being rolled out.",
     "other_actors": "Whether somebody else changed the workload lately, and who.",
-    "spare_edits": "Whether there is a spare of ours, ready, in rotation.",
+    "canary_edits": "Whether our canary exists, is ready, and is in rotation.",
     "warm_previous": "How many replicas of the revision before are still ready.",
     "kv_room": "Free blocks, what a mean request takes, and how many more fit.",
     "request_lengths": "How long requests were in a day, and which share was longer than `share` says.",

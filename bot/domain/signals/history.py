@@ -67,7 +67,7 @@ def _is_reborn(answered: Scrape, newest: Scrape) -> bool:
 
 
 def nobody(of: str, *, is_past: bool = False) -> str:
-    who = {"target": "no replica", "spare": "no spare"}.get(of, f"the replica in {of}")
+    who = {"target": "no replica", "canary": "no canary"}.get(of, f"the replica in {of}")
     if is_past:
         return f"{who} was scraped in the {short(STALE_SECONDS)} before the window's end: no history reaches there"
     return f"{who} was scraped in the last {short(STALE_SECONDS)}"

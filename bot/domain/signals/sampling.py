@@ -513,7 +513,7 @@ def words_of(spec: SampledSpec, window: Window) -> str:
 def loads_in(scrapes: Sequence[Scrape], window: Window) -> dict[str, ReplicaLoad]:
     """What runs on each replica by its newest page, whatever its role; one whose newest page failed is absent."""
     loads: dict[str, ReplicaLoad] = {}
-    for role in ("target", "spare"):
+    for role in ("target", "canary"):
         for replica, found in gather(scrapes, of=role, picked={}, window=window).scrapes.items():
             newest = max((s for s in scrapes if s.replica == replica), key=lambda s: s.at)
             if newest.error:

@@ -28,7 +28,7 @@ class Scrape(BaseModel):
     started_at: float | None = None
     """`process_start_time_seconds`: a jump means that every counter began again."""
     role: str = "target"
-    """`target` or `spare` (our canary)."""
+    """`target` or `canary`."""
     in_rotation: bool | None = None
     ranks: dict[str, dict[str, float]] = {}
     """rank -> resolved metric name (no prefix, no `_total`) -> value; labelled parts summed."""

@@ -122,7 +122,7 @@ PROBES: dict[str, dict[str, Kind]] = {
     # Hands on the workload.
     "rollout_progress": {"exists": "flag", "running": "flag"},
     "other_actors": {"acted": "flag", "who": "text"},
-    "spare_edits": {"spare": "flag", "ready": "flag", "live": "flag"},
+    "canary_edits": {"canary": "flag", "ready": "flag", "live": "flag"},
     "warm_previous": {"ready": "number"},
     # KV pressure.
     "kv_room": {

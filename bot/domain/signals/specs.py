@@ -28,7 +28,7 @@ class MetricSignal(Strict):
     take: Take = "p90"
     across: Across = "max"
     of: str = "target"
-    """`target`: replicas of the workload; `spare`: our canary; `picked.<name>`: that one replica."""
+    """`target`: replicas of the workload; `canary`: our canary; `picked.<name>`: that one replica."""
     unit: str = ""
 
 

@@ -124,7 +124,7 @@ async def test_a_workload_is_found_by_its_name_alone(lab: Lab) -> None:
     assert await lab.cluster.workload("serving", "ghost") is None
 
 
-async def test_an_alert_about_our_own_spare_is_about_its_workload(lab: Lab) -> None:
+async def test_an_alert_about_our_own_canary_is_about_its_workload(lab: Lab) -> None:
     plan = await lab.plan("canary", edits=CAP)
     await lab.carry_out(plan)
     assert await lab.cluster.resolve(alert(deployment=plan.calls[0].target.name)) == TARGET

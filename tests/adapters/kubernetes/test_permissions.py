@@ -19,7 +19,7 @@ from bot.domain.cluster.workload import KINDS
 from bot.domain.kernel.errors import ClusterError
 from tests.adapters.kubernetes.lab import TARGET
 from tests.domain.changes import test_canary, test_kinds, worlds
-from tests.domain.changes.test_held_rollout import spare
+from tests.domain.changes.test_held_rollout import canary
 from tests.domain.changes.test_probe_request import ASK
 from tests.domain.changes.test_replicas import isolated_world
 from tests.domain.changes.test_run_job import cron_job
@@ -66,13 +66,13 @@ def test_what_a_verb_needs_covers_every_call_that_it_plans_and_takes_back(kind: 
 @pytest.mark.parametrize(
     ("verb", "arguments", "seen"),
     [
-        pytest.param("promote", {}, spare(rotation="out"), id="promote"),
-        pytest.param("rotate_canary", {"rotation": "in"}, spare(rotation="out"), id="in"),
+        pytest.param("promote", {}, canary(rotation="out"), id="promote"),
+        pytest.param("rotate_canary", {"rotation": "in"}, canary(rotation="out"), id="in"),
         pytest.param("rotate_canary", {"rotation": "out"}, test_canary.with_canary(), id="out"),
         pytest.param("remove_canary", {}, test_canary.with_canary(), id="remove"),
     ],
 )
-def test_what_is_done_with_the_spare_is_covered_too(verb: str, arguments: dict[str, Any], seen: World) -> None:
+def test_what_is_done_with_the_canary_is_covered_too(verb: str, arguments: dict[str, Any], seen: World) -> None:
     plan = worlds.planned(verb, arguments, seen)
     wanted = {permission_of(each) for call in plan.calls for each in (call, *call.undo)}
     assert wanted <= set(changing(verb, "Deployment"))

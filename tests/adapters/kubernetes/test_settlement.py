@@ -39,7 +39,7 @@ async def settle_each(lab: Lab, plan: Plan) -> None:
         assert (await lab.writer.send(approved, step, call_id=call_id)).result == "unclear", step.title
         assert await lab.writer.look(step, call_id=call_id) == "done", step.title
         if step.method in ("patch", "create"):
-            # What ends a pod or a spare is sent again by nobody: looking says that it is done.
+            # What ends a pod or a canary is sent again by nobody: looking says that it is done.
             await lab.writer.send(approved, step, call_id=call_id)
         assert len(await lab.mutations()) == before + 1, f"{step.title} won twice"
 
@@ -157,7 +157,7 @@ async def test_a_drained_node_is_empty_of_ours_and_stays_cordoned(lab: Lab) -> N
     assert (await lab.get(f"/api/v1/nodes/{node}"))["spec"]["unschedulable"] is True
 
 
-async def test_a_spare_out_of_rotation_answers_nobody_until_it_is_let_in_and_its_edits_are_promoted(lab: Lab) -> None:
+async def test_a_canary_out_of_rotation_answers_nobody_until_it_is_let_in_and_its_edits_are_promoted(lab: Lab) -> None:
     before = names(await lab.world())
     await lab.carry_out(await lab.plan("canary", edits=CAP, rotation="out"))
 
@@ -165,10 +165,10 @@ async def test_a_spare_out_of_rotation_answers_nobody_until_it_is_let_in_and_its
         world = await lab.world()
         return {e["targetRef"]["name"] for piece in world.endpoint_slices for e in piece["endpoints"]}
 
-    (spare,) = names(await lab.world()) - before
-    assert spare not in await listed()
+    (canary,) = names(await lab.world()) - before
+    assert canary not in await listed()
     await lab.carry_out(await lab.plan("rotate_canary", rotation="in"))
-    assert spare in await listed()
+    assert canary in await listed()
     await lab.carry_out(await lab.plan("promote"))
     found = await lab.get(LLM)
     assert "--max-num-seqs=6" in found["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -168,7 +168,7 @@ async def test_an_eviction_of_another_pod_of_that_name_does_not_happen(lab: Lab)
     assert await lab.mutations() == []
 
 
-async def test_a_spare_created_by_an_attempt_with_a_lost_reply_is_recognised_as_ours(lab: Lab) -> None:
+async def test_a_canary_created_by_an_attempt_with_a_lost_reply_is_recognised_as_ours(lab: Lab) -> None:
     plan = await lab.plan("canary", edits=CAP)
     await lab.fault("POST deployments", "lost_reply")
     assert (await lab.send(plan)).result == "unclear"
@@ -177,7 +177,7 @@ async def test_a_spare_created_by_an_attempt_with_a_lost_reply_is_recognised_as_
     assert (again.result, "earlier attempt" in again.detail) == ("done", True)
 
 
-async def test_a_spare_of_that_name_made_by_somebody_else_is_not_taken_for_ours(lab: Lab) -> None:
+async def test_a_canary_of_that_name_made_by_somebody_else_is_not_taken_for_ours(lab: Lab) -> None:
     plan = await lab.plan("canary", edits=CAP)
     body = plan.calls[0].body
     (await lab.door.post("/apis/apps/v1/namespaces/serving/deployments", json=body)).raise_for_status()

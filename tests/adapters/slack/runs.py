@@ -147,7 +147,7 @@ def run(**changes: Any) -> Run:
         state="cap",
         visit=5,
         entered_at=BEGAN + 190,
-        way=("look", "scope", "choose", "spare", "cap"),
+        way=("look", "scope", "choose", "canary", "cap"),
         baseline={
             "kv_usage": number("kv_usage", 0.45, at=BEGAN - 300),
             "thrash": number("thrash", 0.0, at=BEGAN - 300),

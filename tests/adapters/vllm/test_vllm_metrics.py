@@ -12,7 +12,7 @@ from bot.flow.ports import Replica
 
 pytestmark = pytest.mark.fast
 
-REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1", role="spare", in_rotation=False)
+REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1", role="canary", in_rotation=False)
 
 
 def page(*lines: str) -> Scrape:
@@ -113,7 +113,7 @@ def test_absent_is_absent_and_not_zero() -> None:
 def test_the_scrape_carries_who_it_is_of() -> None:
     found = page("vllm:num_requests_running 1.0", "process_start_time_seconds 77.0")
     assert (found.replica, found.uid, found.at, found.started_at) == ("llm-0", "u0", 5.0, 77.0)
-    assert (found.role, found.in_rotation) == ("spare", False)
+    assert (found.role, found.in_rotation) == ("canary", False)
 
 
 def test_the_real_page_of_0_32_is_read_whole(captures: Path) -> None:

@@ -40,10 +40,10 @@ async def pages() -> AsyncIterator[dict[str, str]]:
 
 
 async def scrape(pages: dict[str, str], *, deadline: float = 2.0) -> tuple[str, dict[str, dict[str, float]]]:
-    replica = Replica(name="llm-0", uid="u0", address="127.0.0.1", port=int(pages["port"]), role="spare")
+    replica = Replica(name="llm-0", uid="u0", address="127.0.0.1", port=int(pages["port"]), role="canary")
     async with AddressPages() as own:
         (found,) = await VllmScraper(own, lambda: 7.0, deadline=deadline).scrape([replica])
-    assert (found.replica, found.uid, found.role, found.at) == ("llm-0", "u0", "spare", 7.0)
+    assert (found.replica, found.uid, found.role, found.at) == ("llm-0", "u0", "canary", 7.0)
     return found.error, found.ranks
 
 

@@ -34,7 +34,7 @@ def test_the_range_is_said_where_a_number_is_edited() -> None:
 @pytest.mark.parametrize(
     ("plan", "names"),
     [
-        pytest.param(builders.plan(verb="canary", choices={"edits": EDITS}), 2, id="a-spares-numbers"),
+        pytest.param(builders.plan(verb="canary", choices={"edits": EDITS}), 2, id="a-canaries-numbers"),
         pytest.param(builders.plan(verb="undo", choices={"to": 5}), 0, id="not-of-an-undo"),
         pytest.param(builders.plan(choices={"by": 1}), 0, id="not-of-a-scale-without-a-number"),
         pytest.param(builders.plan(verb="set_flags", choices={"edits": {"--max-num-seqs": "$(N)"}}), 0, id="no-number"),
@@ -119,14 +119,14 @@ def test_the_numbers_of_the_playbook_are_replaced_and_its_other_edits_stay() -> 
     }
 
 
-SPARE = builders.plan(verb="canary", choices={"edits": {"--max-num-seqs": "6"}, "rotation": "out"})
+CANARY = builders.plan(verb="canary", choices={"edits": {"--max-num-seqs": "6"}, "rotation": "out"})
 
 
 @pytest.mark.parametrize(
     ("verb", "choices", "kind"),
     [
-        pytest.param("set_flags", {"edits": {"--max-num-seqs": "6"}}, "promote", id="as-the-spare-ran"),
-        pytest.param("set_flags", {"edits": {"--max-num-seqs": "9"}}, "set_flags", id="other-than-the-spare"),
+        pytest.param("set_flags", {"edits": {"--max-num-seqs": "6"}}, "promote", id="as-the-canary-ran"),
+        pytest.param("set_flags", {"edits": {"--max-num-seqs": "9"}}, "set_flags", id="other-than-the-canary"),
         pytest.param("set_flags", {"edits": {"--max-model-len": "9"}}, "client_contract", id="contract"),
         pytest.param("promote", {"edits": {"--kv-cache-dtype": "fp8"}}, "answer_quality", id="quality"),
         pytest.param(
@@ -134,24 +134,24 @@ SPARE = builders.plan(verb="canary", choices={"edits": {"--max-num-seqs": "6"}, 
         ),
         pytest.param("canary", {"edits": {"--kv-cache-dtype": "fp8"}, "rotation": "out"}, "canary", id="out-of-reach"),
         pytest.param("canary", {"edits": {"--kv-cache-dtype": "fp8"}, "rotation": "in"}, "answer_quality", id="in"),
-        pytest.param("rotate_canary", {"rotation": "in"}, "rotate_canary", id="harmless-spare"),
+        pytest.param("rotate_canary", {"rotation": "in"}, "rotate_canary", id="harmless-canary"),
         pytest.param("rollback", {"revision": 3}, "rollback", id="verb"),
     ],
 )
 def test_a_plan_is_of_the_kind_that_does_the_most_harm(verb: str, choices: dict[str, object], kind: str) -> None:
-    assert kind_of(builders.plan(verb=verb, choices=choices, risk="high"), [SPARE]) == kind
+    assert kind_of(builders.plan(verb=verb, choices=choices, risk="high"), [CANARY]) == kind
 
 
-def test_turning_traffic_to_a_spare_is_judged_by_what_the_spare_runs() -> None:
-    spare = builders.plan(verb="canary", choices={"edits": {"--kv-cache-dtype": "fp8"}, "rotation": "out"})
+def test_turning_traffic_to_a_canary_is_judged_by_what_the_canary_runs() -> None:
+    canary = builders.plan(verb="canary", choices={"edits": {"--kv-cache-dtype": "fp8"}, "rotation": "out"})
     turned = builders.plan(verb="rotate_canary", choices={"rotation": "in"}, risk="medium")
-    assert kind_of(turned, [SPARE, spare]) == "answer_quality"
+    assert kind_of(turned, [CANARY, canary]) == "answer_quality"
     assert kind_of(turned) == "rotate_canary"
 
 
-def test_what_was_applied_after_the_spare_does_not_hide_that_the_spare_ran_these_flags() -> None:
+def test_what_was_applied_after_the_canary_does_not_hide_that_the_canary_ran_these_flags() -> None:
     flags = builders.plan(verb="set_flags", choices={"edits": {"--max-num-seqs": "6"}}, risk="high")
-    assert kind_of(flags, [SPARE, builders.plan(verb="isolate_replica")]) == "promote"
+    assert kind_of(flags, [CANARY, builders.plan(verb="isolate_replica")]) == "promote"
 
 
 def test_a_change_that_gives_no_answers_by_other_settings_is_of_its_own_kind_whatever_it_names() -> None:

@@ -1,4 +1,4 @@
-"""canary and remove_canary: a spare beside the workload, in its rotation, never in its ReplicaSets."""
+"""canary and remove_canary: a canary beside the workload, in its rotation, never in its ReplicaSets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6.0}]}
 
 
 def canary(body: Obj | None = None, **metadata: Any) -> Obj:
-    """The spare as the API gives it back."""
+    """The canary as the API gives it back."""
     made = body or planned("canary", EDIT, world()).calls[0].body
     return {**made, "metadata": {**made["metadata"], "uid": "canary-uid", **metadata}}
 
@@ -93,23 +93,23 @@ def test_a_long_workload_name_leaves_room_for_the_suffixes_of_its_pods() -> None
             id="another-one",
         ),
         pytest.param({"canary": canary(deletionTimestamp="now")}, "impossible", "going away", id="still-ending"),
-        pytest.param({"nodes": (node(1, gpus=2), node(2, gpus=1))}, "impossible", "the spare cannot be", id="no-gpu"),
+        pytest.param({"nodes": (node(1, gpus=2), node(2, gpus=1))}, "impossible", "the canary cannot be", id="no-gpu"),
         pytest.param({"unreadable": {"canary": "403"}}, "unknown", "canary: 403", id="unreadable"),
         pytest.param({"workload": None}, "impossible", "does not exist", id="no-workload"),
     ],
 )
-def test_a_spare_that_cannot_be_started_says_why(parts: dict[str, Any], outcome: str, reason: str) -> None:
+def test_a_canary_that_cannot_be_started_says_why(parts: dict[str, Any], outcome: str, reason: str) -> None:
     result = declined("canary", EDIT, world(**parts))
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 
-def test_a_spare_that_drains_by_itself_is_deleted_by_its_uid() -> None:
+def test_a_canary_that_drains_by_itself_is_deleted_by_its_uid() -> None:
     plan = planned("remove_canary", {}, with_canary())
     assert [step.condition if isinstance(step, Wait) else step.method for step in plan.steps] == ["delete", "gone"]
     assert (plan.calls[0].target.uid, plan.calls[0].restores, plan.risk) == ("canary-uid", True, "low")
 
 
-def test_a_spare_without_a_drain_leaves_rotation_and_runs_empty_first() -> None:
+def test_a_canary_without_a_drain_leaves_rotation_and_runs_empty_first() -> None:
     made = canary()
     made["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = {}
     plan = planned("remove_canary", {}, with_canary(canary=made))
@@ -117,7 +117,7 @@ def test_a_spare_without_a_drain_leaves_rotation_and_runs_empty_first() -> None:
     assert said == ["patch", "out_of_rotation", "emptied", "delete", "gone"]
 
 
-def test_a_spare_that_is_not_in_rotation_is_deleted_at_once() -> None:
+def test_a_canary_that_is_not_in_rotation_is_deleted_at_once() -> None:
     made = canary()
     made["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = {}
     plan = planned("remove_canary", {}, with_canary(canary=made, endpoint_slices=()))
@@ -132,17 +132,17 @@ def test_a_spare_that_is_not_in_rotation_is_deleted_at_once() -> None:
         pytest.param({"canary": canary(annotations={})}, "impossible", id="not-ours"),
     ],
 )
-def test_only_our_own_spare_is_removed(parts: dict[str, Any], outcome: str) -> None:
+def test_only_our_own_canary_is_removed(parts: dict[str, Any], outcome: str) -> None:
     assert declined("remove_canary", {}, with_canary(**parts)).outcome == outcome
 
 
 @pytest.mark.parametrize("source", ["pods", "services", "endpoint_slices"])
-def test_a_spare_whose_streams_cannot_be_seen_is_not_removed_as_if_it_had_none(source: str) -> None:
+def test_a_canary_whose_streams_cannot_be_seen_is_not_removed_as_if_it_had_none(source: str) -> None:
     result = declined("remove_canary", {}, with_canary(**{source: ()}, unreadable={source: "503 for now"}))
     assert (result.outcome, "503 for now" in result.reason) == ("unknown", True)
 
 
-def test_the_spares_pods_do_not_count_as_replicas_of_the_workload() -> None:
+def test_the_canaries_pods_do_not_count_as_replicas_of_the_workload() -> None:
     seen = with_canary(pods=(pod(1), canary_pod()))
     result = declined("isolate_replica", {"replica": "llm-1"}, replace(seen, workload=deployment(template())))
     assert "last replica" in result.reason

@@ -117,7 +117,7 @@ def without_accelerators() -> World:
         pytest.param(
             world(nodes=(node(1, gpus=3),)),
             1,
-            "it takes the last room that there is: no surge or spare fits afterwards, so platform decides too",
+            "it takes the last room that there is: no surge or canary fits afterwards, so platform decides too",
             id="the-last",
         ),
         pytest.param(

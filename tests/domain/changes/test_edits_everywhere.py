@@ -236,12 +236,12 @@ def test_a_value_out_of_a_config_map_is_edited_in_the_config_map() -> None:
     assert changed.by_uid[CONFIG_MAP]["data"]["seqs"] == "6\n"
 
 
-def test_a_spare_leaves_the_shared_config_map_alone() -> None:
+def test_a_canary_leaves_the_shared_config_map_alone() -> None:
     seen = made(["vllm", "serve"], ["--config", "/etc/vllm/config.yaml"], config=CONFIG)
     (call,) = change(seen, seqs(6), verb="canary").calls
-    spare = call.body["spec"]["template"]
-    assert spare["spec"]["containers"][0]["args"] == ["--config", "/etc/vllm/config.yaml", "--max-num-seqs", "6"]
-    assert flags_of_template(spare, config_maps=seen.config_maps).values["--max-num-seqs"] == "6"
+    canary = call.body["spec"]["template"]
+    assert canary["spec"]["containers"][0]["args"] == ["--config", "/etc/vllm/config.yaml", "--max-num-seqs", "6"]
+    assert flags_of_template(canary, config_maps=seen.config_maps).values["--max-num-seqs"] == "6"
     assert "running replicas read too" in declined("canary", {"edits": [seqs(None)]}, seen).reason
 
 

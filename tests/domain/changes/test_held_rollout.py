@@ -148,10 +148,10 @@ def test_requests_that_go_on_arriving_over_kept_connections_are_said_and_then_as
     assert early.text == "3 requests left on llm-1; 9 more arrived in the last 60 s, over kept connections"
 
 
-# --- the spare --------------------------------------------------------------------------------------------------------
+# --- the canary -------------------------------------------------------------------------------------------------------
 
 
-def spare(*, ready: bool = True, **arguments: str) -> World:
+def canary(*, ready: bool = True, **arguments: str) -> World:
     body = planned("canary", EDIT | arguments, world()).calls[0].body
     made = {**body, "metadata": {**body["metadata"], "uid": "canary-uid"}}
     labels = body["spec"]["template"]["metadata"]["labels"]
@@ -161,19 +161,19 @@ def spare(*, ready: bool = True, **arguments: str) -> World:
     return world(canary=made, pods=(*world().pods, one))
 
 
-def test_a_spare_out_of_rotation_is_born_with_a_label_that_no_service_selects() -> None:
+def test_a_canary_out_of_rotation_is_born_with_a_label_that_no_service_selects() -> None:
     template_made = planned("canary", EDIT | {"rotation": "out"}, world()).calls[0].body["spec"]["template"]
     assert template_made["metadata"]["labels"]["serving"] == "out-of-rotation"
 
 
-def test_where_service_and_workload_share_a_label_a_spare_can_still_be_kept_out() -> None:
+def test_where_service_and_workload_share_a_label_a_canary_can_still_be_kept_out() -> None:
     seen = world(services=(service(app="llm"),))
     body = planned("canary", EDIT | {"rotation": "out"}, seen).calls[0].body
     assert body["spec"]["template"]["metadata"]["labels"]["app"] == "out-of-rotation"
 
 
 def test_entering_rotation_is_a_change_of_its_own() -> None:
-    plan = planned("rotate_canary", {"rotation": "in"}, spare(rotation="out"))
+    plan = planned("rotate_canary", {"rotation": "in"}, canary(rotation="out"))
     (call,) = plan.calls
     assert (call.differences[0].text, call.restores, plan.risk) == (
         "llm-9: label serving out-of-rotation → active",
@@ -182,30 +182,30 @@ def test_entering_rotation_is_a_change_of_its_own() -> None:
     )
 
 
-def test_a_spare_that_serves_already_needs_no_rotation() -> None:
-    assert declined("rotate_canary", {"rotation": "in"}, spare()).outcome == "not_needed"
+def test_a_canary_that_serves_already_needs_no_rotation() -> None:
+    assert declined("rotate_canary", {"rotation": "in"}, canary()).outcome == "not_needed"
 
 
-def test_promote_writes_what_the_spare_was_started_with() -> None:
-    plan = planned("promote", {}, spare(rotation="out"))
+def test_promote_writes_what_the_canary_was_started_with() -> None:
+    plan = planned("promote", {}, canary(rotation="out"))
     assert plan.digest != planned("set_flags", EDIT, world()).digest
     assert plan.calls[0].body == planned("set_flags", EDIT, world()).calls[0].body
-    assert (plan.verb, plan.risk, "has answered nobody" in weighed(plan, "spare")) == ("promote", "high", True)
+    assert (plan.verb, plan.risk, "has answered nobody" in weighed(plan, "canary")) == ("promote", "high", True)
 
 
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [
-        pytest.param(world(), "there is no spare", id="none"),
-        pytest.param(spare(ready=False), "not Ready", id="not-ready"),
+        pytest.param(world(), "there is no canary", id="none"),
+        pytest.param(canary(ready=False), "not Ready", id="not-ready"),
     ],
 )
-def test_a_spare_that_shows_nothing_is_not_promoted(seen: World, reason: str) -> None:
+def test_a_canary_that_shows_nothing_is_not_promoted(seen: World, reason: str) -> None:
     assert reason in declined("promote", {}, seen).reason
 
 
-def test_a_spare_of_another_incident_is_not_promoted() -> None:
-    assert "not ours" in declined("promote", {}, spare(), replace(CONTEXT, incident_id="INC-7")).reason
+def test_a_canary_of_another_incident_is_not_promoted() -> None:
+    assert "not ours" in declined("promote", {}, canary(), replace(CONTEXT, incident_id="INC-7")).reason
 
 
 def test_rotation_is_in_or_out() -> None:

@@ -192,7 +192,7 @@ def test_a_numbered_replica_that_is_out_already_just_ends() -> None:
 
 
 @pytest.mark.parametrize("seen", [numbered_world(), group_world()], ids=["StatefulSet", "LeaderWorkerSet"])
-def test_a_spare_is_refused_where_replicas_have_names(seen: World) -> None:
+def test_a_canary_is_refused_where_replicas_have_names(seen: World) -> None:
     assert "names and volumes of their own" in declined("canary", {"edits": CAP}, seen).reason
 
 

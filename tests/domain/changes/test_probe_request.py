@@ -26,14 +26,14 @@ def test_one_bounded_request_goes_to_the_pod_that_was_shown() -> None:
 
 
 def spared(**parts: Any) -> World:
-    spare = pod(7, serving="out-of-rotation")
-    spare["metadata"]["labels"] |= {"incident-bot/canary": "inc-42"}
-    spare["metadata"]["annotations"] = {"incident-bot/rotation-label": "serving=active"}
-    return world(pods=(pod(1), spare), **parts)
+    canary = pod(7, serving="out-of-rotation")
+    canary["metadata"]["labels"] |= {"incident-bot/canary": "inc-42"}
+    canary["metadata"]["annotations"] = {"incident-bot/rotation-label": "serving=active"}
+    return world(pods=(pod(1), canary), **parts)
 
 
-def test_the_spare_can_be_named_without_knowing_its_pod() -> None:
-    plan = planned("probe_request", ASK | {"replica": "spare"}, spared(endpoint_slices=(endpoint_slice(pod(1)),)))
+def test_the_canary_can_be_named_without_knowing_its_pod() -> None:
+    plan = planned("probe_request", ASK | {"replica": "canary"}, spared(endpoint_slices=(endpoint_slice(pod(1)),)))
     assert plan.choices["replica"] == "llm-7"
 
 
@@ -48,7 +48,7 @@ def test_the_spare_can_be_named_without_knowing_its_pod() -> None:
             ASK, isolated_world(load={"llm-2": load(running=2)}), "impossible", "2 requests are still on", id="busy"
         ),
         pytest.param(ASK | {"replica": "llm-9"}, world(), "impossible", "does not exist any more", id="gone"),
-        pytest.param(ASK | {"replica": "spare"}, world(), "impossible", "there is no spare", id="no-spare"),
+        pytest.param(ASK | {"replica": "canary"}, world(), "impossible", "there is no canary", id="no-canary"),
         pytest.param({"max_tokens": 64.0}, world(), "impossible", "no replica given", id="none"),
         pytest.param(ASK | {"max_tokens": "many"}, isolated_world(), "impossible", "max_tokens is a number", id="text"),
         pytest.param(

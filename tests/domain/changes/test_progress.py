@@ -280,7 +280,7 @@ def canary_pod(**fields: Any) -> Obj:
         ),
     ],
 )
-def test_a_spare_is_ready_when_its_pod_is(canary: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
+def test_a_canary_is_ready_when_its_pod_is(canary: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
     assert progress(CANARY_READY, world(canary=canary, pods=(*OLD, *pods))).state == state
 
 
@@ -292,7 +292,7 @@ def test_a_spare_is_ready_when_its_pod_is(canary: Obj | None, pods: tuple[Obj, .
         pytest.param(None, (), "done", id="gone"),
     ],
 )
-def test_a_spare_is_gone_when_its_pods_are(canary: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
+def test_a_canary_is_gone_when_its_pods_are(canary: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
     assert progress(GONE, world(canary=canary, pods=(*OLD, *pods))).state == state
 
 

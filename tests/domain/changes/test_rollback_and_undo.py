@@ -234,14 +234,14 @@ def created(name_uid: str = "canary-uid", **annotations: str) -> Obj:
     return {**body, "metadata": metadata}
 
 
-def test_the_undo_of_a_spare_deletes_it_by_the_uid_that_it_has_now() -> None:
+def test_the_undo_of_a_canary_deletes_it_by_the_uid_that_it_has_now() -> None:
     call = planned("canary", EDIT, world()).calls[0]
     plan = planned("undo", {}, world(canary=created()), with_ledger(entry(call, verb="canary")))
     assert (plan.calls[0].method, plan.calls[0].target.uid) == ("delete", "canary-uid")
     assert plan.steps[-1].model_dump()["condition"] == "gone"
 
 
-def test_a_spare_of_another_incident_is_not_deleted_by_an_undo() -> None:
+def test_a_canary_of_another_incident_is_not_deleted_by_an_undo() -> None:
     call = planned("canary", EDIT, world()).calls[0]
     strange = created(**{"incident-bot/incident": "INC-4"})
     result = declined("undo", {}, world(canary=strange), with_ledger(entry(call, verb="canary")))

@@ -139,7 +139,7 @@ def test_a_template_that_runs_by_itself_is_told() -> None:
         pytest.param({"template": "other"}, {}, "impossible", "there is no CronJob other in serving", id="missing"),
         pytest.param(EVAL, {"jobs": (job(active=1),)}, "impossible", "still runs", id="one-is-running"),
         pytest.param(EVAL | {"replica": "llm-9"}, {}, "impossible", "does not exist any more", id="replica-gone"),
-        pytest.param(EVAL | {"replica": "spare"}, {}, "impossible", "there is no spare", id="no-spare"),
+        pytest.param(EVAL | {"replica": "canary"}, {}, "impossible", "there is no canary", id="no-canary"),
         pytest.param(EVAL | {"env": "A=1"}, {}, "impossible", "'env' is a mapping", id="env"),
         pytest.param(EVAL | {"within_minutes": 0}, {}, "impossible", "within_minutes is a number", id="no-time"),
         pytest.param(EVAL, {"unreadable": {"cron_jobs": "403"}}, "unknown", "cron jobs: 403", id="unreadable"),

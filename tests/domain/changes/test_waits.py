@@ -218,12 +218,12 @@ def test_the_chosen_replica_ends_and_no_other(pods: tuple[Obj, ...], state: str,
     assert said(RELEASED, world(pods=pods)) == (state, text)
 
 
-# --- spares -----------------------------------------------------------------------------------------------------------
+# --- canaries ---------------------------------------------------------------------------------------------------------
 
-SPARE = "Deployment serving/llm-incident-bot-canary-inc-42"
+CANARY = "Deployment serving/llm-incident-bot-canary-inc-42"
 
 
-def spare(*pods: Obj, canary: Obj | None = READY_CANARY) -> World:
+def canary(*pods: Obj, canary: Obj | None = READY_CANARY) -> World:
     return world(canary=canary, pods=(*OLD, *pods))
 
 
@@ -233,60 +233,60 @@ STARTED = {**READY_CANARY, "status": {}}
 @pytest.mark.parametrize(
     ("seen", "state", "text"),
     [
-        case("never-there", spare(canary=None), "failed", f"{SPARE} does not exist any more"),
+        case("never-there", canary(canary=None), "failed", f"{CANARY} does not exist any more"),
         case(
             "being-deleted",
-            spare(canary_pod(), canary=ending(READY_CANARY)),
+            canary(canary_pod(), canary=ending(READY_CANARY)),
             "failed",
-            f"{SPARE} does not exist any more",
+            f"{CANARY} does not exist any more",
         ),
-        case("no-pod", spare(canary=STARTED), "pending", "the spare's pod is not there yet"),
-        case("starting", spare(canary_pod(is_ready=False), canary=STARTED), "pending", "llm-9 is starting"),
-        case("ready-not-observed", spare(canary_pod(), canary=STARTED), "pending", ""),
-        case("observed-not-ready", spare(canary_pod(is_ready=False)), "pending", "llm-9 is starting"),
-        case("ready", spare(canary_pod()), "done", "the spare llm-9 is Ready"),
+        case("no-pod", canary(canary=STARTED), "pending", "the canary's pod is not there yet"),
+        case("starting", canary(canary_pod(is_ready=False), canary=STARTED), "pending", "llm-9 is starting"),
+        case("ready-not-observed", canary(canary_pod(), canary=STARTED), "pending", ""),
+        case("observed-not-ready", canary(canary_pod(is_ready=False)), "pending", "llm-9 is starting"),
+        case("ready", canary(canary_pod()), "done", "the canary llm-9 is Ready"),
         case(
             "of-a-try-before-and-ending",
-            spare({**ending(canary_pod()), "status": REFUSED}, canary=STARTED),
+            canary({**ending(canary_pod()), "status": REFUSED}, canary=STARTED),
             "pending",
-            "the spare's pod is not there yet",
+            "the canary's pod is not there yet",
         ),
         case(
             "given-up",
-            spare(canary_pod(is_ready=False), canary={**STARTED, "status": {"conditions": [STUCK]}}),
+            canary(canary_pod(is_ready=False), canary={**STARTED, "status": {"conditions": [STUCK]}}),
             "failed",
             "no progress: timed out",
         ),
     ],
 )
-def test_a_spare_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+def test_a_canary_says_how_far_it_is(seen: World, state: str, text: str) -> None:
     assert said(CANARY_READY, seen) == (state, text)
 
 
-NEXT_SPARE = other_uid(READY_CANARY)
+NEXT_CANARY = other_uid(READY_CANARY)
 NAME = "llm-incident-bot-canary-inc-42"
 
 
 @pytest.mark.parametrize(
     ("about_uid", "seen", "state", "text"),
     [
-        pytest.param("c", spare(canary_pod()), "pending", f"{NAME} is being deleted", id="there"),
-        pytest.param("", spare(canary_pod()), "pending", f"{NAME} is being deleted", id="uid-not-known"),
-        pytest.param("c", spare(canary=NEXT_SPARE), "done", f"{NAME} is gone", id="another-of-its-name"),
+        pytest.param("c", canary(canary_pod()), "pending", f"{NAME} is being deleted", id="there"),
+        pytest.param("", canary(canary_pod()), "pending", f"{NAME} is being deleted", id="uid-not-known"),
+        pytest.param("c", canary(canary=NEXT_CANARY), "done", f"{NAME} is gone", id="another-of-its-name"),
         pytest.param(
-            "c", spare(ending(canary_pod()), canary=None), "pending", f"1 pod of {NAME} finishing", id="one-pod"
+            "c", canary(ending(canary_pod()), canary=None), "pending", f"1 pod of {NAME} finishing", id="one-pod"
         ),
         pytest.param(
             "c",
-            spare(ending(canary_pod()), ending(other_uid(canary_pod())), canary=None),
+            canary(ending(canary_pod()), ending(other_uid(canary_pod())), canary=None),
             "pending",
             f"2 pods of {NAME} finishing",
             id="two-pods",
         ),
-        pytest.param("c", spare(canary=None), "done", f"{NAME} is gone", id="gone"),
+        pytest.param("c", canary(canary=None), "done", f"{NAME} is gone", id="gone"),
     ],
 )
-def test_a_spare_is_gone_with_its_pods(about_uid: str, seen: World, state: str, text: str) -> None:
+def test_a_canary_is_gone_with_its_pods(about_uid: str, seen: World, state: str, text: str) -> None:
     about = GONE.about.model_copy(update={"uid": about_uid})
     assert said(GONE.model_copy(update={"about": about}), seen) == (state, text)
 

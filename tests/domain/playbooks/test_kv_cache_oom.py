@@ -24,8 +24,8 @@ COMPRESSION = load_playbook(FILE.with_name("kv-compression-no-savings.yaml"))
 THAT_VERIFY = pytest.mark.parametrize("playbook", [PLAYBOOK, COMPRESSION], ids=lambda playbook: playbook.name)
 
 
-@pytest.mark.parametrize("state", ["cap_spare", "cap_in_place"])
-def test_the_spare_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: str) -> None:
+@pytest.mark.parametrize("state", ["cap_canary", "cap_in_place"])
+def test_the_canary_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: str) -> None:
     then: dict[str, Value] = {
         "results.cap_binds.kv_budget.tokens": 4064.0,
         "results.cap_binds.prompt_length": 96.0,
@@ -131,7 +131,7 @@ def test_the_question_about_levers_says_what_is_true_now(now: dict[str, Value], 
     assert PLAYBOOK.text("choose", "ask", now) == f"Which lever? Right now {said}."
 
 
-SPARE: dict[str, Value] = {"spare_tokens": 330.0, "peers_tokens": 560.0, "peers_ttft": 2.1}
+CANARY: dict[str, Value] = {"canary_tokens": 330.0, "peers_tokens": 560.0, "peers_ttft": 2.1}
 
 
 @pytest.mark.parametrize(
@@ -142,11 +142,11 @@ SPARE: dict[str, Value] = {"spare_tokens": 330.0, "peers_tokens": 560.0, "peers_
         pytest.param(0.9, 2.0, "not high", id="about-as-before"),
     ],
 )
-def test_the_request_for_the_fleet_tells_what_the_spare_paid(finished: float, first_token: float, price: str) -> None:
-    spare = {**SPARE, "spare_ttft": first_token}
-    why = PLAYBOOK.text("roll_out_roll", "why", {**spare, "spare_finished": finished, "peers_finished": 0.95})
+def test_the_request_for_the_fleet_tells_what_the_canary_paid(finished: float, first_token: float, price: str) -> None:
+    canary = {**CANARY, "canary_ttft": first_token}
+    why = PLAYBOOK.text("roll_out_roll", "why", {**canary, "canary_finished": finished, "peers_finished": 0.95})
     assert why == (
-        f"The spare ran with it and did not thrash. The price, on the spare beside an average peer: {price}; "
+        f"The canary ran with it and did not thrash. The price, on the canary beside an average peer: {price}; "
         f"{finished} instead of 0.95 requests a second, 330 instead of 560 tokens a second, "
         f"first token p99 {first_token:g} s instead of 2.1 s."
     )
@@ -183,7 +183,7 @@ def test_the_verdict_tells_what_the_fleet_paid(
 
 
 async def test_who_chooses_a_lever_again_reads_what_was_tried() -> None:
-    answers, changes = {"choose": ["cap", "expired"]}, {"cap_active_spare": "refused"}
+    answers, changes = {"choose": ["cap", "expired"]}, {"cap_active_canary": "refused"}
     found = await shipped_case("kv-cache-oom", answers=answers, changes=changes)
     first, second = [one.evidence for one in found.run.questions.values() if one.state == "choose"]
     assert not any(line.startswith("tried") for line in first)

@@ -70,8 +70,8 @@ def test_a_heading_is_a_comment_up_to_its_first_full_stop() -> None:
 def test_what_a_piece_brings_stands_in_the_section_that_includes_it() -> None:
     compiled = SHIPPED["kv-cache-oom"]
     sections, pieces = sections_of(compiled), rows_of_pieces(compiled)
-    assert sections["shed_edit_spare"] == "Did it help?"  # a piece in a piece
-    assert pieces["shed_edit_spare"] == "shed_edit"
+    assert sections["shed_edit_canary"] == "Did it help?"  # a piece in a piece
+    assert pieces["shed_edit_canary"] == "shed_edit"
 
 
 def test_a_playbook_without_headings_shows_every_state() -> None:
@@ -92,8 +92,8 @@ def test_of_a_run_the_steps_taken_are_listed_and_the_other_sections_only_named()
 
 
 def test_a_run_inside_a_piece_says_which_and_what_it_does_there() -> None:
-    made = overview(SHIPPED["kv-cache-oom"], way=("gather", "look", "shed_edit_spare"), current="shed_edit_spare")
-    assert "▶ Shed edit: Start a spare with the new flags" in texts(made, "Did it help?")
+    made = overview(SHIPPED["kv-cache-oom"], way=("gather", "look", "shed_edit_canary"), current="shed_edit_canary")
+    assert "▶ Shed edit: Start a canary with the new flags" in texts(made, "Did it help?")
 
 
 def test_a_closed_run_stands_nowhere() -> None:

@@ -234,7 +234,7 @@ def test_tokens_are_those_of_prompts_and_of_answers() -> None:
         pytest.param(MetricSignal(metric=USAGE), series(USAGE, [0.5, 0.5]), "only 10 s of 60 s", id="short-gauge"),
         pytest.param(MetricSignal(metric=USAGE), series("x", [1] * 7), f"no {USAGE} on its page", id="absent-metric"),
         pytest.param(PREEMPTIONS, [failed(NOW)], r"connection refused \(a\)", id="all-failed"),
-        pytest.param(MetricSignal(metric=USAGE, of="spare"), series(USAGE, [1.0] * 7), "no spare", id="no-spare"),
+        pytest.param(MetricSignal(metric=USAGE, of="canary"), series(USAGE, [1.0] * 7), "no canary", id="no-canary"),
         pytest.param(
             MetricSignal(metric=USAGE, of="picked.bad"), series(USAGE, [1.0] * 7), "picked.bad", id="picked-is-gone"
         ),

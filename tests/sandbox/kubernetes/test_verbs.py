@@ -98,7 +98,7 @@ async def test_planning_again_while_nothing_relevant_changes_gives_the_same_dige
     assert (await bench.plan("set_flags", edits=CAP)).digest == plan.digest
 
 
-# --- a spare beside the workload --------------------------------------------------------------------------------------
+# --- a canary beside the workload -------------------------------------------------------------------------------------
 
 
 async def listed(bench: Bench) -> set[str]:
@@ -106,13 +106,13 @@ async def listed(bench: Bench) -> set[str]:
     return {e["targetRef"]["name"] for piece in world.endpoint_slices for e in piece.get("endpoints") or []}
 
 
-async def test_a_spare_out_of_rotation_is_let_in_promoted_and_goes_without_a_trace(bench: Bench) -> None:
+async def test_a_canary_out_of_rotation_is_let_in_promoted_and_goes_without_a_trace(bench: Bench) -> None:
     before = names(await bench.world())
     await bench.carry_out(await bench.plan("canary", edits=CAP, rotation="out"))
-    (spare,) = names(await bench.world()) - before
-    assert spare not in await listed(bench)
+    (canary,) = names(await bench.world()) - before
+    assert canary not in await listed(bench)
     await bench.carry_out(await bench.plan("rotate_canary", rotation="in"))
-    assert spare in await listed(bench)
+    assert canary in await listed(bench)
     await bench.carry_out(await bench.plan("promote"))
     assert CAPPED in (await spec(bench))["template"]["spec"]["containers"][0]["args"]
     await bench.carry_out(await bench.plan("remove_canary"))

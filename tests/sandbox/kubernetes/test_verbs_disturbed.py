@@ -176,10 +176,10 @@ async def test_a_manual_delete_of_an_isolated_replica_is_seen(bench: Bench) -> N
     assert (await told(bench, plan))[0].startswith(f"Pod {bench.target.namespace}/{name} was deleted")
 
 
-async def test_a_manual_delete_of_the_spare_is_seen(bench: Bench) -> None:
+async def test_a_manual_delete_of_the_canary_is_seen(bench: Bench) -> None:
     plan = await carried_out(bench, "canary", edits=CAP)
-    spare = plan.calls[0].target.name
-    await bench.somebody.apps.delete_namespaced_deployment(spare, bench.target.namespace)
+    canary = plan.calls[0].target.name
+    await bench.somebody.apps.delete_namespaced_deployment(canary, bench.target.namespace)
     await bench.until_seen("it is gone", lambda world: world.canary is None)
     assert len(await told(bench, plan)) == 1
 

@@ -15,7 +15,7 @@ from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.kernel.errors import impossible
 
 EDITS_ANNOTATION = "incident-bot/edits"
-"""On the spare: what it was started with, for whoever promotes it."""
+"""On the canary: what it was started with, for whoever promotes it."""
 
 
 def rotation_wanted(situation: Situation, *, default: str = "") -> str:
@@ -28,9 +28,9 @@ def rotation_wanted(situation: Situation, *, default: str = "") -> str:
 def own_canary(world: World, context: PlanContext) -> Obj:
     canary = world.canary
     if canary is None:
-        raise impossible("there is no spare", "start one with canary")
+        raise impossible("there is no canary", "start one with canary")
     if is_going_away(canary):
-        raise impossible(f"the spare {name_of(canary)} is going away")
+        raise impossible(f"the canary {name_of(canary)} is going away")
     if annotations_of(canary).get(INCIDENT_ANNOTATION) != context.incident_id:
         raise impossible(f"{name_of(canary)} does not carry this incident's id: it is not ours")
     return canary

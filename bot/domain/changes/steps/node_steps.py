@@ -96,14 +96,14 @@ def on_node(world: World, node: Obj) -> tuple[list[Obj], list[Obj], str]:
     here = [pod for pod in world.all_pods if dig(pod, "spec", "nodeName") == name_of(node)]
     here = sorted((pod for pod in here if not is_finished(pod) and not is_going_away(pod)), key=name_of)
     mine = {uid_of(pod) for pod in pods_of_workload(world)}
-    spare = {uid_of(pod) for pod in pods_of_canary(world)}
+    canary = {uid_of(pod) for pod in pods_of_canary(world)}
     ours = [pod for pod in here if uid_of(pod) in mine]
     others: list[Obj] = []
     kept: Counter[str] = Counter()
     for pod in here:
         if uid_of(pod) in mine:
             continue
-        reason = "the incident's spare" if uid_of(pod) in spare else _stays(pod)
+        reason = "the incident's canary" if uid_of(pod) in canary else _stays(pod)
         if reason:
             kept[reason] += 1
         else:

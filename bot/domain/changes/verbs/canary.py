@@ -38,12 +38,12 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 LONGEST_NAME = 52
 """Leaves room for the ReplicaSet's and the pod's suffix within the 63 characters of a host name."""
-NO_SPARE = "its replicas have names and volumes of their own, which a spare beside them would not have"
+NO_CANARY = "its replicas have names and volumes of their own, which a canary beside them would not have"
 
 
 def plan_canary(situation: Situation) -> Plan:
     world, context = situation.world, situation.context
-    workload = only_for(world, ["Deployment"], NO_SPARE)
+    workload = only_for(world, ["Deployment"], NO_CANARY)
     require_readable(world, "canary")
     rotation = rotation_wanted(situation, default="in")
     edits = {"edits": situation.arguments.get("edits")}
@@ -58,24 +58,28 @@ def plan_canary(situation: Situation) -> Plan:
     call = create_call(body, edited)
     return Plan(
         verb="canary",
-        title=f"Start one spare replica of {name_of(workload)} with {edited.summary}"
+        title=f"Start one canary replica of {name_of(workload)} with {edited.summary}"
         + (", out of rotation" if rotation == "out" else ""),
         choices={"edits": edited.choices, "name": name_of(body), "rotation": rotation},
         steps=(call, canary_ready(call.target, context)),
-        circumstances=(room_for(world, edited.template, 1, "spare"), *edited.notes),
+        circumstances=(room_for(world, edited.template, 1, "canary"), *edited.notes),
         risk=VERB.kinds[0].risk,
         expected="none: nothing that runs is touched; "
-        + ("the spare answers nobody" if rotation == "out" else "the spare takes its share of new requests when Ready"),
-        undo_text="the spare is removed",
+        + (
+            "the canary answers nobody"
+            if rotation == "out"
+            else "the canary takes its share of new requests when Ready"
+        ),
+        undo_text="the canary is removed",
     )
 
 
 def _keep_out(world: World, body: Obj) -> None:
-    """The spare's pods are born with the label that no Service selects, and with the note that brings it back."""
+    """The canary's pods are born with the label that no Service selects, and with the note that brings it back."""
     metadata = body["spec"]["template"]["metadata"]
     key = rotation_key(world, metadata["labels"])
     if isinstance(key, str):
-        raise impossible(f"the spare cannot be kept out of rotation: {key}")
+        raise impossible(f"the canary cannot be kept out of rotation: {key}")
     metadata["labels"] = metadata["labels"] | {key.key: OUT_VALUE}
     notes = {ROTATION_ANNOTATION: f"{key.key}={key.value}"}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **notes}
@@ -117,22 +121,22 @@ def canary_object(workload: Obj, template: Obj, context: PlanContext) -> Obj:
 
 def _there_already(canary: Obj, body: Obj) -> Exception:
     if is_going_away(canary):
-        return impossible(f"the spare {name_of(canary)} is still going away", "plan again in a moment")
+        return impossible(f"the canary {name_of(canary)} is still going away", "plan again in a moment")
     if annotations_of(canary).get(EDITS_ANNOTATION) == annotations_of(body)[EDITS_ANNOTATION]:
-        return not_needed(f"the spare {name_of(canary)} runs these flags already")
-    return impossible(f"a spare with other flags runs already: {name_of(canary)}", "remove it first")
+        return not_needed(f"the canary {name_of(canary)} runs these flags already")
+    return impossible(f"a canary with other flags runs already: {name_of(canary)}", "remove it first")
 
 
 def create_call(body: Obj, edited: EditedTemplate) -> Call:
     target = ObjectRef(kind="Deployment", namespace=namespace_of(body), name=name_of(body))
-    undo = delete_call(target, title=f"Remove the spare {target.name}", no_undo=TAKES_BACK)
+    undo = delete_call(target, title=f"Remove the canary {target.name}", no_undo=TAKES_BACK)
     one = Difference(path="", after=target.name, text=f"one more replica: {target.name}")
     return Call(
         method="create",
         target=target,
         body=body,
         differences=(one, *edited.differences),
-        title=f"Create the spare {target.name}",
+        title=f"Create the canary {target.name}",
         undo=(undo,),
     )
 
@@ -142,13 +146,13 @@ def canary_ready(target: ObjectRef, context: PlanContext) -> Wait:
         condition="canary_ready",
         about=target,
         within_seconds=context.startup_seconds + MARGIN_SECONDS,
-        title=f"The spare {target.name} is Ready",
+        title=f"The canary {target.name} is Ready",
     )
 
 
 VERB = Verb(
     name="canary",
-    help="A spare: one replica more, with edited flags, beside the workload.",
+    help="Start a canary: one more replica, with edited flags, beside the workload.",
     plan=plan_canary,
     kinds=(ChangeKind("canary", "medium", minutes=15),),
     access={"Deployment": (CREATE, DELETE)},

@@ -24,7 +24,7 @@ from bot.domain.cluster.rotation import is_in_rotation, pod_named, pods_of_canar
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.kernel.errors import impossible
 
-SPARE = "spare"
+CANARY = "canary"
 DEFAULT_MINUTES = 15.0
 MOST_MINUTES = 60.0
 LEAST_TOKENS, MOST_TOKENS = 16, 1_000_000
@@ -70,15 +70,15 @@ def plan_probe_request(situation: Situation) -> Plan:
 
 
 def replica_asked_for(situation: Situation) -> Obj:
-    """The pod that `replica` names; `spare` is the incident's own."""
+    """The pod that `replica` names; `canary` is the incident's own."""
     world, name = situation.world, str(situation.arguments.get("replica") or "")
     if not name:
-        raise impossible("no replica given", "write: with: {replica: spare} or {replica: '${picked.replica}'}")
+        raise impossible("no replica given", "write: with: {replica: canary} or {replica: '${picked.replica}'}")
     require_readable(world, "pods")
     present = [pod for pod in pods_of_canary(world) if not is_going_away(pod)]
-    pod = next(iter(present), None) if name == SPARE else pod_named(world, name)
+    pod = next(iter(present), None) if name == CANARY else pod_named(world, name)
     if pod is None:
-        raise impossible("there is no spare" if name == SPARE else f"replica {name} does not exist any more")
+        raise impossible("there is no canary" if name == CANARY else f"replica {name} does not exist any more")
     if is_going_away(pod):
         raise impossible(f"replica {name_of(pod)} is ending already")
     return pod

@@ -1,4 +1,4 @@
-"""promote: what the spare was started with is written to the workload, as set_flags does it."""
+"""promote: what the canary was started with is written to the workload, as set_flags does it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def plan_promote(situation: Situation) -> Plan:
     edits = _edits(canary)
     pod = next((pod for pod in pods_of_canary(world) if is_ready(pod)), None)
     if pod is None:
-        raise impossible(f"the spare {name_of(canary)} is not Ready: it shows nothing", "wait for it, or remove it")
+        raise impossible(f"the canary {name_of(canary)} is not Ready: it shows nothing", "wait for it, or remove it")
     plan = plan_set_flags(replace(situation, arguments={"edits": edits}))
     workload = name_of(world.workload or {})
     return plan.model_copy(
         update={
             "verb": "promote",
-            "title": f"Give every replica of {workload} what the spare runs: {_summary(plan)}",
+            "title": f"Give every replica of {workload} what the canary runs: {_summary(plan)}",
             "circumstances": (*plan.circumstances, _proof(world, pod)),
             "risk": VERB.kinds[0].risk,
         }
@@ -49,17 +49,17 @@ def _summary(plan: Plan) -> str:
 
 
 def _proof(world: World, pod: Obj) -> Circumstance:
-    """How long the spare has served; one that answered nobody proves only that it starts."""
+    """How long the canary has served; one that answered nobody proves only that it starts."""
     since = seconds_of(condition_of(pod, "Ready").get("lastTransitionTime"))
     span = "for an unknown time" if since is None else f"for {max(0.0, world.at - since) / 60:.0f} min"
     if is_in_rotation(pod, world.endpoint_slices):
-        return Circumstance(name="spare", grade="fine", text=f"the spare has been Ready {span} and serves")
-    return Circumstance(name="spare", grade="note", text=f"the spare has been Ready {span}, but has answered nobody")
+        return Circumstance(name="canary", grade="fine", text=f"the canary has been Ready {span} and serves")
+    return Circumstance(name="canary", grade="note", text=f"the canary has been Ready {span}, but has answered nobody")
 
 
 VERB = Verb(
     name="promote",
-    help="Write the spare's edits to the workload, and roll them out.",
+    help="Write the canary's edits to the workload, and roll them out.",
     plan=plan_promote,
     kinds=(ChangeKind("promote", "high", minutes=15),),  # as set_flags, after a canary has shown it
     access={"Deployment": (PATCH, PATCH_CONFIG_MAP, PATCH_POD)},

@@ -31,9 +31,9 @@ def plan_remove_canary(situation: Situation) -> Plan:
     require_readable(world, "canary", "pods", "services", "endpoint_slices")
     canary = world.canary
     if canary is None:
-        raise not_needed("there is no spare")
+        raise not_needed("there is no canary")
     if is_going_away(canary):
-        raise not_needed(f"the spare {name_of(canary)} is going away already")
+        raise not_needed(f"the canary {name_of(canary)} is going away already")
     if annotations_of(canary).get(INCIDENT_ANNOTATION) != context.incident_id:
         raise impossible(f"{name_of(canary)} does not carry this incident's id: it is not ours to remove")
     drain = drain_mode(world, dig(canary, "spec", "template"))
@@ -41,23 +41,23 @@ def plan_remove_canary(situation: Situation) -> Plan:
     target = ref_of(canary, "Deployment")
     delete = delete_call(
         target,
-        title=f"Remove the spare {target.name}",
-        no_undo="a spare is started again with its own change",
+        title=f"Remove the canary {target.name}",
+        no_undo="a canary is started again with its own change",
     ).model_copy(update={"differences": (Difference(path="", before=target.name, text=f"{target.name} ends"),)})
     return Plan(
         verb="remove_canary",
-        title=f"Remove the spare {target.name}",
+        title=f"Remove the canary {target.name}",
         choices={"uid": target.uid},
         steps=(*first, delete, gone(target, context)),
         circumstances=(drain_circumstance(world, drain, pods_of_canary(world), is_empty=bool(first)),),
         risk=VERB.kinds[0].risk,
         expected="none: the workload's own replicas are not touched",
-        undo_text="none: a spare is started again with its own change",
+        undo_text="none: a canary is started again with its own change",
     )
 
 
 def _out_first(world: World, context: PlanContext) -> tuple[Step, ...]:
-    """Where the engine does not drain by itself, the spare leaves rotation and runs empty before it ends."""
+    """Where the engine does not drain by itself, the canary leaves rotation and runs empty before it ends."""
     steps: list[Step] = []
     for pod in pods_of_canary(world):
         key = rotation_key(world, labels_of(pod))
@@ -69,7 +69,7 @@ def _out_first(world: World, context: PlanContext) -> tuple[Step, ...]:
 def _out_call(pod: Obj, key: RotationKey) -> Call:
     edit = edit_of(pod, pointer("metadata", "labels", key.key), OUT_VALUE)
     wording = Wording(
-        title=f"Take the spare's {name_of(pod)} out of rotation",
+        title=f"Take the canary's {name_of(pod)} out of rotation",
         undo_title=f"Put {name_of(pod)} back into rotation",
         differences=(changed(f"{name_of(pod)}: label {key.key}", edit.path, key.value, OUT_VALUE),),
     )
@@ -78,7 +78,7 @@ def _out_call(pod: Obj, key: RotationKey) -> Call:
 
 VERB = Verb(
     name="remove_canary",
-    help="Delete the spare.",
+    help="Delete the canary.",
     plan=plan_remove_canary,
     kinds=(ChangeKind("remove_canary", "low", minutes=30),),
     access={"Deployment": (DELETE, PATCH_POD)},

@@ -28,12 +28,12 @@ def plan_rotate_canary(situation: Situation) -> Plan:
     wanted = rotation_wanted(situation)
     pod = next((pod for pod in pods_of_canary(world) if not is_going_away(pod)), None)
     if pod is None or not is_ready(pod):
-        raise impossible(f"the spare {name_of(canary)} is not Ready", "wait for it, or remove it")
+        raise impossible(f"the canary {name_of(canary)} is not Ready", "wait for it, or remove it")
     noted = annotations_of(pod).get(ROTATION_ANNOTATION, "")
     serves = is_in_rotation(pod, world.endpoint_slices)
     if serves == (wanted == "in"):
         raise not_needed(
-            f"the spare {name_of(canary)} is {wanted + (' rotation' if serves else ' of rotation')} already"
+            f"the canary {name_of(canary)} is {wanted + (' rotation' if serves else ' of rotation')} already"
         )
     if wanted == "in" and not noted:
         raise impossible(f"{name_of(pod)} was not taken out of rotation by the bot", "look at its labels")
@@ -42,12 +42,12 @@ def plan_rotate_canary(situation: Situation) -> Plan:
         if wanted == "in"
         else (isolate_call(world, pod, context), *emptied_steps(pod, context))
     )
-    # Unlike a replica that comes back, a spare that enters serves what nobody has judged: it counts as a change.
+    # Unlike a replica that comes back, a canary that enters serves what nobody has judged: it counts as a change.
     steps = tuple(s.model_copy(update={"restores": False}) if isinstance(s, Call) else s for s in steps)
     into = "into" if wanted == "in" else "out of"
     return Plan(
         verb="rotate_canary",
-        title=f"Take the spare {name_of(canary)} {into} rotation",
+        title=f"Take the canary {name_of(canary)} {into} rotation",
         choices={"uid": uid_of(pod), "rotation": wanted},
         steps=steps,
         circumstances=(_promise(canary),) if wanted == "in" else (),
@@ -59,12 +59,12 @@ def plan_rotate_canary(situation: Situation) -> Plan:
 
 def _promise(canary: Obj) -> Circumstance:
     edits = annotations_of(canary).get(EDITS_ANNOTATION, "edits that are not known")
-    return Circumstance(name="answers", grade="note", text=f"people get answers from the spare's settings: {edits}")
+    return Circumstance(name="answers", grade="note", text=f"people get answers from the canary's settings: {edits}")
 
 
 VERB = Verb(
     name="rotate_canary",
-    help="Take the spare into the Service, or out of it.",
+    help="Take the canary into the Service, or out of it.",
     plan=plan_rotate_canary,
     kinds=(ChangeKind("rotate_canary", "medium", minutes=15),),  # people get answers that nobody has judged yet
     access={"Deployment": (PATCH_POD,)},

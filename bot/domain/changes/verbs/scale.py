@@ -32,7 +32,7 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 MOST_REPLICAS = 1000
 LAST_ACCELERATOR_TEAMS = ("serving", "platform")
-"""Who approves where no surge, spare or replacement finds room afterwards."""
+"""Who approves where no surge, canary or replacement finds room afterwards."""
 MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
 
 

@@ -319,7 +319,7 @@ def _over(entry: LedgerEntry, wait: Wait) -> LedgerEntry:
 
 
 def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:
-    """Mark what this call ends: what an undo names, and our own spare or isolation when its object is gone or back."""
+    """Mark what this call ends: what an undo names, and our own canary or isolation when its object is gone or back."""
     ends_object = step.method in ("delete", "evict") or step.restores
 
     def mark(entry: LedgerEntry) -> LedgerEntry:

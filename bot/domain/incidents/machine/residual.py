@@ -11,7 +11,7 @@ LEFTOVER_VERBS = frozenset(verb.name for verb in VERBS.values() if verb.leaves_b
 
 
 def leftovers(run: Run) -> tuple[LedgerEntry, ...]:
-    """Spares, cordons, isolated replicas, and rollouts that stand still half-way, all calls of their change."""
+    """Canaries, cordons, isolated replicas, and rollouts that stand still half-way, all calls of their change."""
     still = still_rollouts(run)
     changes = {change_of(entry) for entry in still}
     kept = {entry.call_id for entry in run.held if entry.verb in LEFTOVER_VERBS or change_of(entry) in changes}

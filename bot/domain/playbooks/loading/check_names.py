@@ -236,8 +236,8 @@ def _metric(path: Path, metric: str, shape: str) -> Mistakes:
 
 def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
     picks = {f"picked.{pick}" for s in playbook.states.values() if isinstance(s, ReadState) for pick in s.pick}
-    if of not in {"target", "spare"} | picks:
-        yield Mistake(path, f"'{of}' is nobody's replicas", did_you_mean(of, {"target", "spare"} | picks))
+    if of not in {"target", "canary"} | picks:
+        yield Mistake(path, f"'{of}' is nobody's replicas", did_you_mean(of, {"target", "canary"} | picks))
 
 
 # --- states ----------------------------------------------------------------------------------------------------------

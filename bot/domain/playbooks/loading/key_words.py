@@ -34,7 +34,7 @@ WORDS = {
     "not_held": "Where it leads that `within` was over first; absent, people are asked what next.",
     "not_needed": "Where it leads that the reason is gone; absent, people are asked what next.",
     "note": "What the choice means, in small print.",
-    "of": "Whose: `target`, `spare` (our canary) or `picked.<name>` (that one replica).",
+    "of": "Whose: `target`, `canary` or `picked.<name>` (that one replica).",
     "opens_on": "Alertmanager matchers, one string a line; an alert that fits any line opens this playbook.",
     "otherwise": "Where it leads when nothing above holds.",
     "over": "The window: a duration or `settings.<name>`.",

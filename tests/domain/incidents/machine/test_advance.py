@@ -432,9 +432,9 @@ def test_the_timeline_is_exported_once_the_end_stands_in_slack() -> None:
     assert "export_timeline" not in story.kinds()
 
 
-def test_no_end_is_reached_while_a_spare_is_held_and_taking_it_back_undoes_the_spare_only() -> None:
-    spare = builders.plan(verb="canary", title="Start a spare", steps=(builders.call(title="Create the spare"),))
-    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=spare)).posted()
+def test_no_end_is_reached_while_a_canary_is_held_and_taking_it_back_undoes_the_canary_only() -> None:
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
     story.presses("approve").settles()
     ledger = story.run.ledger
     later = ledger[0].model_copy(update={"call_id": "INC-1/R9/0", "verb": "set_flags", "title": "The fix"})
@@ -442,7 +442,7 @@ def test_no_end_is_reached_while_a_spare_is_held_and_taking_it_back_undoes_the_s
     story.watched("held")
     assert story.run.is_open
     assert story.run.open_question is not None
-    assert "Create the spare" in story.run.open_question.text
+    assert "Create the canary" in story.run.open_question.text
     story.chooses("undo")
     assert story.run.change is not None
     assert story.run.change.undo_of == (ledger[0].call_id,)

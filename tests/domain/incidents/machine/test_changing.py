@@ -198,7 +198,7 @@ def test_the_progress_of_a_watch_is_shown() -> None:
 
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
-SPARE = ObjectRef(kind="Deployment", namespace="serving", name="llm-spare", uid="u2")
+CANARY = ObjectRef(kind="Deployment", namespace="serving", name="llm-canary", uid="u2")
 POD = ObjectRef(kind="Pod", namespace="serving", name="llm-2", uid="pod-2")
 BACK = builders.call().undo
 
@@ -221,25 +221,25 @@ def after(step: Call, *entries: LedgerEntry, **plan: Any) -> dict[str, str]:
 
 
 ENTRIES = (
-    entry("spare", SPARE, "canary"),
-    entry("scaled spare", SPARE),
-    entry("other spare", SPARE.model_copy(update={"name": "llm-other"}), "canary"),
-    entry("taken back before", SPARE, "canary", undone_by="before"),
+    entry("canary", CANARY, "canary"),
+    entry("scaled canary", CANARY),
+    entry("other canary", CANARY.model_copy(update={"name": "llm-other"}), "canary"),
+    entry("taken back before", CANARY, "canary", undone_by="before"),
 )
 
 
 @pytest.mark.parametrize(
     ("step", "ended"),
     [
-        pytest.param(builders.call(target=SPARE), [], id="a-patch-ends-nothing"),
-        pytest.param(builders.call(target=SPARE, method="delete"), ["spare"], id="a-delete-ends-our-spare"),
-        pytest.param(builders.call(target=SPARE, method="evict"), ["spare"], id="an-eviction-too"),
-        pytest.param(builders.call(target=SPARE, restores=True), ["spare"], id="what-restores-too"),
+        pytest.param(builders.call(target=CANARY), [], id="a-patch-ends-nothing"),
+        pytest.param(builders.call(target=CANARY, method="delete"), ["canary"], id="a-delete-ends-our-canary"),
+        pytest.param(builders.call(target=CANARY, method="evict"), ["canary"], id="an-eviction-too"),
+        pytest.param(builders.call(target=CANARY, restores=True), ["canary"], id="what-restores-too"),
         pytest.param(
-            builders.call(target=SPARE.model_copy(update={"kind": "Service"}), restores=True), [], id="another-kind"
+            builders.call(target=CANARY.model_copy(update={"kind": "Service"}), restores=True), [], id="another-kind"
         ),
         pytest.param(
-            builders.call(target=SPARE.model_copy(update={"namespace": "other"}), restores=True), [], id="elsewhere"
+            builders.call(target=CANARY.model_copy(update={"namespace": "other"}), restores=True), [], id="elsewhere"
         ),
     ],
 )
@@ -251,14 +251,14 @@ def test_a_call_ends_what_the_bot_held_of_the_same_object_and_nothing_else(step:
 
 def test_a_call_that_ends_a_pod_ends_what_was_done_to_that_pod_and_to_no_other() -> None:
     others = (entry("its mark", POD), entry("another pod", POD.model_copy(update={"uid": "pod-3"})))
-    workload = entry("its uid in another kind", SPARE.model_copy(update={"uid": "pod-2"}))
+    workload = entry("its uid in another kind", CANARY.model_copy(update={"uid": "pod-2"}))
     found = after(builders.call(ends=("pod-2",)), *others, workload)
     assert found == {"its mark": "this", "another pod": "", "its uid in another kind": ""}
 
 
 def test_an_undo_ends_exactly_the_calls_that_it_names() -> None:
     target = builders.call().target
-    elsewhere = entry("c", SPARE)
+    elsewhere = entry("c", CANARY)
     undo = {"verb": "undo", "choices": {"of": ["a", "c"]}}
     found = after(builders.call(restores=True), entry("a", target), entry("b", target), elsewhere, **undo)
     assert found == {"a": "this", "b": "", "c": ""}, "a call ends only what is of its own object"
@@ -349,12 +349,12 @@ def taking_back(story: Story, plan: Plan) -> Story:
 
 
 def test_an_end_that_waited_for_an_undo_ends_with_it() -> None:
-    spare = builders.plan(verb="canary", title="Start a spare", steps=(builders.call(title="Create the spare"),))
-    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=spare)).posted()
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
     story.presses("approve").presses("approve", user="ben").settles().watched("held")
     assert story.run.state == "calm"
     assert list(pending(story).choices) == ["undo", "keep"]
-    taking_back(story.chooses("undo"), spare).settles()
+    taking_back(story.chooses("undo"), canary).settles()
     assert (story.run.is_open, story.run.ending) == (False, "fixed")
 
 

@@ -185,8 +185,8 @@ def test_what_waits_when_an_incident_is_resolved_is_withdrawn_and_says_why() -> 
 
 
 def test_resolving_during_a_watch_that_leaves_something_asks_and_watches_no_more() -> None:
-    spare = builders.plan(verb="canary", title="Start a spare", steps=(builders.call(title="Create the spare"),))
-    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=spare)).posted()
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
     story.presses("approve").presses("approve", user="ben").settles()
     assert story.run.state == "watch"
     story.says("resolve")

@@ -1,4 +1,4 @@
-"""Nothing of ours is left behind at an end unasked: spares, and rollouts that stand still half-way."""
+"""Nothing of ours is left behind at an end unasked: canaries, and rollouts that stand still half-way."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def test_an_undo_that_stands_still_has_no_undo_to_offer() -> None:
 
 
 def test_resolving_by_hand_takes_back_what_is_left_and_not_the_last_change() -> None:
-    spare = builders.plan(verb="canary", title="Start a spare", steps=(builders.call(title="Create the spare"),))
-    story = under_way(spare).settles()
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = under_way(canary).settles()
     ledger = story.run.ledger
     later = ledger[0].model_copy(update={"call_id": "INC-1/R9/0", "verb": "set_flags", "title": "The fix"})
     story.run = story.run.with_(ledger=(*ledger, later))
