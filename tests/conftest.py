@@ -20,7 +20,7 @@ pytest_plugins = ["tests.redis_server"]
 
 LONGEST_FIRST = (
     "tests/flow/test_crash_points.py",
-    "tests/end_to_end/test_kv_cache_levers.py",
+    "tests/end_to_end/test_kv_cache_mitigations.py",
     "tests/end_to_end/test_kv_cache_branches.py",
     "tests/end_to_end/test_kv_compression_branches.py",
     "tests/end_to_end/",

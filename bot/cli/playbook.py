@@ -27,7 +27,7 @@ class Words(StrEnum):
     metrics = "metrics"
     functions = "functions"
     pieces = "pieces"
-    levers = "levers"
+    mitigations = "mitigations"
     endings = "endings"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bot.adapters.yaml_playbooks import packaged_pieces
 from bot.domain.changes.catalogue import VERBS
-from bot.domain.flags.mitigations import DIRECTIONS, levers
+from bot.domain.flags.mitigations import DIRECTIONS, mitigations
 from bot.domain.playbooks.expressions.functions import FUNCTIONS, METHODS
 from bot.domain.playbooks.glossary import PROBES_SAY
 from bot.domain.playbooks.language import ENDS
@@ -74,8 +74,8 @@ def _pieces() -> Iterator[str]:
         yield from _list("reads", read.piece.signals)
 
 
-def _levers() -> Iterator[str]:
-    for flag, effects in sorted(levers().levers.items()):
+def _mitigations() -> Iterator[str]:
+    for flag, effects in sorted(mitigations().mitigations.items()):
         yield f"{flag} ({', '.join(sorted(DIRECTIONS))}): against {', '.join(sorted(effects))}"
 
 
@@ -94,6 +94,6 @@ _TOLD: dict[str, Callable[[], Iterator[str]]] = {
     "metrics": _metrics,
     "functions": _functions,
     "pieces": _pieces,
-    "levers": _levers,
+    "mitigations": _mitigations,
     "endings": _endings,
 }

@@ -176,7 +176,7 @@ MORE_TRAFFIC = Scenario(
     # Short answers of almost one length: four replicas thrash for sure, and five do not.
     healthy_load={"workers": 24, "output_tokens": [220, 240], "pause_seconds": 0.3},
     trouble_load={"workers": 90, "output_tokens": [220, 240], "pause_seconds": 0.3, "ramp_seconds": 2},
-    answers={"Which lever?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
+    answers={"Which mitigation?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
     # Both of yesterday's edges lie in the calm if the traffic is read 10 to 36 seconds after it rose.
     windows={"slower": "2", "load_window": "8s", "yesterday": "36s"},
     healthy_seconds=34.0,
@@ -199,7 +199,7 @@ OFFLOADED_IN_VAIN = Scenario(
     what="load rises, and KV in host memory is tried on a canary: it thrashes as before and goes; a person takes over",
     healthy_load=CALM,
     trouble_load=FULL,
-    answers={"Which lever?": ("More room for KV", "Hand over")},
+    answers={"Which mitigation?": ("More room for KV", "Hand over")},
     windows={"canary_within": "10s"},
     verified_by="",
     endings=("handed_over",),
@@ -254,7 +254,7 @@ CRASHES = Scenario(
     fault={"kind": "cuda_oom"},
     rule="",
     alert=KV_ALERT,
-    answers={"No lever held so far": "Hand over", "what tells a burst from a leak": "Neither"},
+    answers={"No mitigation held so far": "Hand over", "what tells a burst from a leak": "Neither"},
     windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
     verified_by="",
     endings=("handed_over",),

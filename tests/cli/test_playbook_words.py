@@ -73,5 +73,5 @@ def test_a_verb_is_listed_with_what_it_needs_and_what_it_gives() -> None:
 def test_without_a_kind_all_are_listed() -> None:
     lines = incident_bot("playbook", "words").stdout.splitlines()
     assert [line for line in lines if line.startswith("#")] == [
-        "# verbs", "# probes", "# metrics", "# functions", "# pieces", "# levers", "# endings",
+        "# verbs", "# probes", "# metrics", "# functions", "# pieces", "# mitigations", "# endings",
     ]  # fmt: skip

@@ -21,7 +21,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(120)]
 
-LEVER = "Which lever?"
+MITIGATION = "Which mitigation?"
 CANARY = "Start one canary"
 UNMATCHED = webhook(alert("DiskFull"))
 
@@ -32,7 +32,7 @@ def world() -> Iterator[Stage]:
     with stage(with_alerting=False) as running:
         running.world.cause_trouble(demo.THRASH)
         assert running.post(as_body(webhook(alert()))).json() == {"accepted": 1, "new": 1}
-        until(lambda: running.message(LEVER), "the bot asks for a lever", 60, seen=running.told)
+        until(lambda: running.message(MITIGATION), "the bot asks for a mitigation", 60, seen=running.told)
         yield running
 
 
@@ -117,7 +117,7 @@ def presses_of(world: Stage, user: str) -> list[str]:
 
 
 def test_a_stranger_is_told_why_the_press_does_not_count_and_the_question_stays_open(world: Stage) -> None:
-    world.press("U0MO", found(world, LEVER), "choose:0")
+    world.press("U0MO", found(world, MITIGATION), "choose:0")
     is_told(world, "U0MO", "you are not in @serving-oncall")
     assert open_question(world) is not None
     assert "does not count" in presses_of(world, "U0MO")[-1]
@@ -139,7 +139,7 @@ def number_of(question: Json) -> str:
 
 
 def test_a_signed_click_that_is_sent_again_counts_once(world: Stage) -> None:
-    question = found(world, LEVER)
+    question = found(world, MITIGATION)
     world.press("U0ANA", question, "choose:0")
     assert deliver(world, newest_click(world)).status_code == 200
     assert deliver(world, newest_click(world)).status_code == 200
@@ -149,7 +149,7 @@ def test_a_signed_click_that_is_sent_again_counts_once(world: Stage) -> None:
 
 
 def test_an_old_button_is_answered_with_what_was_decided(world: Stage) -> None:
-    world.press("U0BEN", found(world, LEVER), "choose:1", stale=True)
+    world.press("U0BEN", found(world, MITIGATION), "choose:1", stale=True)
     is_told(world, "U0BEN", "Your press does not count: ")
     assert world.state() == "cap_active_canary"
 

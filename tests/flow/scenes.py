@@ -47,7 +47,7 @@ async def drill_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side
     cluster = MemoryCluster(time.now, "--served-model-name=tiny-llama", "--max-num-seqs=64", "--shutdown-timeout=20")
     return Scene(
         client, tag, time, Stage(dies_at), cluster, drill_playbook(), drill_signals(cluster),
-        answers={"lever": "cap"}, alerts=[builders.alert()],
+        answers={"mitigation": "cap"}, alerts=[builders.alert()],
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ async def opened(store: RedisStore) -> None:
 
 
 async def asked(scene: Scene, bot: Bot) -> Run:
-    await until(scene, bot, lambda run: run.open_question is not None, "asked which lever")
+    await until(scene, bot, lambda run: run.open_question is not None, "asked which mitigation")
     await bot.turn()
     scene.people_are_there = False
     return await until(scene, bot, lambda run: "request:R2:expiry" in run.deadlines, "asked for the cap")

@@ -26,7 +26,7 @@ STEP = ApplyStep(effect_id="v3/apply/R2/0/0", request_id="R2", step=0)
 async def asked(scene: Scene, bot: Bot, request_id: str = "R2") -> Run:
     """The request stands in Slack, and nobody has decided."""
     scene.people_are_there = True
-    await until(scene, bot, lambda run: run.open_question is not None, "asked which lever")
+    await until(scene, bot, lambda run: run.open_question is not None, "asked which mitigation")
     await bot.turn()
     scene.people_are_there = False
     return await until(scene, bot, lambda run: is_posted(run, request_id), f"posted {request_id}")

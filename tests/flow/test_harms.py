@@ -272,14 +272,14 @@ async def test_3_a_rollout_that_the_other_replicas_pay_for_stops_and_a_person_sa
     run = await asked(scene, bot)
     await sampled(scene, bot, run, MINUTE)
     scene.people_are_there = True
-    scene.answers = {"lever": "cap"}
+    scene.answers = {"mitigation": "cap"}
     run = await until(scene, bot, lambda run: run.open_question is not None, "stopped")
     assert run.open_question is not None
     assert "requests waiting a replica 2.0 → " in run.open_question.text
     assert list(scene.cluster.applied) == ["INC-1/R2/0"]
-    scene.answers = {"lever": "cap", "cap": answer}
+    scene.answers = {"mitigation": "cap", "cap": answer}
     await until(scene, bot, lambda run: run.open_question is None, "went on")
-    scene.answers = {"lever": "cap", "cap": "close"}
+    scene.answers = {"mitigation": "cap", "cap": "close"}
     await until(scene, bot, lambda run: not run.is_open, "came to its end")
     assert flags in scene.cluster.flags()
 
@@ -695,17 +695,17 @@ def test_8_other_peoples_pods_move_only_with_the_platform_team() -> None:
     assert [(demand.team, demand.users) for demand in asks.demands] == [("platform", ("pia",)), ("serving", ("sam",))]
 
 
-# --- 9: a lever that goes the wrong way -------------------------------------------------------------------------------
+# --- 9: a mitigation that goes the wrong way --------------------------------------------------------------------------
 
 WRONG = """\
 language: 1
 playbook: wrong
-title: A lever the wrong way
+title: A mitigation the wrong way
 opens_on: ['alertname="A"']
 signals: {{thrash: {{ratio: [num_preemptions, request_success], over: 5m}}}}
-start: lever
+start: mitigation
 states:
-  lever:
+  mitigation:
     change: set_flags
     {against}
     with: {{edits: [{edit}]}}
@@ -728,7 +728,7 @@ states:
         ("", "{flag: --gpu-memory-utilization, direction: lower, value: 0.8}", "against"),
     ],
 )
-def test_9_a_playbook_with_a_lever_the_wrong_way_is_not_loaded(
+def test_9_a_playbook_with_a_mitigation_the_wrong_way_is_not_loaded(
     tmp_path: Path, against: str, edit: str, says: str
 ) -> None:
     file = tmp_path / "wrong.yaml"
@@ -785,7 +785,7 @@ EDITING = [
 OWNED = """\
 language: 1
 playbook: owned
-title: A lever that clients feel
+title: A mitigation that clients feel
 opens_on: ['alertname=~"VllmKVCache.*"']
 signals: {thrash: {ratio: [num_preemptions, request_success], over: 1m}}
 start: shorten
@@ -825,7 +825,7 @@ def requested(tmp_path: Path, playbook: str) -> Request:
 
 
 @pytest.mark.fast
-def test_10_a_lever_that_clients_feel_needs_the_models_owner(tmp_path: Path) -> None:
+def test_10_a_mitigation_that_clients_feel_needs_the_models_owner(tmp_path: Path) -> None:
     """Any two of the approvers are not enough, however many press."""
     request = requested(tmp_path, OWNED)
     assert ("model", 1) in [(demand.team, demand.needed) for demand in request.policy.demands]
@@ -839,7 +839,7 @@ def test_a_playbook_that_was_edited_to_call_it_harmless_lowers_no_risk(tmp_path:
     assert (request.plan.risk, request.policy.needed) == ("high", requested(tmp_path, OWNED).policy.needed)
 
 
-async def test_after_four_levers_a_person_leads_instead_of_more_cards() -> None:
+async def test_after_four_mitigations_a_person_leads_instead_of_more_cards() -> None:
     found = await shipped_case(
         "kv-cache-oom", answers={"choose": "cap"}, changes=dict.fromkeys(("cap_active_canary", "cap_canary"), "refused")
     )
@@ -878,7 +878,7 @@ def rollouts_after(name: str, start: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", EDITING)
-def test_10_no_fleet_gets_a_lever_that_clients_feel_without_the_models_owner(name: str) -> None:
+def test_10_no_fleet_gets_a_mitigation_that_clients_feel_without_the_models_owner(name: str) -> None:
     """A canary may try it; the rollout to all asks the owner, tried or untried."""
     untried = felt_by_clients(name, "set_flags")
     tried = {after for canary in felt_by_clients(name, "canary") for after in rollouts_after(name, canary)}

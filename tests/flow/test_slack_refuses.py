@@ -43,7 +43,7 @@ async def test_an_incident_goes_on_once_slack_lets_the_bot_in_again(scene: Scene
 
 
 async def test_a_request_that_slack_refused_is_posted_once_it_may_be(scene: Scene, bot: Bot) -> None:
-    await until(scene, bot, lambda run: run.open_question is not None, "asked which lever")
+    await until(scene, bot, lambda run: run.open_question is not None, "asked which mitigation")
     refuse(scene, "invalid_auth", method="*")
     ending = await play(scene)
     assert ending.ending == "fixed"
@@ -51,7 +51,7 @@ async def test_a_request_that_slack_refused_is_posted_once_it_may_be(scene: Scen
 
 
 async def test_a_request_that_cannot_be_posted_expires_all_the_same(scene: Scene, bot: Bot) -> None:
-    await until(scene, bot, lambda run: run.open_question is not None, "asked which lever")
+    await until(scene, bot, lambda run: run.open_question is not None, "asked which mitigation")
     refuse(scene, "invalid_auth", seconds=24 * 3600.0)
     asked = await until(scene, bot, asks, "asking for a change")
     request = asked.open_request
@@ -64,7 +64,7 @@ async def test_a_request_that_cannot_be_posted_expires_all_the_same(scene: Scene
 
 
 async def test_a_request_that_is_posted_late_has_its_whole_time(scene: Scene, bot: Bot) -> None:
-    await until(scene, bot, lambda run: run.open_question is not None, "asked which lever")
+    await until(scene, bot, lambda run: run.open_question is not None, "asked which mitigation")
     refuse(scene, "invalid_auth", seconds=UNPOSTED_SECONDS + 300.0)
     scene.people_are_there = True
     await until(scene, bot, asks, "asking for a change")

@@ -211,7 +211,7 @@ async def test_over_b_and_c_the_compression_works_as_designed(
     assert found.proposed == ()
 
 
-# --- Failed starts: each by its line, and each lever the right way ---------------------------------------------------
+# --- Failed starts: each by its line, and each mitigation the right way -----------------------------------------------
 
 BACK, NO_ROOM = "way_back", "no_room"
 STARTS = {

@@ -1,4 +1,4 @@
-"""The same playbook on engines of different ages chooses levers that exist there, and the planner takes them."""
+"""The same playbook on engines of different ages chooses mitigations that exist there, and the planner takes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASKED: dict[str, dict[str, Any]] = {
 SEQS, ACTIVE, WATERMARK = "--max-num-seqs", "--max-num-active-seqs", "--watermark"
 ANSWERS, QUEUE = "--override-generation-config", "--max-num-queued-reqs"
 SWAP, OFFLOAD = "--swap-space", "--kv-offloading-size"
-LEVERS: dict[str, dict[str, tuple[str, ...]]] = {
+MITIGATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "0.6.6": {"fewer at once": (SEQS,), "shorter answers": (), "blocks on the host": (SWAP,)},
     "0.8.5": {"fewer at once": (SEQS,), "shorter answers": (SEQS, ANSWERS), "blocks on the host": ()},
     "0.10.2": {"fewer at once": (SEQS,), "shorter answers": (SEQS, ANSWERS), "blocks on the host": ()},
@@ -53,8 +53,8 @@ LEVERS: dict[str, dict[str, tuple[str, ...]]] = {
         "refuse what is too much": (QUEUE,),
     },
 }
-"""By version, what each of them comes to; nothing where the engine has no such lever."""
-CASES = [(version, asked) for version in LEVERS for asked in ASKED]
+"""By version, what each of them comes to; nothing where the engine has no such mitigation."""
+CASES = [(version, asked) for version in MITIGATIONS for asked in ASKED]
 
 
 async def edits_for(version: str | None, asked: str) -> list[dict[str, Any]]:
@@ -68,13 +68,13 @@ async def edits_for(version: str | None, asked: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("version", "asked"), CASES)
-async def test_each_version_gets_the_levers_that_it_has(version: str, asked: str) -> None:
+async def test_each_version_gets_the_mitigations_that_it_has(version: str, asked: str) -> None:
     flags = tuple(edit["flag"] for edit in await edits_for(version, asked))
-    assert flags == LEVERS[version].get(asked, ())
+    assert flags == MITIGATIONS[version].get(asked, ())
     assert [flag for flag in flags if not has_flag(version, flag)] == []
 
 
-@pytest.mark.parametrize(("version", "asked"), [case for case in CASES if LEVERS[case[0]].get(case[1])])
+@pytest.mark.parametrize(("version", "asked"), [case for case in CASES if MITIGATIONS[case[0]].get(case[1])])
 async def test_the_planner_takes_what_the_playbook_chose(version: str, asked: str) -> None:
     edits = await edits_for(version, asked)
     image = f"vllm/vllm-openai:v{version}"
@@ -90,7 +90,7 @@ async def test_of_an_unknown_version_nothing_is_assumed(asked: str) -> None:
     assert [edit["flag"] for edit in await edits_for(None, asked)] == ([SEQS] if asked == "fewer at once" else [])
 
 
-# --- every lever of every playbook ------------------------------------------------------------------------------------
+# --- every mitigation of every playbook -------------------------------------------------------------------------------
 
 PLAYBOOKS = packaged_playbooks()
 ENGINES = {
@@ -156,12 +156,12 @@ def first_case(name: str, state: str) -> Case | None:
 
 
 SHIPPED = sorted(path.stem for path in PLAYBOOKS.glob("*.yaml") if not path.stem.endswith(".test"))
-LEVER_STATES = [(name, state) for name in SHIPPED for state in edits_in(name)]
+MITIGATION_STATES = [(name, state) for name in SHIPPED for state in edits_in(name)]
 
 
-@pytest.mark.parametrize(("name", "state"), LEVER_STATES, ids=[f"{n}-{s}" for n, s in LEVER_STATES])
+@pytest.mark.parametrize(("name", "state"), MITIGATION_STATES, ids=[f"{n}-{s}" for n, s in MITIGATION_STATES])
 async def test_no_engine_is_offered_a_flag_that_it_does_not_have(name: str, state: str) -> None:
-    """Each case that comes to the lever, on engines of all ages: what is put to people exists there, and acts."""
+    """Each case that comes to the mitigation, on engines of all ages: what is put to people exists there, and acts."""
     case = first_case(name, state)
     assert case is not None, "no case of the table comes to it"
     offered = set()

@@ -14,7 +14,7 @@ from bot.sandbox.scenarios import Labels
 
 pytestmark = pytest.mark.fast
 
-LEVERS = ("Cap", "More room", "Hand over")
+MITIGATIONS = ("Cap", "More room", "Hand over")
 
 
 @dataclass
@@ -48,10 +48,14 @@ class Channel:
                 "value": f"Q{self.asked}|{label}",
                 "text": {"text": label},
             }
-            for label in LEVERS
+            for label in MITIGATIONS
         ]
         blocks = [{"type": "actions", "block_id": "b", "elements": buttons}]
-        return {"ts": f"{self.asked}.0", "text": f"Question Q{self.asked}: Which lever?{self.words}", "blocks": blocks}
+        return {
+            "ts": f"{self.asked}.0",
+            "text": f"Question Q{self.asked}: Which mitigation?{self.words}",
+            "blocks": blocks,
+        }
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ class Channel:
 def test_a_question_that_comes_again_gets_the_next_answer(answer: Labels, wanted: list[str]) -> None:
     channel = Channel()
     http = httpx.Client(transport=httpx.MockTransport(channel.answer))
-    approver = Approver("http://slack.example", "C1", {"Which lever?": answer}, lambda _: None, _http=http)
+    approver = Approver("http://slack.example", "C1", {"Which mitigation?": answer}, lambda _: None, _http=http)
     while len(channel.done) < len(wanted):
         approver.look()
     assert channel.done == wanted
@@ -80,5 +84,5 @@ def test_what_it_says_of_a_long_message_ends_with_a_whole_word() -> None:
     channel = Channel(words=" preemptions" * 40)
     http = httpx.Client(transport=httpx.MockTransport(channel.answer))
     Approver("http://slack.example", "C1", {}, said.append, _http=http).look()
-    assert said[0].startswith("presses 'Cap' on: Question Q1: Which lever? preemptions")
+    assert said[0].startswith("presses 'Cap' on: Question Q1: Which mitigation? preemptions")
     assert said[0].endswith("preemptions …")

@@ -1,4 +1,4 @@
-"""Which way a flag helps against which trouble, from data: the same lever that ends one makes another worse.
+"""Which way a flag helps against which trouble, from data: the same mitigation that ends one makes another worse.
 
 What the table does not say is not judged; what it calls harmful is never proposed.
 """
@@ -27,12 +27,12 @@ class Effect(BaseModel):
     why: str
 
 
-class Levers(BaseModel):
+class Mitigations(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
     diagnoses: dict[str, str]
-    levers: dict[str, dict[str, dict[Direction, Effect]]]
+    mitigations: dict[str, dict[str, dict[Direction, Effect]]]
     """Flag, diagnosis, direction."""
 
 
@@ -57,14 +57,14 @@ class Move:
 
 
 @cache
-def levers() -> Levers:
+def mitigations() -> Mitigations:
     text = files(__package__).joinpath("mitigations.json").read_text(encoding="utf-8")
-    return Levers.model_validate_json(text)
+    return Mitigations.model_validate_json(text)
 
 
 def effect_of(flag: str, diagnosis: str, direction: str | None) -> Effect | None:
     """None where nothing is known."""
-    known = levers().levers.get(flag, {}).get(diagnosis, {})
+    known = mitigations().mitigations.get(flag, {}).get(diagnosis, {})
     return next((effect for way, effect in known.items() if way == direction), None)
 
 

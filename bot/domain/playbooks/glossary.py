@@ -29,7 +29,7 @@ PROBES_SAY: dict[str, str] = {
     "pressure_symptoms": "How many early signs of pressure there are at once.",
     "no_progress": "Of the last ten polls, how many found requests on a replica and none finished.",
     "gpu_load": "GPU memory that is free, now and in a day, and how busy the GPUs are.",
-    "limits": "The engine's limits, and which levers are set already.",
+    "limits": "The engine's limits, and which mitigations are set already.",
     "crash_scene": "How many replicas crash, since when, and which of them serve.",
     "neighbours": "Which other pods hold GPUs of the replicas' nodes, and which of them are leaving.",
     "memory_trend": "Whether memory is eaten up over days, and since when.",

@@ -106,7 +106,7 @@ class ChangeState(_Passed):
     why: str
     risk: Risk | None = None
     against: str = ""
-    """The diagnosis that flags are edited against: which way each may go is in the table of levers."""
+    """The diagnosis that flags are edited against: which way each may go is in the table of mitigations."""
     approvers: tuple[str, ...] = ()
     """Groups of people of which one more each must approve."""
     expires: str = ""

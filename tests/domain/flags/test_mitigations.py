@@ -1,4 +1,4 @@
-"""Levers against diagnoses: what the table holds, and that a real move the wrong way is never proposed."""
+"""Mitigations against diagnoses: what the table holds, and that a real move the wrong way is never proposed."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import pytest
 from bot.domain.changes.planning import plan_change
 from bot.domain.flags.flag_history import life_of_flag
 from bot.domain.flags.flag_table import newest_table
-from bot.domain.flags.mitigations import DIRECTIONS, Move, effect_of, levers, refuse_what_harms
+from bot.domain.flags.mitigations import DIRECTIONS, Move, effect_of, mitigations, refuse_what_harms
 from bot.domain.kernel.errors import NoPlanError
 from tests.domain.changes.worlds import CONTEXT, declined, deployment, planned, template, world
 
 pytestmark = pytest.mark.fast
 
 
-def test_every_lever_is_a_flag_and_every_diagnosis_is_described() -> None:
-    table = levers()
-    for flag, known in table.levers.items():
+def test_every_mitigation_is_a_flag_and_every_diagnosis_is_described() -> None:
+    table = mitigations()
+    for flag, known in table.mitigations.items():
         assert newest_table().name_of(flag) or life_of_flag(flag), flag
         assert known.keys() <= table.diagnoses.keys(), flag
-    assert {diagnosis for known in table.levers.values() for diagnosis in known} == table.diagnoses.keys()
+    assert {diagnosis for known in table.mitigations.values() for diagnosis in known} == table.diagnoses.keys()
 
 
 def test_every_diagnosis_has_something_that_helps() -> None:
-    for diagnosis in levers().diagnoses:
-        effects = [effect_of(flag, diagnosis, way) for flag in levers().levers for way in DIRECTIONS]
+    for diagnosis in mitigations().diagnoses:
+        effects = [effect_of(flag, diagnosis, way) for flag in mitigations().mitigations for way in DIRECTIONS]
         assert any(effect is not None and effect.effect == "helps" for effect in effects), diagnosis
 
 
@@ -54,7 +54,7 @@ def test_a_move_the_wrong_way_is_impossible(move: Move, diagnosis: str, says: st
         pytest.param(Move("--max-num-seqs", None, 6), "kv_thrash", id="nobody-knows-from-where"),
         pytest.param(Move("--gpu-memory-utilization", 0.9, 0.8), "oom_weights", id="does-nothing"),
         pytest.param(Move("--kv-cache-dtype", "auto", "fp8"), "kv_thrash", id="set"),
-        pytest.param(Move("--seed", 1, 2), "kv_thrash", id="no-lever"),
+        pytest.param(Move("--seed", 1, 2), "kv_thrash", id="no-mitigation"),
         pytest.param(Move("--max-num-seqs", 6, 256), "", id="against-nothing"),
     ],
 )

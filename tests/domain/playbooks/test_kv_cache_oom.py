@@ -127,8 +127,8 @@ def test_a_pool_with_room_is_not_enough_where_users_wait(now: dict[str, Value | 
         ({"stall": False}, "not known"),
     ],
 )
-def test_the_question_about_levers_says_what_is_true_now(now: dict[str, Value], said: str) -> None:
-    assert PLAYBOOK.text("choose", "ask", now) == f"Which lever? Right now {said}."
+def test_the_question_about_mitigations_says_what_is_true_now(now: dict[str, Value], said: str) -> None:
+    assert PLAYBOOK.text("choose", "ask", now) == f"Which mitigation? Right now {said}."
 
 
 CANARY: dict[str, Value] = {"canary_tokens": 330.0, "peers_tokens": 560.0, "peers_ttft": 2.1}
@@ -182,7 +182,7 @@ def test_the_verdict_tells_what_the_fleet_paid(
     )
 
 
-async def test_who_chooses_a_lever_again_reads_what_was_tried() -> None:
+async def test_who_chooses_a_mitigation_again_reads_what_was_tried() -> None:
     answers, changes = {"choose": ["cap", "expired"]}, {"cap_active_canary": "refused"}
     found = await shipped_case("kv-cache-oom", answers=answers, changes=changes)
     first, second = [one.evidence for one in found.run.questions.values() if one.state == "choose"]
@@ -197,9 +197,9 @@ def test_replicas_that_crash_page_unless_the_old_ones_of_a_rollout_serve() -> No
     assert (states["to_oom_triage"].severity, states["to_stuck_rollout"].severity) == ("page", None)
 
 
-@pytest.mark.parametrize("lever", ["emergency", "emergency_reserve", "shorten"])
-def test_what_clients_feel_needs_the_models_owner_and_untried_a_lead_too(lever: str) -> None:
-    in_place, roll = (PLAYBOOK.playbook.states[name] for name in (f"{lever}_in_place", "roll_out_cut_roll"))
+@pytest.mark.parametrize("mitigation", ["emergency", "emergency_reserve", "shorten"])
+def test_what_clients_feel_needs_the_models_owner_and_untried_a_lead_too(mitigation: str) -> None:
+    in_place, roll = (PLAYBOOK.playbook.states[name] for name in (f"{mitigation}_in_place", "roll_out_cut_roll"))
     assert isinstance(in_place, ChangeState)
     assert isinstance(roll, ChangeState)
     assert set(in_place.approvers) == {"lead", "model"}

@@ -103,9 +103,11 @@ def test_a_closed_run_stands_nowhere() -> None:
 
 
 def test_the_picture_of_a_section_has_its_states_and_names_the_sections_that_it_leads_to() -> None:
-    made = section_picture(SHIPPED["kv-cache-oom"], "Which lever?")
-    assert made.title == "KV-cache OOM and preemption thrash: Which lever?"
+    made = section_picture(SHIPPED["kv-cache-oom"], "Which mitigation?")
+    assert made.title == "KV-cache OOM and preemption thrash: Which mitigation?"
     names = {row.name for row in made.rows}
-    assert names == {state for state, title in sections_of(SHIPPED["kv-cache-oom"]).items() if title == "Which lever?"}
+    assert names == {
+        state for state, title in sections_of(SHIPPED["kv-cache-oom"]).items() if title == "Which mitigation?"
+    }
     outside = {made.titles[way.to] for row in made.rows for way in row.ways if way.to not in names}
     assert {"Demand ›", "Supply ›", "Scale ›"} <= outside

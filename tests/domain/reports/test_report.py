@@ -60,7 +60,7 @@ states:
       - {otherwise: over}
     unknown: choose
   choose:
-    ask: Which lever?
+    ask: Which mitigation?
     choices:
       scale: {label: Scale out by one, to: grow}
       leave: {label: Leave it, to: over}

@@ -9,7 +9,7 @@ from typing import Any
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.flags.flag_history import life_of_flag
 from bot.domain.flags.flag_table import newest_table
-from bot.domain.flags.mitigations import DIRECTIONS, effect_of, levers
+from bot.domain.flags.mitigations import DIRECTIONS, effect_of, mitigations
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.form import OPENING, Form
 from bot.domain.playbooks.edges import edges_of
@@ -434,7 +434,7 @@ def _verb(path: Path, state: ChangeState) -> Mistakes:
             yield Mistake((*path, "with", argument), f"'{value}' is not a number", hint)
     if "edits" in given & verb.takes:
         yield from _edits((*path, "with", "edits"), state.with_["edits"])
-    yield from _levers(path, state)
+    yield from _mitigations(path, state)
 
 
 def _edits(path: Path, edits: Any) -> Mistakes:
@@ -455,30 +455,30 @@ def _edits(path: Path, edits: Any) -> Mistakes:
             yield Mistake((*at, "flag"), f"unknown flag '{edit['flag']}'", hint)
 
 
-def _levers(path: Path, state: ChangeState) -> Mistakes:
-    """Each flag of the table of levers is edited against something, and no written direction makes that worse."""
+def _mitigations(path: Path, state: ChangeState) -> Mistakes:
+    """Each flag of the table of mitigations is edited against something, and no written direction makes that worse."""
     edits = state.with_.get("edits")
     listed = enumerate(edits) if isinstance(edits, list) else ()
     found = [(index, edit) for index, edit in listed if isinstance(edit, dict) and "flag" in edit]
     if state.against and "edits" not in VERBS[state.change].takes:
         yield Mistake((*path, "against"), "'against' is for edits of flags", "Delete it.", at_key=True)
     elif state.against and found:
-        yield from _known((*path, "against"), state.against, levers().diagnoses, "diagnosis")
+        yield from _known((*path, "against"), state.against, mitigations().diagnoses, "diagnosis")
     for index, edit in found:
-        yield from _lever((*path, "with", "edits", index), edit, state.against)
+        yield from _mitigation((*path, "with", "edits", index), edit, state.against)
 
 
-def _lever(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
+def _mitigation(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
     flag, way = newest_table().name_of(str(edit["flag"])) or str(edit["flag"]), edit.get("direction")
     if way is not None and way not in DIRECTIONS:
         yield Mistake((*path, "direction"), f"'{way}' is no direction", did_you_mean(str(way), DIRECTIONS))
-    if not against and flag in levers().levers:
-        hint = f"Write 'against': {', '.join(sorted(levers().levers[flag]))}."
+    if not against and flag in mitigations().mitigations:
+        hint = f"Write 'against': {', '.join(sorted(mitigations().mitigations[flag]))}."
         yield Mistake((*path, "flag"), f"{flag} helps against one thing and harms another", hint)
     effect = effect_of(flag, against, str(way)) if way is not None else None
     if effect is not None and effect.effect == "harms":
         yield Mistake(
             (*path, "direction"),
             f"to {way} {flag} makes '{against}' worse: {effect.why}",
-            "Turn it the other way, or take another lever.",
+            "Turn it the other way, or take another mitigation.",
         )

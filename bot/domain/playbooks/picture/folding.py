@@ -1,7 +1,7 @@
 """Which states a picture may draw as one: those of a piece that was put in, and those below one heading.
 
-A heading is a comment of its own line between states, `# --- Which lever? ---`. It decides nothing: it is where the
-authors themselves divided their file.
+A heading is a comment of its own line between states, `# --- Which mitigation? ---`. It decides nothing: it is where
+the authors themselves divided their file.
 """
 
 from __future__ import annotations

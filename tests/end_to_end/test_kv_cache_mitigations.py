@@ -16,10 +16,10 @@ CHANGED: tuple[Branch, ...] = (
     (scenarios.DEPLOY_IN_TIME, ["changed", "name_revision", "rollback_named", "verify_calm", "kept", "fixed"]),
     (
         scenarios.MORE_TRAFFIC,
-        ["changed", "levers", "choose_more", "scale", "settle", "verify_calm", "restore_cause", "fixed"],
+        ["changed", "mitigations", "choose_more", "scale", "settle", "verify_calm", "restore_cause", "fixed"],
     ),
 )
-LEVERS: tuple[Branch, ...] = (
+MITIGATIONS: tuple[Branch, ...] = (
     (
         scenarios.SHED_THE_REST,
         ["cap_flag", "capacity_ask", "can_shed", "shed_edit_canary", "shed_roll_roll", "verify_calm", "fixed"],
@@ -47,7 +47,7 @@ LEVERS: tuple[Branch, ...] = (
     "branches",
     [
         pytest.param(CHANGED, id="deploy-and-traffic"),
-        pytest.param(LEVERS, id="shed-offload-early"),
+        pytest.param(MITIGATIONS, id="shed-offload-early"),
     ],
 )
 def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
