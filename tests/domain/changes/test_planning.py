@@ -15,7 +15,7 @@ pytestmark = pytest.mark.fast
 
 def test_each_file_declares_the_verb_of_its_name() -> None:
     files = {file.stem for file in Path(*verbs.__path__).glob("*.py")} - {"__init__"}
-    assert len(files) == 17
+    assert len(files) >= 17
     assert files == VERBS.keys()
 
 
