@@ -19,7 +19,9 @@ SILENT_SECONDS = 3.0
 """A frozen Redis is reported after so long. Longer than `wait_for_replicas` may take."""
 CONNECT_SECONDS = 2.0
 SERVER_TIME = "local function TIME() return redis.call('TIME') end\n"
-"""Stands before every script. Tests put a clock of their own here, so that a day passes in a moment."""
+"""Precedes every script. Tests replace it with their own clock, so that a day passes in a moment."""
+STAMP = "local function STAMP(now) return now[1] .. '.' .. string.format('%06d', now[2]) end\n"
+"""Also precedes every script: a time as text, seconds with micros."""
 
 
 class Connection:
@@ -28,7 +30,7 @@ class Connection:
     def __init__(self, client: aioredis.Redis, *, tag: str = "bot", clock: str = SERVER_TIME) -> None:
         self.client, self.tag = client, tag
         self._scripts = {
-            path.name.removesuffix(".lua"): clock + path.read_text()
+            path.name.removesuffix(".lua"): clock + STAMP + path.read_text()
             for path in resources.files("bot.adapters.redis").joinpath("lua").iterdir()
             if path.name.endswith(".lua")
         }

@@ -2,7 +2,7 @@
 -- The two states of an alert end each other: fires, resolved and fires again are three alerts, whatever their startsAt.
 -- KEYS: intake, seen, sequence. ARGV: remember_seconds, truncated, then (dedupe key, alert JSON) pairs.
 local now = TIME()
-local at = now[1] .. '.' .. string.format('%06d', now[2])
+local at = STAMP(now)
 local seconds = tonumber(now[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', seconds - tonumber(ARGV[1]))
 -- From before the clock went back: a repeat too many is harmless, one that is dropped for hours is not.

@@ -2,7 +2,7 @@
 -- KEYS: run, inbox, known, pending. ARGV: incident, then (event id, event JSON) pairs. Returns -1 when there is no such incident.
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
 local now = TIME()
-local at = now[1] .. '.' .. string.format('%06d', now[2])
+local at = STAMP(now)
 local stored = 0
 for i = 2, #ARGV, 2 do
   if redis.call('SADD', KEYS[3], ARGV[i]) == 1 then

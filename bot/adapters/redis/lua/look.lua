@@ -2,4 +2,4 @@
 local run = redis.call('GET', KEYS[1])
 if not run then return nil end
 local now = TIME()
-return {run, now[1] .. '.' .. string.format('%06d', now[2]), redis.call('LRANGE', KEYS[2], 0, -1)}
+return {run, STAMP(now), redis.call('LRANGE', KEYS[2], 0, -1)}

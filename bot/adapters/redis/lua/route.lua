@@ -17,7 +17,7 @@ if (ARGV[4] == 'reopens' or ARGV[4] == 'tells') and redis.call('HGET', KEYS[3], 
 if ARGV[1] ~= '' and redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
 if KEYS[10] then redis.call('SET', KEYS[10], ARGV[3], 'EX', ARGV[9]) end
 local now = TIME()
-local at = now[1] .. '.' .. string.format('%06d', now[2])
+local at = STAMP(now)
 if ARGV[4] == 'opens' then
   redis.call('SET', KEYS[4], ARGV[5])
   redis.call('ZADD', KEYS[7], now[1], ARGV[3])

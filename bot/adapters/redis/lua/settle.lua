@@ -2,7 +2,7 @@
 -- KEYS: run, inbox, known, pending, effects, owed, owners.
 -- ARGV: incident, member, effect id, value as taken, owner, (event id, JSON)...
 local now = TIME()
-local at = now[1] .. '.' .. string.format('%06d', now[2])
+local at = STAMP(now)
 if redis.call('EXISTS', KEYS[1]) == 1 then
   for i = 6, #ARGV, 2 do
     if redis.call('SADD', KEYS[3], ARGV[i]) == 1 then

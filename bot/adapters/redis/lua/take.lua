@@ -14,4 +14,4 @@ if not value then
 end
 redis.call('ZADD', KEYS[2], seconds + tonumber(ARGV[4]), ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
-return {value, now[1] .. '.' .. string.format('%06d', now[2]), redis.call('GET', KEYS[4])}
+return {value, STAMP(now), redis.call('GET', KEYS[4])}
