@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
@@ -206,9 +206,7 @@ class ApplyCall:
     async def _is_done_after_all(self, job: Job, call: Call, call_id: str) -> bool:
         """Look once more a moment after the last attempt, before a person is asked."""
         await self._pause(LOOK_EVERY_SECONDS)
-        seen = await self._writer.look(call, call_id=call_id)
-        log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
-        return seen == "done"
+        return await self._look(job, call, call_id) == "done"
 
     async def _send_again(
         self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str
@@ -216,10 +214,9 @@ class ApplyCall:
         """Look once more at what is refused now: the earlier attempt may have been carried out in this very moment."""
         outcome = await self._send(job, effect, approved, call, call_id)
         refused = next((e for e in _settlements(outcome) if e.result == "failed"), None)
-        seen = await self._writer.look(call, call_id=call_id) if refused is not None else "not_done"
+        seen = await self._look(job, call, call_id) if refused is not None else "not_done"
         if refused is None or seen == "not_done":
             return outcome
-        log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
         if seen == "unclear":
             return self._unclear(job, effect, refused.detail, call_id)
         return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
@@ -245,13 +242,17 @@ class ApplyCall:
         if call.method == "generate":
             reason = "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended"
             return self._settled(effect, "unclear", reason, call_id=call_id)
-        seen = await self._writer.look(call, call_id=call_id)
-        log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
+        seen = await self._look(job, call, call_id)
         if seen == "done":
             return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
         if seen == "unclear":
             return self._unclear(job, effect, "the cluster shows neither the state before nor the one after", call_id)
         return self._lapsed(job, effect, request, PATIENCE_SECONDS) if effect.step == 0 else None
+
+    async def _look(self, job: Job, call: Call, call_id: str) -> Literal["done", "not_done", "unclear"]:
+        seen = await self._writer.look(call, call_id=call_id)
+        log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
+        return seen
 
     def _unclear(self, job: Job, effect: ApplyStep, detail: str, call_id: str) -> Done | Later:
         """Look again a moment later; after some attempts nobody but a person can tell."""
