@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import grimp
-
 from tests.import_graph import cycles, imports_of
 
 ROOT = Path(__file__).parents[2] / "bot"
@@ -54,12 +52,11 @@ def figures() -> Mapping[str, str | int]:
     files = sorted(ROOT.rglob("*.py"))
     sources = {file: file.read_text() for file in files}
     trees = {file: ast.parse(source) for file, source in sources.items()}
-    graph = grimp.build_graph("bot", cache_dir=None)
+    imports = imports_of("bot")
+    importers = Counter(imported for every in imports.values() for imported in every)
     packages = {".".join(file.parent.relative_to(ROOT.parent).parts) for file in files if file.name == "__init__.py"}
-    modules = graph.modules - packages
-    circles = cycles(imports_of("bot"))
-    mutual = {frozenset((a, b)) for a in graph.modules for b in graph.find_modules_directly_imported_by(a)
-              if a in graph.find_modules_directly_imported_by(b)}  # fmt: skip
+    circles = cycles(imports)
+    mutual = {frozenset((a, b)) for a, every in imports.items() for b in every if a in imports[b]}
     folders = Counter(file.parent for file in files if file.name != "__init__.py")
     largest, most = folders.most_common(1)[0]
     names = Counter(file.name for file in files if file.name not in ("__init__.py", "__main__.py"))
@@ -67,10 +64,10 @@ def figures() -> Mapping[str, str | int]:
         "files": len(files),
         "lines": sum(source.count("\n") for source in sources.values()),
         "code lines": sum(map(code_lines, sources.values())),
-        "modules with one importer": sum(len(graph.find_modules_that_directly_import(each)) == 1 for each in modules),
+        "modules with one importer": sum(importers[each] == 1 for each in imports.keys() - packages),
         "public names": sum(map(public_names, trees.values())),
         "pairs of modules that import each other": len(mutual),
-        "pairs of packages that import each other": len(_mutual_packages(graph)),
+        "pairs of packages that import each other": len(_mutual_packages(imports)),
         "import cycles (groups of modules)": len(circles),
         "modules in import cycles": sum(map(len, circles)),
         "file names that occur more than once": sum(count > 1 for count in names.values()),
@@ -78,14 +75,9 @@ def figures() -> Mapping[str, str | int]:
     }
 
 
-def _mutual_packages(graph: grimp.ImportGraph) -> set[frozenset[str]]:
-    """Of packages none of which holds the other."""
-    edges = set()
-    for importer in graph.modules:
-        for imported in graph.find_modules_directly_imported_by(importer):
-            a, b = importer.rpartition(".")[0], imported.rpartition(".")[0]
-            if a != b:
-                edges.add((a, b))
+def _mutual_packages(imports: Mapping[str, set[str]]) -> set[frozenset[str]]:
+    pairs = ((a.rpartition(".")[0], b.rpartition(".")[0]) for a, every in imports.items() for b in every)
+    edges = {(a, b) for a, b in pairs if a != b}
     return {frozenset(edge) for edge in edges if edge[::-1] in edges}
 
 
