@@ -102,8 +102,6 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once",
     ),
     "If Redis loses its data": (
-        "end_to_end/test_emptied_redis.py::"
-        "test_an_emptied_redis_is_told_and_what_fires_is_reopened_under_a_number_far_above",
         "flow/test_keep_epoch.py::test_redis_emptied_under_a_running_bot_is_noticed_before_any_number_comes_twice",
         "flow/test_keep_epoch.py::test_a_second_loss_in_the_same_minute_numbers_above_the_first",
         "flow/test_keep_epoch.py::test_after_a_failover_lost_incidents_come_back_with_numbers_that_nobody_has_seen",
