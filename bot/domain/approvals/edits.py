@@ -39,8 +39,7 @@ class EditableValue(BaseModel):
 
 def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
     """Numbers whose range is known; other parts of a plan are chosen by the playbook alone."""
-    verb = VERBS.get(plan.verb)
-    editable = verb.editable if verb else ""
+    editable = _editable(plan.verb)
     if editable == "replicas" and "to" in plan.choices:
         return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MOST_REPLICAS}"),)
     edits = plan.choices.get("edits") if editable == "edits" else None
@@ -68,12 +67,17 @@ def values_of(plan: Plan, written: str) -> dict[str, Number]:
 
 def with_values(verb: str, arguments: Mapping[str, Any], values: Mapping[str, Number]) -> dict[str, Any]:
     """The arguments of a change with what a person wrote in place of the playbook's numbers."""
-    if VERBS[verb].editable == "replicas" and REPLICAS in values:
+    if _editable(verb) == "replicas" and REPLICAS in values:
         return {"to": values[REPLICAS]}
     edits = arguments.get("edits")
     if not isinstance(edits, list | tuple):
         return dict(arguments)
     return {**arguments, "edits": [_edited(edit, values) for edit in edits]}
+
+
+def _editable(verb: str) -> str:
+    declared = VERBS.get(verb)
+    return declared.editable if declared else ""
 
 
 def _edited(edit: Any, values: Mapping[str, Number]) -> Any:

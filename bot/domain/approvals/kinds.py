@@ -13,12 +13,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.grant import APPROVERS
-from bot.domain.changes.catalogue import CHANGE_KINDS, RISKS, VERBS
+from bot.domain.changes.catalogue import CHANGE_KINDS, VERBS
 from bot.domain.changes.plan import Plan, Risk
 from bot.domain.changes.verb import ChangeKind
 
 TEAM_NAMES = (APPROVERS, "serving", "platform", "model", "lead")
 OR = " or "
+MINUTE = 60.0
 
 
 class Share(BaseModel):
@@ -70,26 +71,25 @@ def more_of(shares: Iterable[Share], others: Iterable[Share]) -> tuple[Share, ..
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
 CONTRACT, QUALITY, SILENCE = "client_contract", "answer_quality", "silence"
-
-MINUTE = 60.0
+_EVERY = (
+    *CHANGE_KINDS.values(),
+    ChangeKind(CONTRACT, "high", "serving + model", minutes=30),  # clients see errors or truncation
+    ChangeKind(QUALITY, "high", "serving + model", minutes=60),  # a silent loss of quality
+    ChangeKind(SILENCE, "low", minutes=30),  # two hours at most; asked for by command and confirmed in its form
+)
 
 DEFAULTS: Mapping[str, Asked] = {
     kind.name: Asked(
-        shares=shares_of(kind.approved_by) if kind.approved_by else (),
-        expires_seconds=kind.minutes * MINUTE,
+        shares=shares_of(kind.approved_by) if kind.approved_by else (), expires_seconds=kind.minutes * MINUTE
     )
-    for kind in (
-        *CHANGE_KINDS.values(),
-        ChangeKind(CONTRACT, "high", "serving + model", minutes=30),  # clients see errors or truncation
-        ChangeKind(QUALITY, "high", "serving + model", minutes=60),  # a silent loss of quality
-        ChangeKind(SILENCE, "low", minutes=30),  # two hours at most; asked for by command and confirmed in its form
-    )
+    for kind in _EVERY
     if kind.minutes is not None
 }
 """OPERATIONS' table of approvals. Without teams: one of those who approve its risk."""
 
-RISKS_OF_KINDS: Mapping[str, Risk] = {**RISKS, CONTRACT: "high", QUALITY: "high"}
-KINDS = tuple(dict.fromkeys((*DEFAULTS, *RISKS)))
+RISKS_OF_KINDS: Mapping[str, Risk] = {kind.name: kind.risk for kind in _EVERY}
+"""The least risk of each kind, as operations agreed on it; settings and playbooks may raise it, never lower it."""
+KINDS = tuple(RISKS_OF_KINDS)
 
 VERB_OF_KIND: Mapping[str, str] = {
     kind.name: verb.name for verb in VERBS.values() for kind in verb.kinds if kind.name != verb.name

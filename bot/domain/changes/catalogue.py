@@ -7,7 +7,6 @@ import pkgutil
 from collections.abc import Mapping
 
 from bot.domain.changes import verbs
-from bot.domain.changes.plan import Risk
 from bot.domain.changes.verb import ChangeKind, Verb
 from bot.domain.signals.signal import Kind
 
@@ -20,6 +19,4 @@ def _found() -> dict[str, Verb]:
 
 VERBS: Mapping[str, Verb] = _found()
 CHANGE_KINDS: Mapping[str, ChangeKind] = {kind.name: kind for verb in VERBS.values() for kind in verb.kinds}
-RISKS: Mapping[str, Risk] = {name: kind.risk for name, kind in CHANGE_KINDS.items()}
-"""The least risk of each kind, as operations agreed on it; settings and playbooks may raise it, never lower it."""
 RESULTS: Mapping[str, Mapping[str, Kind]] = {name: verb.results for name, verb in VERBS.items() if verb.results}

@@ -90,6 +90,11 @@ class Verb:
     stub: Stub = field(default_factory=Stub)
 
     @property
+    def risk(self) -> Risk:
+        """The least risk of the kind that has its name."""
+        return self.kinds[0].risk
+
+    @property
     def required(self) -> frozenset[str]:
         return self._named("required")
 

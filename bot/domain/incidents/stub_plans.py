@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bot.domain.changes.catalogue import RISKS, VERBS
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Call, Plan
 from bot.domain.changes.verb import Stub
 from bot.domain.cluster.objects import ObjectRef
@@ -34,7 +34,9 @@ def stub_plan(verb: str, arguments: Mapping[str, Any], run: Run) -> Plan:
     if stub.has_undo:
         back = Call(method="patch", target=target, title=f"take back {title}", restores=True)
         call = call.model_copy(update={"undo": (back,)})
-    return Plan(verb=verb, title=title, choices=dict(arguments), steps=(call,), risk=RISKS.get(verb, "medium"))
+    return Plan(
+        verb=verb, title=title, choices=dict(arguments), steps=(call,), risk=declared.risk if declared else "medium"
+    )
 
 
 def _object(stub: Stub, arguments: Mapping[str, Any], run: Run) -> ObjectRef:

@@ -1,8 +1,8 @@
 """canary: one replica more, with edited flags, beside the workload.
 
-The canary is a Deployment of its own. Its selector is a label that no other pod has, so that the two Deployments never
-claim each other's ReplicaSets; its pods keep the workload's labels, so that the same Services send them traffic, unless
-it is started out of rotation: then one label differs until a change of its own puts it in.
+The canary is a separate Deployment. No other pod has the label that it selects, so the two Deployments never claim each
+other's ReplicaSets. Its pods keep the workload's labels, so the same Services send them traffic. A canary that starts
+out of rotation differs in one of these labels, until another change puts it in.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def plan_canary(situation: Situation) -> Plan:
         choices={"edits": edited.choices, "name": name_of(body), "rotation": rotation},
         steps=(call, canary_ready(call.target, context)),
         circumstances=(room_for(world, edited.template, 1, "canary"), *edited.notes),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected="none: nothing that runs is touched; "
         + (
             "the canary answers nobody"

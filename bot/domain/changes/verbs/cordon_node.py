@@ -14,11 +14,7 @@ from bot.domain.changes.steps.node_steps import (
     schedulable_without,
 )
 from bot.domain.changes.verb import CORDON, NODE, ChangeKind, Stub, Verb, everywhere
-from bot.domain.cluster.objects import (
-    dig,
-    name_of,
-    uid_of,
-)
+from bot.domain.cluster.objects import dig, name_of, uid_of
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.kernel.errors import not_needed
 
@@ -33,7 +29,7 @@ def plan_cordon(situation: Situation) -> Plan:
         choices={"node": name_of(node), "uid": uid_of(node)},
         steps=(cordon_call(node, situation.context), node_seen(node, cordoned=True)),
         circumstances=(schedulable_without(situation.world, node), _passengers(situation.world, node)),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected="none: what runs there goes on running",
         undo_text="the node takes new pods again",
     )

@@ -19,13 +19,7 @@ from bot.domain.changes.steps.rolling import only_for
 from bot.domain.changes.verb import CORDON, EVICT, NODE, PATCH_POD, Argument, ChangeKind, Stub, Verb
 from bot.domain.changes.verbs.replace_replica import evict_call, replaced
 from bot.domain.cluster.disruption import budget_for
-from bot.domain.cluster.objects import (
-    dig,
-    name_of,
-    namespace_of,
-    ref_of,
-    uid_of,
-)
+from bot.domain.cluster.objects import dig, name_of, namespace_of, ref_of, uid_of
 from bot.domain.cluster.rotation import is_in_rotation
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.kernel.errors import impossible, not_needed
@@ -59,7 +53,7 @@ def plan_drain_node(situation: Situation) -> Plan:
             _others_weighed(others, evicts=evicts_others),
             *([Circumstance(name="staying", grade="note", text=staying)] if staying else []),
         ),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         approved_by=VERB.teams if moved else (),
         expected="one replica fewer at a time, until its replacement elsewhere is Ready" if ours else "none for ours",
         undo_text="the node takes new pods again; evicted pods do not come back to it by themselves",

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from bot.domain.changes.circumstances import (
-    others_carry_on,
-)
+from bot.domain.changes.circumstances import others_carry_on
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.plan import Plan
 from bot.domain.changes.steps.replica_steps import called, emptied_steps, isolate_call, others_in_rotation, replica_of
 from bot.domain.changes.verb import PATCH_POD, REPLICA, ChangeKind, Stub, Verb, everywhere
-from bot.domain.cluster.objects import (
-    ROTATION_ANNOTATION,
-    annotations_of,
-    name_of,
-    uid_of,
-)
-from bot.domain.cluster.rotation import (
-    is_in_rotation,
-    whole_replica,
-)
+from bot.domain.cluster.objects import ROTATION_ANNOTATION, annotations_of, name_of, uid_of
+from bot.domain.cluster.rotation import is_in_rotation, whole_replica
 from bot.domain.kernel.errors import impossible, not_needed
 
 
@@ -41,7 +31,7 @@ def plan_isolate(situation: Situation) -> Plan:
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(*calls, *emptied_steps(pod, context)),
         circumstances=(others_carry_on(world, pod),),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected="none: its running requests finish, new ones go to the other replicas",
         undo_text="the label is put back and it serves again",
     )

@@ -63,7 +63,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(call,),
         circumstances=(company,),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected="none: the replica serves nobody",
         undo_text="none is needed: the request ends, and a halt ends it sooner",
     )

@@ -32,7 +32,7 @@ def plan_promote(situation: Situation) -> Plan:
             "verb": "promote",
             "title": f"Give every replica of {workload} what the canary runs: {_summary(plan)}",
             "circumstances": (*plan.circumstances, _proof(world, pod)),
-            "risk": VERB.kinds[0].risk,
+            "risk": VERB.risk,
         }
     )
 

@@ -50,7 +50,7 @@ def plan_remove_canary(situation: Situation) -> Plan:
         choices={"uid": target.uid},
         steps=(*first, delete, gone(target, context)),
         circumstances=(drain_circumstance(world, drain, pods_of_canary(world), is_empty=bool(first)),),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected="none: the workload's own replicas are not touched",
         undo_text="none: a canary is started again with its own change",
     )

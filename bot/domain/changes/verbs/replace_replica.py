@@ -18,17 +18,9 @@ from bot.domain.changes.steps.replica_steps import called, others_in_rotation, r
 from bot.domain.changes.steps.rolling import workload_of
 from bot.domain.changes.verb import EVICT, REPLICA, ChangeKind, Stub, Verb, everywhere
 from bot.domain.cluster.disruption import budget_for
-from bot.domain.cluster.objects import (
-    dig,
-    name_of,
-    ref_of,
-    uid_of,
-)
+from bot.domain.cluster.objects import dig, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of
-from bot.domain.cluster.rotation import (
-    is_in_rotation,
-    whole_replica,
-)
+from bot.domain.cluster.rotation import is_in_rotation, whole_replica
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.kernel.errors import impossible
 

@@ -52,7 +52,7 @@ def plan_restart(situation: Situation) -> Plan:
         title=f"Restart every replica of {name_of(workload)}",
         steps=rollout_steps(world, change, context),
         circumstances=(owner, *rollout_circumstances(world, templates)),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected=expected_downtime(world, templates[0]),
         undo_text="nothing to put back once it is done; taken back half-way, it is another rolling restart",
     )

@@ -6,19 +6,8 @@ from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.plan import Plan
 from bot.domain.changes.steps.replica_steps import in_rotation, return_call
 from bot.domain.changes.verb import PATCH_POD, REPLICA, ChangeKind, Stub, Verb, everywhere
-from bot.domain.cluster.objects import (
-    ROTATION_ANNOTATION,
-    annotations_of,
-    is_going_away,
-    is_ready,
-    name_of,
-    uid_of,
-)
-from bot.domain.cluster.rotation import (
-    is_in_rotation,
-    pod_named,
-    whole_replica,
-)
+from bot.domain.cluster.objects import ROTATION_ANNOTATION, annotations_of, is_going_away, is_ready, name_of, uid_of
+from bot.domain.cluster.rotation import is_in_rotation, pod_named, whole_replica
 from bot.domain.kernel.errors import impossible, not_needed
 
 
@@ -43,7 +32,7 @@ def plan_return(situation: Situation) -> Plan:
         title=f"Put {name_of(pod)} back into rotation",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(*(return_call(one, annotations_of(one)[ROTATION_ANNOTATION]) for one in out), in_rotation(pod, context)),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected="none",
         undo_text="take it out of rotation again",
     )

@@ -65,7 +65,7 @@ def plan_rollback(situation: Situation) -> Plan:
             *_own_work(context, differences),
             *_config_maps_stay(differences),
         ),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         told=deployers,
         expected=expected_downtime(world, template),
         undo_text="the present template is written back, which is another rolling restart",

@@ -7,14 +7,7 @@ from bot.domain.changes.plan import Call, Circumstance, Plan, Step
 from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION, own_canary, rotation_wanted
 from bot.domain.changes.steps.replica_steps import emptied_steps, in_rotation, isolate_call, return_call
 from bot.domain.changes.verb import PATCH_POD, ROTATION_HELP, Argument, ChangeKind, Stub, Verb
-from bot.domain.cluster.objects import (
-    ROTATION_ANNOTATION,
-    annotations_of,
-    is_going_away,
-    is_ready,
-    name_of,
-    uid_of,
-)
+from bot.domain.cluster.objects import ROTATION_ANNOTATION, annotations_of, is_going_away, is_ready, name_of, uid_of
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import impossible, not_needed
@@ -51,7 +44,7 @@ def plan_rotate_canary(situation: Situation) -> Plan:
         choices={"uid": uid_of(pod), "rotation": wanted},
         steps=steps,
         circumstances=(_promise(canary),) if wanted == "in" else (),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected="none: it shares the new requests" if wanted == "in" else "none: its running requests finish",
         undo_text=f"it is taken {'out of' if wanted == 'in' else 'into'} rotation again",
     )

@@ -70,7 +70,7 @@ def plan_run_job(situation: Situation) -> Plan:
         choices={"template": name_of(template), "replica": uid_of(replica) if replica is not None else ""},
         steps=(call, ended),
         circumstances=_circumstances(world, template, body, replica),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected="none: nothing that runs is touched",
         undo_text=f"the Job is deleted; it ends by itself after {seconds / 60:.0f} minutes",
     )

@@ -57,7 +57,7 @@ def plan_set_flags(situation: Situation) -> Plan:
             *edited.notes,
             *binding_note(world, edited.flag_edits),
         ),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected=expected_downtime(world, edited.template),
         undo_text="the old flags are written back, which is another rolling restart",
     )

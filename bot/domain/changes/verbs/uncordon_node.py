@@ -10,13 +10,7 @@ from bot.domain.changes.steps.node_steps import UNSCHEDULABLE, by_us, node_of, n
 from bot.domain.changes.steps.replica_steps import annotation_edit
 from bot.domain.changes.verb import CORDON, NODE, ChangeKind, Stub, Verb, everywhere
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of
-from bot.domain.cluster.objects import (
-    INCIDENT_ANNOTATION,
-    annotations_of,
-    dig,
-    name_of,
-    uid_of,
-)
+from bot.domain.cluster.objects import INCIDENT_ANNOTATION, annotations_of, dig, name_of, uid_of
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import not_needed
 
@@ -34,7 +28,7 @@ def plan_uncordon(situation: Situation) -> Plan:
         choices={"node": name_of(node), "uid": uid_of(node)},
         steps=(_uncordon_call(node), node_seen(node, cordoned=False)),
         circumstances=(owner,),
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         approved_by=VERB.teams,
         expected="none: nothing moves by itself",
         undo_text="the node is cordoned again",

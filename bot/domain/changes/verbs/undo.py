@@ -74,7 +74,7 @@ def plan_undo(situation: Situation) -> Plan:
         choices={"of": [entry.call_id for entry in entries]},
         steps=steps,
         circumstances=circumstances,
-        risk=VERB.kinds[0].risk,
+        risk=VERB.risk,
         expected=expected_downtime(world, _last_templates(inverses)[0]) if rolls else "none",
         undo_text="none: an undo is not undone, the change is proposed again",
     )
