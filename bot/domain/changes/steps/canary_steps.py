@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation
 from bot.domain.changes.plan import Wait
-from bot.domain.cluster.objects import (
-    INCIDENT_ANNOTATION,
-    ObjectRef,
-    annotations_of,
-    is_going_away,
-    name_of,
-)
+from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, is_going_away, name_of
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.kernel.errors import impossible
 
 EDITS_ANNOTATION = "incident-bot/edits"
-"""On the canary: what it was started with, for whoever promotes it."""
+"""On the canary: the edits that it was started with. `promote` reads them."""
 
 
 def rotation_wanted(situation: Situation, *, default: str = "") -> str:

@@ -6,7 +6,7 @@ from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
 
 
-def begin_anew(draft: Draft, *, because: str) -> None:
+def restart_playbook(draft: Draft, *, because: str) -> None:
     """The playbook that the run was opened with, from its start."""
     if draft.run.playbook == draft.bundle.entry and not draft.run.frames:
         entering.enter(draft, draft.playbook.start, because=because)

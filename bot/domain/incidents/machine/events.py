@@ -122,7 +122,7 @@ def _reopen(draft: Draft, because: str) -> None:
     """The same trouble again soon after the end: the incident goes on, from the start of its playbook."""
     draft.set(closed_at=None, ending="", alerts_resolved_at=None)
     draft.record("reopened", f"reopened: {because}")
-    diverting.begin_anew(draft, because=because)
+    diverting.restart_playbook(draft, because=because)
 
 
 def posted(draft: Draft, event: Posted) -> None:

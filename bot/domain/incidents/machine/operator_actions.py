@@ -172,7 +172,7 @@ def reopen(draft: Draft, event: Commanded) -> None:
         return events.say(draft, event.user, f"{draft.run.incident_id} is open.")
     draft.set(closed_at=None, ending="", steered_by=event.user)
     draft.record("reopened", f"reopened by hand: {event.text}", who=event.user)
-    return diverting.begin_anew(draft, because="a person reopened it")
+    return diverting.restart_playbook(draft, because="a person reopened it")
 
 
 def pin(draft: Draft, event: Commanded) -> None:
