@@ -25,7 +25,7 @@ def commands() -> str:
         (f"`/incident {name}{' ' if word.arguments else ''}{word.arguments}`", word.does, WHO.get(word.who, "steerers"))
         for name, word in WORDS.items()
     ]
-    about = "`INC` may be left out in an incident's thread."
+    about = "`INC` may be left out while only one incident is open."
     return _page("Slack commands", about, ("command", "what it does", "who"), rows)
 
 
