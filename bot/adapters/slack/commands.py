@@ -131,7 +131,7 @@ class Commands:
         lines: list[str] = []
         for group, words in GROUPS.items():
             lines += [f"*{group}*", *(f"• `{_usage(word)}` {WORDS[word].does}" for word in words)]
-        return said("*What can be said here* (`INC` may be left out while only one incident is open)", *lines)
+        return said("*Commands* (`INC` may be left out while only one incident is open)", *lines)
 
     async def _list(self, command: Command) -> Message:
         del command
