@@ -12,6 +12,7 @@ The road of an alert:
 - `bot.flow.perform_effect`          performs one owed effect under a lease; its outcome is an event again
 - `bot.flow.handlers.read`           effect: read what the state needs, from engines, Prometheus and the cluster
 - `bot.flow.read_signals`            turns samples and probes into readings, or into "unknown" with a reason
+- `bot.probes.catalogue`             every probe, each declared in one file; what playbooks ask besides metrics
 - `bot.flow.handlers.plan`           effect: plan a change, and let the API server check it in a dry run
 - `bot.domain.changes.catalogue`     every verb, each declared in one file of `bot.domain.changes.verbs`
 - `bot.flow.handlers.show`           effect: bring card, thread and files up to date

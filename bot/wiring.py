@@ -22,13 +22,6 @@ from bot.adapters import logs
 from bot.adapters.alertmanager import read_listed, read_webhook
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.docket import DocketAlarms
-from bot.adapters.gpu.exporters import Exporters
-from bot.adapters.gpu.fault import GpuFault
-from bot.adapters.gpu.health import GpuHealth
-from bot.adapters.gpu.heat import ThermalScope
-from bot.adapters.gpu.inside import InsideGpus
-from bot.adapters.gpu.load import GpuLoad
-from bot.adapters.gpu.trend import MemoryTrend
 from bot.adapters.http_client import CircuitClient
 from bot.adapters.http_server import bounded, limits_here
 from bot.adapters.kubernetes.client import KubernetesClient
@@ -68,9 +61,6 @@ from bot.adapters.slack.shown import Shown
 from bot.adapters.slack.socket_mode import listening
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.adapters.vllm.generations import VllmGenerations
-from bot.adapters.vllm.limits import Limits
-from bot.adapters.vllm.log_probes import log_probes
-from bot.adapters.vllm.probes import vllm_probes
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
@@ -84,7 +74,6 @@ from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
-from bot.flow.actor_probes import ACTOR_PROBES
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.circuit import Circuit
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
@@ -92,20 +81,16 @@ from bot.flow.handlers.draw_path import DrawForChannel
 from bot.flow.hear_people import HearPeople
 from bot.flow.keep_epoch import KeepEpoch
 from bot.flow.live_playbooks import LivePlaybooks
-from bot.flow.neighbour_probes import NEIGHBOUR_PROBES
 from bot.flow.open_by_hand import OpenByHand
-from bot.flow.outside import Outside
-from bot.flow.past_probes import past_probes
 from bot.flow.playbook_shelf import PlaybookShelf
 from bot.flow.ports import History, PodPages
-from bot.flow.pressure_probes import pressure_probes
-from bot.flow.probes import WORLD_PROBES
 from bot.flow.read_signals import ReadSignals
 from bot.flow.recent_worlds import RecentWorlds
 from bot.flow.reconcile import Reconcile
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, SampledWorkloads, WorldReplicas
 from bot.flow.whole_timeline import whole_timeline
-from bot.flow.workload_probes import workload_probes
+from bot.probes.catalogue import probe_readers
+from bot.probes.declaration import Sources
 from bot.runtime import Pictures, Ports, Runtime
 from bot.settings import Settings
 
@@ -283,41 +268,29 @@ def open_sight(
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
         day = PrometheusMemory(prometheus, settings.prometheus.url)
-    reader = cluster.port.reader
-    inside = InsideGpus(PodExec(cluster.client), samples, clock.now) if settings.gpu.exec else None
-    gpus = GpuHealth(
-        finder=reader, pages=pages, store=samples, now=clock.now,
-        inside=inside, amd_labels=settings.gpu.amd_exporter,
-    )  # fmt: skip
-    exporters = Exporters(reader, pages, settings.gpu.amd_exporter)
     router = PrometheusRouter(
         prometheus,
         settings.prometheus.url,
         errors=settings.prometheus.router_errors,
         latency=settings.prometheus.gateway_p99,
     )
-    probes = {
-        **WORLD_PROBES,
-        **vllm_probes(logs=cluster.logs, history=history, now=clock.now),
-        **workload_probes(
-            history=history, now=clock.now, runs=storage.store, loads=loads if history is scraped else None
-        ),
-        **log_probes(logs=cluster.logs, history=history, now=clock.now),
-        **pressure_probes(history=history, now=clock.now),
-        **past_probes(runs=storage.store, now=clock.now),
-        **ACTOR_PROBES,
-        **NEIGHBOUR_PROBES,
-        "limits": Limits(cluster.logs),
-        "gpu_health": gpus,
-        "memory_trend": MemoryTrend(day),
-        "outside": Outside(history=history, router=router),
-        "gpu_fault": GpuFault(exporters=exporters, events=reader, store=samples, now=clock.now),
-        "thermal_scope": ThermalScope(exporters=exporters, store=samples, now=clock.now),
-        "gpu_load": GpuLoad(finder=reader, pages=pages, day=day, amd_labels=settings.gpu.amd_exporter),
-    }
+    sources = Sources(
+        now=clock.now,
+        history=history,
+        logs=cluster.logs,
+        finder=cluster.port.reader,
+        pages=pages,
+        samples=samples,
+        runs=storage.store,
+        router=router,
+        loads=loads if history is scraped else None,
+        memory=day,
+        gpu_shell=PodExec(cluster.client) if settings.gpu.exec else None,
+        amd_labels=settings.gpu.amd_exporter,
+    )
     generations = VllmGenerations()
     stack.push_async_callback(generations.close)
-    signals = ReadSignals(history=history, probes=probes, cluster=recent, now=clock.now)
+    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, now=clock.now)
     return Sight(signals, history, scraped, scraper, generations)
 
 

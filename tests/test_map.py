@@ -1,4 +1,4 @@
-"""The map in `bot/__init__.py` names stations that exist, and no modules import each other in a circle."""
+"""The map in `bot/__init__.py` names stations that exist, and modules import each other as they should."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import pytest
 
 import bot
+from bot.probes.catalogue import PROBES
 from tests.import_graph import cycles, imports_of
 
 STATIONS = sorted(set(re.findall(r"`(bot\.[a-z_.]+)`", bot.__doc__ or "")))
@@ -31,3 +32,11 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 @pytest.mark.fast
 def test_a_circle_of_imports_is_found() -> None:
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+@pytest.mark.fast
+def test_probes_do_not_import_each_other() -> None:
+    declared = {probe.answer.__module__ for probe in PROBES.values()}
+    imports = imports_of("bot")
+    assert {module: imports[module] & declared for module in declared if imports[module] & declared} == {}
+    assert len(declared) == len(PROBES)

@@ -38,6 +38,7 @@ from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Tuning
 from bot.domain.playbooks.source import Position, Source
 from bot.domain.signals.signal import Value
+from bot.probes.catalogue import PROBES
 
 PIECES = "pieces"
 """The folder of pieces, beside the playbooks."""
@@ -119,7 +120,7 @@ class _WhenNeeded(Mapping[str, CompiledPlaybook]):
 
 def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
     pieces = {name: _read_piece(name, piece["source"], piece["file"]) for name, piece in kept["pieces"].items()}
-    return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"])
+    return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"], PROBES)
 
 
 def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None, tuning: Tuning = NO_TUNING) -> Library:
@@ -316,7 +317,7 @@ def check_text(
         source = _read_source(text, file)
     except PlaybookError as error:
         return Checked(None, error.faults)
-    return check(source, pieces, overrides, only_known_overrides=only_known_overrides)
+    return check(source, pieces, overrides, PROBES, only_known_overrides=only_known_overrides)
 
 
 def _sound(checked: Checked) -> CompiledPlaybook:

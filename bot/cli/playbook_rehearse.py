@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from bot.adapters.vllm.probes import KvBudget
 from bot.adapters.vllm.recording import RecordedHistory, Recording, read_recording
 from bot.adapters.yaml_playbooks import load_folders, load_table, with_packaged
 from bot.cli.failures import CommandError
@@ -24,6 +23,7 @@ from bot.flow.rehearse_case import TARGET, alert_at, by_hand
 from bot.flow.rehearse_recording import OverRecording
 from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened
+from bot.probes.engine.kv_budget import ReadKvBudget
 
 SHOWN = {"opened", "entered", "asked", "question", "answered", "planned", "request", "decided", "verdict", "outcome"}
 SHOWN |= {"diverted", "failed", "closed"}
@@ -51,7 +51,7 @@ def rehearse(wanted: Wanted) -> Rehearsed:
     clock, history, bundle = Clock(wanted.begins), RecordedHistory(wanted.recording), bundle_of(wanted)
     met = OverRecording(
         wanted.written, wanted.playbook, clock,
-        history=history, probes={"kv_budget": KvBudget(history, clock)}, ask=ask_in_the_terminal,
+        history=history, probes={"kv_budget": ReadKvBudget(history, clock)}, ask=ask_in_the_terminal,
     )  # fmt: skip
     alert = alert_at(wanted.begins, wanted.playbook.playbook.title)
     run = opened("INC-1", alert.alert, TARGET, bundle)

@@ -8,10 +8,10 @@ from bot.adapters.yaml_playbooks import packaged_pieces
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.flags.mitigations import DIRECTIONS, mitigations
 from bot.domain.playbooks.expressions.functions import FUNCTIONS, METHODS
-from bot.domain.playbooks.glossary import PROBES_SAY
 from bot.domain.playbooks.language import ENDS
 from bot.domain.signals.metric import SHAPES, TAKES, UNITS
-from bot.domain.signals.signal import PROBES, Kind
+from bot.domain.signals.signal import Kind
+from bot.probes.catalogue import PROBES
 
 KINDS_SAY: dict[Kind, str] = {
     "number": "number", "text": "text", "flag": "true or false", "by_replica": "numbers by replica",
@@ -38,10 +38,12 @@ def _verbs() -> Iterator[str]:
 
 
 def _probes() -> Iterator[str]:
-    for name, parts in PROBES.items():
-        yield f"{name}: {PROBES_SAY[name]}"
+    for name, probe in PROBES.items():
+        yield f"{name}: {probe.help}"
+        for parameter, help_line in probe.parameters.items():
+            yield f"  with {parameter}: {help_line}"
         for kind, said in KINDS_SAY.items():
-            yield from _list(f"{said}:", (f".{part}" for part, its in parts.items() if its == kind))
+            yield from _list(f"{said}:", (f".{part}" for part, its in probe.kinds.items() if its == kind))
 
 
 def _metrics() -> Iterator[str]:

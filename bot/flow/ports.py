@@ -483,6 +483,24 @@ class Router(Protocol):
         ...
 
 
+class MemoryHistory(Protocol):
+    """What Prometheus remembers of memory. Each raises `SourceError` where nothing was recorded."""
+
+    async def least_free_mib(self, namespace: str, pods: Sequence[str]) -> float:
+        """The least free memory of any GPU of these pods in a whole day, in MiB."""
+        ...
+
+    async def day_before(
+        self, what: Literal["gpu", "host"], namespace: str, pods: Sequence[str], at: float, *, of: str = ""
+    ) -> Sequence[Sequence[tuple[float, float]]]:
+        """The day before `at`: points of time and value, one series for each GPU or container.
+
+        `gpu`: free memory in MiB; `host`: memory of the container in bytes. `of`: a Deployment whose pods of that day
+        count too.
+        """
+        ...
+
+
 class PodLogs(Protocol):
     async def read(
         self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
@@ -522,15 +540,15 @@ class GpuShell(Protocol):
         ...
 
 
-class Probe(Protocol):
-    async def __call__(self, question: Question) -> Reading:
+class ProbeReader(Protocol):
+    async def __call__(self, request: ProbeRequest) -> Reading:
         """Answer within the reader's deadline. Raise `BotError` when the source does not answer."""
         ...
 
 
 @dataclass(frozen=True)
-class Question:
-    """One probe asked by one state. The world is read once for all probes of a reading."""
+class ProbeRequest:
+    """One probe that one state asks. The cluster is read once for all probes of a reading."""
 
     name: str
     spec: ProbeSignal

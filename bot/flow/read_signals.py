@@ -18,7 +18,7 @@ from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, read_wi
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, SignalSpec
 from bot.domain.signals.window import Window
-from bot.flow.ports import History, Probe, Question, ReadContext, Worlds
+from bot.flow.ports import History, ProbeReader, ProbeRequest, ReadContext, Worlds
 
 DEADLINE_SECONDS = 5.0
 
@@ -34,7 +34,7 @@ class ReadSignals:
         self,
         *,
         history: History,
-        probes: Mapping[str, Probe],
+        probes: Mapping[str, ProbeReader],
         cluster: Worlds,
         now: Callable[[], float],
         deadline_seconds: float = DEADLINE_SECONDS,
@@ -130,7 +130,7 @@ class ReadSignals:
         return self._told(reading, spec)
 
     def _told(self, reading: Reading, spec: SampledSpec | ComparedSignal) -> Reading:
-        """With its source and its question, whatever became of it: the timeline shows both."""
+        """With its source and its request, whatever became of it: the timeline shows both."""
         query = reading.query or spec.model_dump_json(exclude_defaults=True)
         return reading.model_copy(update={"source": self._history.source, "query": query})
 
@@ -138,18 +138,18 @@ class ReadSignals:
         probe = self._probes.get(spec.probe)
         if probe is None:
             return unknown(name, f"no source for '{spec.probe}' is configured", at=self._now())
-        question = Question(name, spec, context, self._now(), world.get)
+        request = ProbeRequest(name, spec, context, self._now(), world.get)
         try:
             async with asyncio.timeout(self._deadline):
-                return _asked_of(await probe(question), question)
+                return _asked_of(await probe(request), request)
         except (BotError, TimeoutError) as error:
             failed = unknown(name, self._reason(error, spec.probe), at=self._now(), source=spec.probe)
-            return _asked_of(failed, question)
+            return _asked_of(failed, request)
         except Exception as error:
             # One probe's own fault must not take the other readings with it, nor stop the run.
             log.exception("probe.failed", probe=spec.probe, target=context.target.key)
             reason = f"'{spec.probe}' itself failed: {type(error).__name__}"
-            return _asked_of(unknown(name, reason, at=self._now(), source=spec.probe), question)
+            return _asked_of(unknown(name, reason, at=self._now(), source=spec.probe), request)
 
     def _reason(self, error: BotError | TimeoutError, source: str) -> str:
         if isinstance(error, TimeoutError):
@@ -157,10 +157,10 @@ class ReadSignals:
         return f"{source}: {error}"
 
 
-def _asked_of(reading: Reading, question: Question) -> Reading:
+def _asked_of(reading: Reading, request: ProbeRequest) -> Reading:
     """With what a reader needs to check it, also where the probe came to nothing."""
-    probe = question.spec.probe
-    told = {"source": reading.source or probe, "query": reading.query or probe, "at": reading.at or question.at}
+    probe = request.spec.probe
+    told = {"source": reading.source or probe, "query": reading.query or probe, "at": reading.at or request.at}
     return reading.model_copy(update=told)
 
 

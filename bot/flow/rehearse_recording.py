@@ -15,7 +15,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.testing.cases import Circumstances, given_at
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import SignalSpec
-from bot.flow.ports import History, Probe, ReadContext
+from bot.flow.ports import History, ProbeReader, ReadContext
 from bot.flow.read_signals import ReadSignals
 from bot.flow.rehearse_case import AsWritten, times_in
 from bot.flow.rehearse_run import Clock
@@ -41,7 +41,7 @@ class OverRecording(AsWritten):
         clock: Clock,
         *,
         history: History,
-        probes: Mapping[str, Probe],
+        probes: Mapping[str, ProbeReader],
         ask: Ask,
     ) -> None:
         super().__init__(written, playbook, clock)

@@ -34,8 +34,8 @@ from bot.domain.signals.window import Window
 from bot.flow.ports import History, ReadContext, Replica
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import SampledHistory
-from tests.adapters.vllm.captures import ARCHIVE, Capture
 from tests.fakes.samples import FakeSampleStore
+from tests.kit.captures import ARCHIVE, Capture
 
 REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1", role="target", in_rotation=True)
 CONTEXT = ReadContext(

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.flow.ports import Replica
-from tests.adapters.vllm.captures import ARCHIVE
 from tests.adapters.vllm.many_servers import many_servers
+from tests.kit.captures import ARCHIVE
 
 PAGE = "A_thrash_then_lower_max_num_seqs/scrapes/0060.prom"
 

@@ -12,8 +12,8 @@ from bot.adapters.yaml_playbooks import load_playbook
 from bot.cli import app
 from bot.cli.failures import CommandError
 from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, wanted_alert
-from tests.adapters.vllm.captures import ARCHIVE
 from tests.cli.test_commands import written
+from tests.kit.captures import ARCHIVE
 
 CAPTURE = "A_thrash_then_lower_max_num_seqs"
 PLAYBOOK = """\

@@ -10,16 +10,16 @@ import pytest
 from bot.adapters.yaml_playbooks import packaged_pieces
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
-from bot.domain.playbooks.glossary import PROBES_SAY
 from bot.domain.signals.metric import SHAPES
-from bot.domain.signals.signal import PROBES
+from bot.probes.catalogue import PROBES
 from tests.cli.test_commands import PLAYBOOK, incident_bot, written
 
 pytestmark = pytest.mark.fast
 
 
-def test_the_glossary_has_the_words_of_the_check_and_no_others() -> None:
-    assert PROBES_SAY.keys() == PROBES.keys()
+def test_every_probe_and_parameter_says_what_it_means() -> None:
+    said = {name: [probe.help, *probe.parameters.values()] for name, probe in PROBES.items()}
+    assert {name: lines for name, lines in said.items() if not all(lines) or "\n" in "".join(lines)} == {}
 
 
 def test_every_verb_and_argument_says_what_it_means() -> None:

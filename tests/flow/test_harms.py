@@ -42,7 +42,6 @@ from bot.flow.rehearse_case import play_case
 from bot.flow.route_alerts import opened
 from bot.flow.see_world import context_of
 from tests import builders
-from tests.adapters.vllm.captures import ARCHIVE
 from tests.domain.changes import worlds
 from tests.domain.changes.worlds import (
     CONTEXT,
@@ -61,6 +60,7 @@ from tests.flow.harness import Bot, Scene, play, told, until
 from tests.flow.scenes import trial_scene
 from tests.flow.stage import Stage
 from tests.flow.test_apply_call import asked, is_asked_what_next
+from tests.kit.captures import ARCHIVE
 from tests.playbooks.test_rehearsals import THRASHES, told_by_the_cluster
 from tests.playbooks.test_rehearsals import play as rehearsed_over
 from tests.redis_server import VirtualTime

@@ -22,7 +22,7 @@ from bot.domain.signals.specs import (
     SignalSpec,
     StallSignal,
 )
-from bot.flow.ports import Probe, Question, ReadContext, Replica
+from bot.flow.ports import ProbeReader, ProbeRequest, ReadContext, Replica
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import KeepSampling, SampledHistory, replicas_in
 from tests.fakes.samples import FakeLoadLog, FakeSampleStore
@@ -76,7 +76,7 @@ class Scene:
     def history(self) -> SampledHistory:
         return SampledHistory(replicas=self, scraper=self, store=self.store, now=lambda: self.now)
 
-    def signals(self, **probes: Probe) -> ReadSignals:
+    def signals(self, **probes: ProbeReader) -> ReadSignals:
         return ReadSignals(history=self.history(), probes=probes, cluster=self, now=lambda: self.now)
 
 
@@ -315,23 +315,23 @@ async def test_a_round_of_sampling_that_cannot_know_its_workloads_is_skipped() -
     assert scene.scraped == 0
 
 
-def answers(value: float) -> Probe:
-    async def probe(question: Question) -> Reading:
-        await question.world()
-        return Reading(name=question.name, value=value, at=question.at)
+def answers(value: float) -> ProbeReader:
+    async def probe(request: ProbeRequest) -> Reading:
+        await request.world()
+        return Reading(name=request.name, value=value, at=request.at)
 
     return probe
 
 
-async def raises_key_error(question: Question) -> Reading:
-    raise KeyError(question.name)
+async def raises_key_error(request: ProbeRequest) -> Reading:
+    raise KeyError(request.name)
 
 
-async def raises_source_error(question: Question) -> Reading:
+async def raises_source_error(request: ProbeRequest) -> Reading:
     raise SourceError("the exporter is away")
 
 
-async def never_answers(question: Question) -> Reading:
+async def never_answers(request: ProbeRequest) -> Reading:
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 
@@ -409,20 +409,20 @@ def test_a_pod_without_named_ports_is_asked_on_the_engines_own() -> None:
     assert replicas_in(World(at=0.0, workload=None, pods=(bare,)))[0].port == 8000
 
 
-async def _silent(question: Question) -> Reading:
-    return Reading(name=question.name, unknown="nobody knows")
+async def _silent(request: ProbeRequest) -> Reading:
+    return Reading(name=request.name, unknown="nobody knows")
 
 
-async def _breaks(question: Question) -> Reading:
+async def _breaks(request: ProbeRequest) -> Reading:
     raise RuntimeError("a fault of its own")
 
 
-async def _refuses(question: Question) -> Reading:
+async def _refuses(request: ProbeRequest) -> Reading:
     raise SourceError("gone")
 
 
 @pytest.mark.parametrize("probe", [_silent, _breaks, _refuses])
-async def test_a_probe_that_comes_to_nothing_still_says_who_was_asked_and_when(probe: Probe) -> None:
+async def test_a_probe_that_comes_to_nothing_still_says_who_was_asked_and_when(probe: ProbeReader) -> None:
     scene = Scene()
     reading = (await scene.signals(rotation=probe).read({"it": ProbeSignal(probe="rotation")}, CONTEXT))["it"]
     assert reading.unknown

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
-import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot.adapters.vllm.compression import Evidence, compression_of
-from bot.adapters.vllm.log_lines import last_words
-from bot.adapters.vllm.probes import KvBudget
 from bot.adapters.vllm.recording import RecordedHistory, Recording, read_recording
 from bot.adapters.yaml_playbooks import load_folder, load_playbook, load_table
 from bot.domain.incidents.rehearsed import Rehearsed
@@ -27,12 +23,14 @@ from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Circumstances, Table, table_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import ProbeSignal
-from bot.flow.ports import Probe, Question
+from bot.flow.ports import ProbeReader, ProbeRequest
 from bot.flow.rehearse_case import TARGET, AsWritten, alert_at
 from bot.flow.rehearse_recording import OverRecording
 from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened
-from tests.adapters.vllm.captures import ARCHIVE
+from bot.probes.engine.compression import Evidence, compression_of
+from bot.probes.engine.kv_budget import ReadKvBudget
+from bot.probes.engine.log_lines import last_words
 from tests.domain.changes.worlds import deployment, load, planned, service, template, weighed, world
 
 PLAYBOOKS = packaged_playbooks()
@@ -46,14 +44,6 @@ SHORT = {
     "flap_within": "30s", "before_window": "30s",
 }  # fmt: skip
 """A recording lasts minutes, so what is waited for is shortened; nothing that is compared with is changed."""
-
-
-@pytest.fixture(scope="module")
-def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("captures")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return next(folder.rglob(THRASHES)).parent
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +82,12 @@ def told_by_the_cluster(name: str) -> dict[str, Any]:
 
 async def play(
     name: str, recording: Recording, opens_at: float, given: Mapping[str, Any], answers: Mapping[str, Any],
-    *, probes: Mapping[str, Probe] | None = None, settings: tuple[tuple[str, str], ...] = (),
+    *, probes: Mapping[str, ProbeReader] | None = None, settings: tuple[tuple[str, str], ...] = (),
 ) -> Rehearsed:  # fmt: skip
     """One run of a shipped playbook over a recording that begins at second 0; nobody sits at the terminal."""
     clock, history = Clock(recording.begins + opens_at), RecordedHistory(recording)
     written = Circumstances.model_validate({"given": given, "answers": answers})
-    known = {"kv_budget": KvBudget(history, clock), **(probes or {})}
+    known = {"kv_budget": ReadKvBudget(history, clock), **(probes or {})}
     met = OverRecording(written, playbook(name, settings), clock, history=history, probes=known, ask=lambda _: None)
     bundle, alert = bundle_of(name, settings), alert_at(clock.now, name)
     run = opened("INC-1", alert.alert, TARGET, bundle)
@@ -168,12 +158,12 @@ def one_after_the_other(before: Recording, after: Recording) -> Recording:
     return Recording((*earlier, *after.scrapes), after.events)
 
 
-def enabled_at(moment: float) -> Probe:
+def enabled_at(moment: float) -> ProbeReader:
     """When the compression came is known from the rollout; its reading is dated by that moment."""
 
-    async def since(question: Question) -> Reading:
-        fields = {"by": "the rollout", "hours": (question.at - moment) / 3600, "same_image": True, "changed": "fp8"}
-        return Reading(name=question.name, fields=fields, at=moment, source="the test")
+    async def since(request: ProbeRequest) -> Reading:
+        fields = {"by": "the rollout", "hours": (request.at - moment) / 3600, "same_image": True, "changed": "fp8"}
+        return Reading(name=request.name, fields=fields, at=moment, source="the test")
 
     return since
 

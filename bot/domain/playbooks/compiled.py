@@ -21,6 +21,7 @@ from bot.domain.playbooks.matchers import Matcher, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path, Report
 from bot.domain.playbooks.scope import scope_of, signals_of, texts_of
 from bot.domain.playbooks.source import Source
+from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.signal import Kind, Value, in_words
 from bot.domain.signals.specs import SignalSpec
 
@@ -69,6 +70,8 @@ class CompiledPlaybook:
     """What it was built from, pieces put in."""
     pieces: tuple[Source, ...] = field(repr=False, compare=False)
     """The files of the pieces that were put in."""
+    probes: Probes = field(repr=False, compare=False)
+    """Those that it was checked against."""
     _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
     _scope: Scope = field(repr=False, compare=False)
 
@@ -220,16 +223,17 @@ def compile_playbook(
     *,
     source: Source,
     pieces: tuple[Source, ...] = (),
+    probes: Probes,
     report: Report,
 ) -> CompiledPlaybook:
     """Compile every expression; each fault is reported, and a playbook with faults must not be run."""
-    scope = scope_of(playbook)
+    scope = scope_of(playbook, probes)
     compiler = _Compiler(scope, report)
     states = {
         name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
         for name, state in playbook.states.items()
     }
-    return CompiledPlaybook(playbook, dict(settings), source, pieces, states, scope)
+    return CompiledPlaybook(playbook, dict(settings), source, pieces, probes, states, scope)
 
 
 class _Compiler:

@@ -13,7 +13,8 @@ from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.language import AskState, ChangeState, EndState, Playbook, ReadState, State, WatchState
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.settings import kind_of_setting
-from bot.domain.signals.signal import PROBES, Kind
+from bot.domain.signals.probe_spec import Probes
+from bot.domain.signals.signal import Kind
 from bot.domain.signals.specs import (
     ComparedSignal,
     MeanSignal,
@@ -30,11 +31,12 @@ RESERVED = frozenset({"settings", "results", "answers", "picked", "baseline", "t
 """First words of names that are not signals, and what changes come back with: no signal may be called so."""
 
 
-def names_of_signal(name: str, spec: SignalSpec) -> dict[str, Kind]:
+def names_of_signal(name: str, spec: SignalSpec, probes: Probes) -> dict[str, Kind]:
     """What a signal is called in expressions: itself, or each part of its probe."""
     match spec:
         case ProbeSignal():
-            return {f"{name}.{part}": kind for part, kind in PROBES.get(spec.probe, {}).items()}
+            probe = probes.get(spec.probe)
+            return {f"{name}.{part}": kind for part, kind in probe.kinds.items()} if probe else {}
         case StallSignal():
             return {name: "flag"}
         case QuantileSignal() | ComparedSignal() | ShareSignal():
@@ -118,11 +120,11 @@ def rests_on(state: State) -> frozenset[str]:
     return frozenset(name.split(".")[1] for name in names if name.startswith("results."))
 
 
-def scope_of(playbook: Playbook) -> dict[str, Kind]:
+def scope_of(playbook: Playbook, probes: Probes) -> dict[str, Kind]:
     """Every name that exists anywhere in the playbook; `check` sees to it that a state uses what comes before it."""
     scope: dict[str, Kind] = {"target.name": "text", "target.namespace": "text"}
     scope.update({f"settings.{name}": kind_of_setting(setting) for name, setting in playbook.settings.items()})
-    named = {name: names_of_signal(name, spec) for name, spec in playbook.signals.items()}
+    named = {name: names_of_signal(name, spec, probes) for name, spec in playbook.signals.items()}
     for parts in named.values():
         scope.update(parts)
     scope.update(_of_form(OPENING, playbook.form))

@@ -18,7 +18,7 @@ from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
-from bot.flow.past_probes import PastRuns, asked_by_the_last, rollbacks_in_a_day
+from bot.flow.incident_history import PastRuns, asked_by_the_last, rollbacks_in_a_day
 from bot.flow.perform_effect import Done, Job
 from bot.flow.ports import Cluster
 from bot.flow.see_world import SeeWorld, context_of

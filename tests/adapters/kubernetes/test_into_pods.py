@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from bot.adapters.gpu.inside import nvidia_gpus
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_exec import PodExec
@@ -18,6 +17,7 @@ from bot.domain.kernel.target import Target
 from bot.domain.signals.gpu_query import FIELDS, GpuQuery
 from bot.flow.ports import PodPage
 from bot.flow.sample_replicas import WorldReplicas
+from bot.probes.gpu.inside import nvidia_gpus
 from tests.processes import start
 from tests.sandbox.fleet.living_world import World, demo_world
 

@@ -9,7 +9,7 @@ from bot.domain.signals.sampling import SampledSpec, points, read_window
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, StallSignal, Take
 from bot.domain.signals.window import Window
-from tests.adapters.vllm.captures import Capture
+from tests.kit.captures import Capture
 
 pytestmark = pytest.mark.fast
 

@@ -12,7 +12,7 @@ from bot.adapters.vllm.metrics import parse, scrape_of
 from bot.domain.signals.metric import COUNTERS, GAUGES, HISTOGRAMS
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import histogram_quantile
-from tests.adapters.vllm.captures import ARCHIVE, REPLICA
+from tests.kit.captures import ARCHIVE, REPLICA
 
 LINE = re.compile(r"^vllm:(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 OLD_NAMES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from bot.adapters.yaml_playbooks import load_table
 from bot.domain.playbooks.loading.schema import piece_schema, playbook_schema, undescribed
 from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.probes.catalogue import PROBES
 
 pytestmark = pytest.mark.fast
 
 PLAYBOOKS = packaged_playbooks()
-SCHEMAS = {"playbook": playbook_schema, "piece": piece_schema}
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"playbook": lambda: playbook_schema(PROBES), "piece": piece_schema}
 SMALL = Path(__file__).parent / "small.yaml"
 
 
@@ -43,7 +45,7 @@ def faults(schema: dict[str, Any], data: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("path", [*files(), SMALL], ids=lambda path: path.stem)
 def test_an_editor_finds_no_fault_in_a_sound_playbook(path: Path) -> None:
-    assert faults(playbook_schema(), load_table(path).data) == []
+    assert faults(playbook_schema(PROBES), load_table(path).data) == []
 
 
 @pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("pieces/*.yaml")), ids=lambda path: path.stem)
@@ -66,4 +68,4 @@ def test_an_editor_sees_a_mistake_as_it_is_typed(old: str, new: str, tmp_path: P
     assert old in text
     path = tmp_path / "small.yaml"
     path.write_text(text.replace(old, new))
-    assert faults(playbook_schema(), load_table(path).data) != []
+    assert faults(playbook_schema(PROBES), load_table(path).data) != []

@@ -21,7 +21,8 @@ from bot.domain.playbooks.loading.structure import structure
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.settings import effective_settings
 from bot.domain.playbooks.source import Source
-from bot.domain.signals.signal import PROBES, Value
+from bot.domain.signals.probe_spec import Probes
+from bot.domain.signals.signal import Value
 from bot.domain.signals.specs import ProbeSignal
 
 
@@ -35,7 +36,12 @@ class Checked:
 
 
 def check(
-    source: Source, pieces: Pieces, overrides: Mapping[str, str], *, only_known_overrides: bool = False
+    source: Source,
+    pieces: Pieces,
+    overrides: Mapping[str, str],
+    probes: Probes,
+    *,
+    only_known_overrides: bool = False,
 ) -> Checked:
     """`source` with the pieces that it includes put in."""
     expanded = expand(source, pieces)
@@ -51,19 +57,21 @@ def check(
     if only_known_overrides:
         overrides = {name: value for name, value in overrides.items() if name in playbook.settings}
     settings = effective_settings(playbook.settings, overrides, found.append)
-    found.extend(check_names(playbook, settings))
+    found.extend(check_names(playbook, settings, probes))
     found.extend(check_texts(playbook))
-    compiled = compile_playbook(playbook, settings, source=source, pieces=expanded.pieces, report=found.append)
+    compiled = compile_playbook(
+        playbook, settings, source=source, pieces=expanded.pieces, probes=probes, report=found.append
+    )
     if not mistakes and not found and not expanded.faults:
         found.extend(check_ways(playbook))
-    unbuilt = _unbuilt(playbook, structured.broken) | expanded.unbuilt
+    unbuilt = _unbuilt(playbook, structured.broken, probes) | expanded.unbuilt
     mistakes += [mistake for mistake in found if not _mentions(mistake, unbuilt)]
     if mistakes or expanded.faults:
         return Checked(None, _sorted(source, [*expanded.faults, *_faults(source, mistakes)]))
     return Checked(compiled, (), _sorted(source, _faults(source, [*lint(playbook), *unfilled(source.data)])))
 
 
-def recompile(source: Source, pieces: Pieces, settings: dict[str, Value]) -> CompiledPlaybook:
+def recompile(source: Source, pieces: Pieces, settings: dict[str, Value], probes: Probes) -> CompiledPlaybook:
     """A playbook that was checked before: only what keeps it from running is a fault now."""
     expanded = expand(source, pieces)
     if expanded.source is None or expanded.faults:
@@ -73,16 +81,18 @@ def recompile(source: Source, pieces: Pieces, settings: dict[str, Value]) -> Com
     playbook = structure(source.data, mistakes.append).playbook
     if playbook is None or mistakes:
         raise PlaybookError(_sorted(source, _faults(source, mistakes)))
-    compiled = compile_playbook(playbook, settings, source=source, pieces=expanded.pieces, report=mistakes.append)
+    compiled = compile_playbook(
+        playbook, settings, source=source, pieces=expanded.pieces, probes=probes, report=mistakes.append
+    )
     if mistakes:
         raise PlaybookError(_sorted(source, _faults(source, mistakes)))
     return compiled
 
 
-def _unbuilt(playbook: Playbook, broken: frozenset[Path]) -> frozenset[str]:
+def _unbuilt(playbook: Playbook, broken: frozenset[Path], probes: Probes) -> frozenset[str]:
     """First words of names that are unknown only because a mistake, which is reported, kept them from being built."""
     words = {str(path[-1]) for path in broken if path}
-    words |= {name for name, s in playbook.signals.items() if isinstance(s, ProbeSignal) and s.probe not in PROBES}
+    words |= {name for name, s in playbook.signals.items() if isinstance(s, ProbeSignal) and s.probe not in probes}
     if any(path[0] == "states" for path in broken if path):
         words |= {"picked", "baseline", "answers"}
     return frozenset(words)

@@ -33,7 +33,7 @@ from bot.domain.playbooks.scope import RESERVED, signals_of, written_expressions
 from bot.domain.playbooks.settings import looks_like_duration
 from bot.domain.signals.comparison import comparison_fault
 from bot.domain.signals.metric import SHAPES, TAKES
-from bot.domain.signals.signal import PROBES
+from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.specs import (
     STARTS_AT,
     ComparedSignal,
@@ -59,13 +59,13 @@ Mistakes = Iterator[Mistake]
 MOST_FIELDS = 20
 
 
-def check_names(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+def check_names(playbook: Playbook, settings: Mapping[str, object], probes: Probes) -> Mistakes:
     yield from _spelling(playbook)
     yield from _alerts(playbook)
     yield from _opening(playbook)
     yield from _known(("start",), playbook.start, playbook.states, "state")
     for name, signal in playbook.signals.items():
-        yield from _signal(("signals", name), signal, playbook, settings)
+        yield from _signal(("signals", name), signal, playbook, settings, probes)
     for name, state in playbook.states.items():
         yield from _state(("states", name), state, playbook, settings)
 
@@ -146,9 +146,11 @@ def _setting_as_duration(name: str, default: float | str | bool) -> Mistakes:
 # --- signals ---------------------------------------------------------------------------------------------------------
 
 
-def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+def _signal(
+    path: Path, signal: SignalSpec, playbook: Playbook, settings: Mapping[str, object], probes: Probes
+) -> Mistakes:
     if isinstance(signal, ComparedSignal):
-        yield from _compared(path, signal, playbook, settings)
+        yield from _compared(path, signal, playbook, settings, probes)
         return
     if not isinstance(signal, ProbeSignal):
         yield from _duration((*path, "over"), signal.over, playbook, settings)
@@ -171,15 +173,25 @@ def _signal(path: Path, signal: SignalSpec, playbook: Playbook, settings: Mappin
             if isinstance(signal.share_above, str):
                 yield from _target((*path, "share_above"), signal.share_above, playbook, settings)
         case ProbeSignal():
-            yield from _known((*path, "probe"), signal.probe, PROBES, "probe")
+            yield from _probe(path, signal, probes)
         case _:
             pass
 
 
-def _compared(path: Path, signal: ComparedSignal, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+def _probe(path: Path, signal: ProbeSignal, probes: Probes) -> Mistakes:
+    yield from _known((*path, "probe"), signal.probe, probes, "probe")
+    if probe := probes.get(signal.probe):
+        for name in signal.parameters.keys() - probe.parameters.keys():
+            hint = did_you_mean(name, probe.parameters) or "It takes none."
+            yield Mistake((*path, "parameters", name), f"'{signal.probe}' has no parameter '{name}'", hint, at_key=True)
+
+
+def _compared(
+    path: Path, signal: ComparedSignal, playbook: Playbook, settings: Mapping[str, object], probes: Probes
+) -> Mistakes:
     yield from _duration((*path, "past"), signal.past, playbook, settings)
     yield from _ending((*path, "ending"), signal.ending, playbook)
-    inner = list(_signal((*path, "compared"), signal.compared, playbook, settings))
+    inner = list(_signal((*path, "compared"), signal.compared, playbook, settings, probes))
     yield from inner
     if not inner and (fault := comparison_fault(signal)):
         yield Mistake((*path, "compared"), fault, "Compare it otherwise, or something else.", at_key=True)

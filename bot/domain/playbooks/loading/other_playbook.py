@@ -33,7 +33,7 @@ def _stand_in(name: str) -> CompiledPlaybook:
     asked = {"ask": f"How does {name} end?", "choices": choices}
     data = {"language": 1, "playbook": name, "title": name, "start": INSIDE, "states": {INSIDE: asked, **ends}}
     source = Source(name, "", data)
-    return compile_playbook(Playbook.model_validate(data), {}, source=source, report=_surprise(name))
+    return compile_playbook(Playbook.model_validate(data), {}, source=source, probes={}, report=_surprise(name))
 
 
 def _surprise(name: str) -> Callable[[Mistake], None]:

@@ -17,7 +17,8 @@ def tuning_faults(playbook: CompiledPlaybook, own: Mapping[str, str], place: str
     found: list[Mistake] = []
     values = effective_settings(playbook.playbook.settings, own, found.append)
     if not found:
-        found.extend(check_names(playbook.playbook, {**playbook.settings, **{name: values[name] for name in own}}))
+        settings = {**playbook.settings, **{name: values[name] for name in own}}
+        found.extend(check_names(playbook.playbook, settings, playbook.probes))
     return [Fault(place, _said(mistake), mistake.hint) for mistake in found]
 
 

@@ -9,30 +9,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bot.domain.changes.catalogue import VERBS
-from bot.domain.playbooks.glossary import PROBES_SAY
 from bot.domain.playbooks.language import KINDS, Playbook
 from bot.domain.playbooks.loading.fragment import Include, Piece
 from bot.domain.playbooks.loading.key_words import WORDS
 from bot.domain.signals.metric import SHAPES
-from bot.domain.signals.signal import PROBES
+from bot.domain.signals.probe_spec import Probes
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-_SAID = {**{name: verb.help for name, verb in VERBS.items()}, **PROBES_SAY}
-
-
-def playbook_schema() -> dict[str, Any]:
+def playbook_schema(probes: Probes) -> dict[str, Any]:
     schema = Playbook.model_json_schema(by_alias=True)
     include = Include.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
     definitions |= include.pop("$defs", {})
     definitions["Include"] = include
     schema["properties"]["states"]["additionalProperties"]["oneOf"].append({"$ref": "#/$defs/Include"})
-    for model, field, known in _vocabulary():
+    help_of = {name: verb.help for name, verb in VERBS.items()}
+    help_of |= {name: probe.help for name, probe in probes.items()}
+    for model, field, known in _vocabulary(probes):
         enum = definitions[model]["properties"][field]
         enum["enum"] = sorted(known)
-        if said := [_SAID[word] for word in enum["enum"] if word in _SAID]:
+        if said := [help_of[word] for word in enum["enum"] if word in help_of]:
             enum["enumDescriptions"] = said  # not of the standard: editors show one beside each word
     return _finished("A playbook of the incident bot", schema)
 
@@ -43,9 +41,9 @@ def piece_schema() -> dict[str, Any]:
     return _finished("A piece of playbooks of the incident bot", schema)
 
 
-def _vocabulary() -> Iterator[tuple[str, str, Iterable[str]]]:
+def _vocabulary(probes: Probes) -> Iterator[tuple[str, str, Iterable[str]]]:
     yield KINDS["change"].__name__, "change", VERBS
-    yield "ProbeSignal", "probe", PROBES
+    yield "ProbeSignal", "probe", probes
     yield "MetricSignal", "metric", SHAPES
     histograms = [name for name, shape in SHAPES.items() if shape == "histogram"]
     yield "MeanSignal", "mean", histograms

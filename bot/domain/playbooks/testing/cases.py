@@ -19,7 +19,7 @@ from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import ENDS, ChangeState
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.scope import names_of_signal
-from bot.domain.signals.signal import PROBES, Kind, Reading, Value, unknown
+from bot.domain.signals.signal import Kind, Reading, Value, unknown
 from bot.domain.signals.specs import ProbeSignal, SignalSpec
 
 T = TypeVar("T")
@@ -286,11 +286,11 @@ def _given(at: Path, given: Mapping[str, Any], playbook: CompiledPlaybook) -> Mi
         if spec is None or _is_unknown(said):
             continue
         if not isinstance(spec, ProbeSignal):
-            yield from _value((*at, name), said, names_of_signal(name, spec)[name])
+            yield from _value((*at, name), said, names_of_signal(name, spec, playbook.probes)[name])
         elif not isinstance(said, Mapping):
             yield Mistake((*at, name), f"'{name}' is a probe: give its parts", at_key=True)
         else:
-            parts = PROBES.get(spec.probe, {})
+            parts = playbook.probes[spec.probe].kinds
             yield from _all_known((*at, name), said, parts, f"part of '{spec.probe}'")
             for part, value in said.items():
                 if part in parts and not _is_unknown(value):

@@ -1,0 +1,31 @@
+"""What the playbook language knows of probes. The probes themselves are declared in `bot.probes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from bot.domain.signals.signal import Kind
+
+
+class ProbeSpec(Protocol):
+    """The part of a probe's declaration that a playbook is checked against."""
+
+    @property
+    def help(self) -> str:
+        """One line for authors of playbooks."""
+        ...
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Each part of its answer, with what an expression may do with it."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Each parameter that a playbook may give it, with one line of help."""
+        ...
+
+
+Probes = Mapping[str, ProbeSpec]
+"""Probes by name."""

@@ -1,0 +1,74 @@
+"""How probes answer, and which pods they are about.
+
+A part that could not be read is absent and has its reason; it is never false and never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from bot.domain.cluster.objects import dig, is_going_away
+from bot.domain.cluster.rotation import pods_of_canary, pods_of_workload
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.signal import Reading, unknown
+from bot.flow.ports import ProbeRequest
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+KUBERNETES = "Kubernetes"
+NOT_THERE = "the workload is not there"
+
+
+def answer(
+    request: ProbeRequest,
+    parts: DataclassInstance,
+    *,
+    missing: Mapping[str, str] | None = None,
+    detail: str = "",
+    source: str = KUBERNETES,
+) -> Reading:
+    """The reading of a probe. A part that is None is unknown, for the reason in `missing`."""
+    values: dict[str, Any] = {field.name: getattr(parts, field.name) for field in fields(parts)}
+    reasons = {name: (missing or {}).get(name, "not readable") for name, value in values.items() if value is None}
+    if len(reasons) == len(values):
+        why = "; ".join(dict.fromkeys(reasons.values()))
+        return unknown(request.name, why, at=request.at, source=source)
+    return Reading(
+        name=request.name,
+        fields={name: value for name, value in values.items() if value is not None},
+        unknown_parts=reasons,
+        at=request.at,
+        source=source,
+        query=request.spec.probe,
+        detail=detail,
+    )
+
+
+def no_answer(request: ProbeRequest, why: str, *, source: str = KUBERNETES) -> Reading:
+    """The reading where no part is known."""
+    return unknown(request.name, why, at=request.at, source=source)
+
+
+def unreadable(request: ProbeRequest, world: World, *sources: str) -> Reading | None:
+    """The unknown reading when one of these parts of the cluster could not be read."""
+    reasons = [f"{source}: {world.unreadable[source]}" for source in sources if source in world.unreadable]
+    return no_answer(request, "; ".join(reasons)) if reasons else None
+
+
+def pods_asked_for(request: ProbeRequest, world: World) -> tuple[Obj, ...]:
+    """The pods that the probe is about: the workload's, our canary's, or the picked one."""
+    of = request.spec.of
+    if of == "canary":
+        return pods_of_canary(world)
+    if of.startswith("picked."):
+        name = request.context.picked.get(of.removeprefix("picked."))
+        return tuple(pod for pod in world.pods if dig(pod, "metadata", "name") == name)
+    return pods_of_workload(world)
+
+
+def staying(pods: Sequence[Obj]) -> Sequence[Obj]:
+    """Without pods that are terminating; all of them where every pod is."""
+    return [pod for pod in pods if not is_going_away(pod)] or pods

@@ -1,0 +1,1 @@
+"""Probes about the objects of the cluster."""

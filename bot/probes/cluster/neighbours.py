@@ -1,0 +1,47 @@
+"""Who else is on the nodes of the replicas that crashed and may still hold GPU memory there.
+
+Kubernetes says which pods hold GPUs, not how much memory. A process outside of it stays unseen, so nothing here says
+that a GPU is free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.cluster.capacity import accelerators_of
+from bot.domain.cluster.objects import dig, is_finished, is_going_away, is_ready, name_of, namespace_of, uid_of
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer, pods_asked_for, unreadable
+from bot.probes.declaration import Probe
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    leaving: float
+    others: float
+    who: str
+
+
+async def neighbours(request: ProbeRequest) -> Reading:
+    world = await request.world()
+    if failed := unreadable(request, world, "pods", "all_pods"):
+        return failed
+    troubled = [pod for pod in pods_asked_for(request, world) if not is_ready(pod)]
+    nodes = {dig(pod, "spec", "nodeName") for pod in troubled} - {None}
+    own = {uid_of(pod) for pod in troubled}
+    near = [pod for pod in world.all_pods if dig(pod, "spec", "nodeName") in nodes and uid_of(pod) not in own]
+    holding = [pod for pod in near if accelerators_of(pod) and not is_finished(pod)]
+    leaving = [pod for pod in holding if is_going_away(pod)]
+    who = ", ".join(sorted(f"{namespace_of(pod)}/{name_of(pod)}" for pod in holding))
+    parts = Neighbours(float(len(leaving)), float(len(holding)), who[:600])
+    where = ", ".join(sorted(map(str, nodes))) or "no node"
+    return answer(request, parts, detail=f"with GPUs on {where}: {who or 'nobody that Kubernetes knows'}"[:900])
+
+
+PROBE = Probe(
+    name="neighbours",
+    help="Which other pods hold GPUs of the replicas' nodes, and which of them are leaving.",
+    answer=Neighbours,
+    read=lambda sources: neighbours,
+)

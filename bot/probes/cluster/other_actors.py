@@ -1,0 +1,80 @@
+"""The `other_actors` probe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bot.domain.changes.interference import OURS
+from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.cluster.owner import autoscaler_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.sampling import span_of
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.window import short
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import NOT_THERE, answer, no_answer
+from bot.probes.declaration import Probe
+
+LATELY = "15m"
+CREATED_WITHIN_SECONDS = 2.0
+"""Who creates an object and fills it in does so within a moment; that is no hand on what runs."""
+
+
+@dataclass(frozen=True)
+class OtherActors:
+    acted: bool
+    who: str
+
+
+@dataclass(frozen=True)
+class _Hand:
+    who: str
+    at: float
+
+
+async def other_actors(request: ProbeRequest) -> Reading:
+    """Who besides us wrote the workload's spec or scaled it lately: a person, a sync, an autoscaler."""
+    world = await request.world()
+    workload = world.workload
+    if workload is None:
+        return no_answer(request, NOT_THERE)
+    try:
+        span = span_of(str(request.spec.parameters.get("over", LATELY)), request.context.settings)
+    except ValueError as error:
+        return no_answer(request, str(error))
+    if not dig(workload, "metadata", "managedFields"):
+        return no_answer(request, "the API server does not say who wrote it")
+    hands = [*_writers(workload), *_autoscaler(world)]
+    acted = sorted((hand for hand in hands if request.at - hand.at <= span), key=lambda hand: -hand.at)
+    if not acted:
+        return answer(request, OtherActors(acted=False, who=""), detail=f"nobody else in the last {short(span)}")
+    said = ", ".join(f"{hand.who} {short(max(0.0, request.at - hand.at))} ago" for hand in acted)
+    return answer(request, OtherActors(acted=True, who=acted[0].who), detail=said)
+
+
+def _writers(workload: Obj) -> Iterable[_Hand]:
+    created = seconds_of(dig(workload, "metadata", "creationTimestamp")) or 0.0
+    for entry in dig(workload, "metadata", "managedFields") or []:
+        at, manager = seconds_of(entry.get("time")), str(entry.get("manager", ""))
+        if at is None or entry.get("subresource") == "status" or manager in (OURS, "kube-controller-manager"):
+            continue
+        if at - created > CREATED_WITHIN_SECONDS:
+            yield _Hand(manager or "somebody without a name", at)
+
+
+def _autoscaler(world: World) -> Iterable[_Hand]:
+    scaler = autoscaler_of(world)
+    for one in (scaler.obj,) if scaler else ():
+        at = seconds_of(dig(one, "status", "lastScaleTime") or "")
+        if at is not None:
+            yield _Hand(scaler.text if scaler else "", at)
+
+
+PROBE = Probe(
+    name="other_actors",
+    help="Whether somebody else changed the workload lately, and who.",
+    answer=OtherActors,
+    read=lambda sources: other_actors,
+    parameters={"over": "How much time counts as lately."},
+)

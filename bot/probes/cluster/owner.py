@@ -1,0 +1,43 @@
+"""The `owner` probe: who manages the workload and its replica count, so that an edit would be reverted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.cluster.owner import autoscaler_of, owner_of
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import NOT_THERE, answer, no_answer
+from bot.probes.declaration import Probe
+
+
+@dataclass(frozen=True)
+class Owner:
+    managed: bool
+    tool: str
+    name: str
+    how: str
+    autoscaler: str | None
+
+
+async def owner(request: ProbeRequest) -> Reading:
+    world = await request.world()
+    if world.workload is None:
+        return no_answer(request, NOT_THERE)
+    found, scaler = owner_of(world.workload), autoscaler_of(world)
+    unreadable = world.unreadable.get("autoscalers") or world.unreadable.get("scaled_objects") or ""
+    autoscaler = scaler.text if scaler else None if unreadable else ""
+    if found is None:
+        parts = Owner(managed=False, tool="", name="", how="", autoscaler=autoscaler)
+    else:
+        parts = Owner(managed=True, tool=found.tool, name=found.text, how=found.how, autoscaler=autoscaler)
+    detail = "; ".join(filter(None, [found.text if found else "applied by hand", scaler.text if scaler else ""]))
+    return answer(request, parts, missing={"autoscaler": unreadable}, detail=detail)
+
+
+PROBE = Probe(
+    name="owner",
+    help="Who keeps the workload: Helm, Argo CD, Flux, KServe, an autoscaler.",
+    answer=Owner,
+    read=lambda sources: owner,
+)

@@ -1,0 +1,38 @@
+"""The `rollout_progress` probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.cluster.rollout import rollout_state
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import NOT_THERE, answer, unreadable
+from bot.probes.declaration import Probe
+
+
+@dataclass(frozen=True)
+class RolloutProgress:
+    exists: bool
+    running: bool
+
+
+async def rollout_progress(request: ProbeRequest) -> Reading:
+    world = await request.world()
+    if failed := unreadable(request, world, "workload"):
+        return failed
+    if world.workload is None:
+        return answer(request, RolloutProgress(exists=False, running=False), detail=NOT_THERE)
+    state = rollout_state(world.workload)
+    detail = f"{state.updated} of {state.wanted} updated, {state.available} available"
+    # Too few that are all new is a scale-out or a crash, not a rollout that an edit would overtake.
+    is_running = not state.is_observed or state.updated < state.total
+    return answer(request, RolloutProgress(exists=True, running=is_running), detail=detail)
+
+
+PROBE = Probe(
+    name="rollout_progress",
+    help="Whether the workload exists, and is being rolled out.",
+    answer=RolloutProgress,
+    read=lambda sources: rollout_progress,
+)

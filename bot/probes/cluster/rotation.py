@@ -1,0 +1,40 @@
+"""The `rotation` probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.cluster.rotation import rotation_of
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import NOT_THERE, answer, no_answer
+from bot.probes.declaration import Probe
+
+READ_FROM = ("pods", "replica_sets", "endpoint_slices")
+
+
+@dataclass(frozen=True)
+class Rotation:
+    in_rotation: float
+    ready: float
+    wanted: float
+
+
+async def rotation(request: ProbeRequest) -> Reading:
+    world = await request.world()
+    found = rotation_of(world)
+    if found is None:
+        reasons = "; ".join(f"{source}: {why}" for source, why in world.unreadable.items() if source in READ_FROM)
+        return no_answer(request, reasons or NOT_THERE)
+    out = sorted(set(found.ready) - set(found.in_rotation))
+    detail = f"ready but out of rotation: {', '.join(out)}" if out else ""
+    parts = Rotation(float(len(found.in_rotation)), float(len(found.ready)), float(found.wanted))
+    return answer(request, parts, detail=detail)
+
+
+PROBE = Probe(
+    name="rotation",
+    help="How many replicas get requests, are ready, and are wanted.",
+    answer=Rotation,
+    read=lambda sources: rotation,
+)

@@ -1,0 +1,72 @@
+"""The declaration of a probe, and the sources that probes read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import get_type_hints
+
+from bot.domain.signals.signal import Kind
+from bot.flow.incident_history import PastRuns
+from bot.flow.ports import (
+    Finder,
+    GpuShell,
+    History,
+    LoadLog,
+    MemoryHistory,
+    PodLogs,
+    PodPages,
+    ProbeReader,
+    Router,
+    SampleStore,
+)
+
+KINDS: Mapping[object, Kind] = {
+    float: "number", float | None: "number",
+    bool: "flag", bool | None: "flag",
+    str: "text", str | None: "text",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What probes read from, besides the cluster snapshot of the request. None: not configured."""
+
+    now: Callable[[], float]
+    """Epoch seconds."""
+    history: History
+    logs: PodLogs
+    finder: Finder
+    pages: PodPages
+    samples: SampleStore
+    runs: PastRuns
+    router: Router
+    loads: LoadLog | None = None
+    """The bot's own record of a day's load, where nothing else keeps samples that long."""
+    memory: MemoryHistory | None = None
+    gpu_shell: GpuShell | None = None
+    """Runs nvidia-smi or amd-smi in a replica."""
+    amd_labels: Mapping[str, str] | None = None
+    """The labels of AMD's exporter, where they differ from the known ones."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One probe: everything that the bot and its users need to know of it.
+
+    `answer` is a frozen dataclass. Its fields are the parts that expressions name: `float`, `bool` or `str`, with
+    `| None` where a part can be unknown.
+    """
+
+    name: str
+    help: str
+    answer: type
+    read: Callable[[Sources], ProbeReader]
+    """Builds the function that answers a request."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Each parameter that a playbook may give, with one line of help."""
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        return {name: KINDS[hint] for name, hint in get_type_hints(self.answer).items()}

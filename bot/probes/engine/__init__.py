@@ -1,0 +1,1 @@
+"""Probes about the engines: their flags, logs, crashes, KV cache and load."""

@@ -1,0 +1,91 @@
+"""The `compression_method` probe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import name_of, namespace_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
+from bot.domain.kernel.errors import BotError, ClusterError
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.window import STALE_SECONDS
+from bot.flow.ports import History, PodLogs, ProbeRequest
+from bot.probes.answers import answer
+from bot.probes.declaration import Probe
+from bot.probes.engine.compression import Compression, Evidence, compression_of
+from bot.probes.engine.pod_logs import MOST_LOGS, PodsProbe, one_of_each_template
+
+
+@dataclass(frozen=True)
+class CompressionMethod:
+    kind: str | None
+    offloads: bool | None
+    evidence: str
+
+
+class ReadCompressionMethod(PodsProbe):
+    """The class of KV compression that all replicas share, with its evidence."""
+
+    def __init__(self, logs: PodLogs, history: History, now: Callable[[], float]) -> None:
+        super().__init__(logs)
+        self._history, self._now = history, now
+
+    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+        pods = one_of_each_template(pods)[:MOST_LOGS]
+        dtypes = await self._cache_dtypes(request)
+        logs = await asyncio.gather(*(self._start_of(pod) for pod in pods))
+        found = [
+            compression_of(_evidence(pod, dtypes.get(name_of(pod), ""), log))
+            for pod, log in zip(pods, logs, strict=True)
+        ]
+        return _told_of(request, found)
+
+    async def _start_of(self, pod: Obj) -> str:
+        try:
+            return await self._logs.read(namespace_of(pod), name_of(pod)) or ""
+        except ClusterError:
+            # Without the log the flags and the image may still tell; where they do not, the answer is unknown.
+            return ""
+
+    async def _cache_dtypes(self, request: ProbeRequest) -> Mapping[str, str]:
+        now = self._now()
+        wanted = frozenset({"num_gpu_blocks"})
+        try:
+            await self._history.sample(request.context)
+            scrapes = await self._history.between(request.context, wanted, now - STALE_SECONDS, now)
+        except BotError:
+            # One of five kinds of evidence: what the others do not tell stays unknown.
+            return {}
+        return {scrape.replica: scrape.config["cache_dtype"] for scrape in scrapes if "cache_dtype" in scrape.config}
+
+
+def _evidence(pod: Obj, cache_dtype: str, log: str) -> Evidence:
+    spec, engine = flags_of_template(pod), engine_container(pod)
+    container = engine[1] if engine else {}
+    env = {str(one["name"]): str(one.get("value") or "") for one in container.get("env") or [] if "name" in one}
+    flags = None if spec.unparsable else spec.values
+    return Evidence(flags, env, str(container.get("image") or ""), cache_dtype, log)
+
+
+def _told_of(request: ProbeRequest, found: Sequence[Compression]) -> Reading:
+    kinds, offloads = {one.kind for one in found}, {one.offloads for one in found}
+    seen = "; ".join(dict.fromkeys(sign for one in found for sign in one.seen))
+    why = "; ".join(dict.fromkeys(one.missing for one in found if one.missing))
+    parts = CompressionMethod(
+        kind=kinds.pop() if len(kinds) == 1 else None,
+        offloads=offloads.pop() if len(offloads) == 1 else None,
+        evidence=seen,
+    )
+    missing = {"kind": why or "the replicas differ", "offloads": why or "the replicas differ"}
+    return answer(request, parts, missing=missing, detail=seen or why, source="flags, image, env, page and log")
+
+
+PROBE = Probe(
+    name="compression_method",
+    help="Which KV compression is on, with its evidence.",
+    answer=CompressionMethod,
+    read=lambda sources: ReadCompressionMethod(sources.logs, sources.history, sources.now),
+)

@@ -1,0 +1,144 @@
+"""The scene of a crash: how many replicas, of which revision, how long each had lived, and whether they stay up now.
+
+A container's own times decide; a pod without them says nothing, and nothing is assumed of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import dig, is_ready, name_of, seconds_of
+from bot.domain.cluster.rollout import new_and_old_pods
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.flags.flags_in_spec import ENGINE_WORDS, engine_container
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer
+from bot.probes.declaration import Probe
+from bot.probes.engine.pod_logs import BEFORE_SECONDS, SOURCE, Ended, PodsProbe, ends_of, is_crash
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class CrashScene:
+    crashed: float
+    ready: float
+    steady_for: float | None
+    lived: float | None
+    exit_code: float | None
+    oldest_hours: float | None
+    only_new: bool | None
+    serving: bool | None
+    oldest: str | None
+
+
+class ReadCrashScene(PodsProbe):
+    """Who crashed since the incident opened or shortly before, and for how long all have been up."""
+
+    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+        since = request.context.opened_at - BEFORE_SECONDS
+        crashed = [end for pod in pods for end in ends_of(pod, since) if is_crash(end)]
+        ages = {name_of(pod): _age(pod, request.at) for pod in pods}
+        known = {name: age for name, age in ages.items() if age is not None}
+        oldest = max(sorted(known), key=lambda name: known[name], default=None)
+        parts = CrashScene(
+            crashed=float(len({name_of(end.pod) for end in crashed})),
+            ready=float(sum(is_ready(pod) for pod in pods)),
+            only_new=_only_new(world, crashed),
+            steady_for=_steady_for(pods, request.at),
+            lived=_lived(crashed),
+            exit_code=float(crashed[0].exit_code) if crashed else None,
+            serving=_serves(pods),
+            oldest=oldest,
+            oldest_hours=known[oldest] / HOUR if oldest is not None else None,
+        )
+        missing = dict.fromkeys(PROBE.kinds, "the pods do not say it") | dict.fromkeys(
+            ("lived", "exit_code"), "nothing crashed since the incident opened"
+        )
+        return answer(request, parts, missing=missing, detail=_in_words(crashed), source=SOURCE)
+
+
+@dataclass(frozen=True)
+class _Life:
+    began: float | None
+    ended: float | None
+
+
+def _lives(pod: Obj) -> list[_Life]:
+    """The last ended container of each, as Kubernetes dates it."""
+    found = []
+    for status in dig(pod, "status", "containerStatuses") or []:
+        ended = dig(status, "state", "terminated") or dig(status, "lastState", "terminated") or {}
+        if ended:
+            found.append(_Life(seconds_of(ended.get("startedAt")), seconds_of(ended.get("finishedAt"))))
+    return found
+
+
+def _lived(crashed: Sequence[Ended]) -> float | None:
+    """The shortest life of those that crashed: how long one has to watch to see the next crash."""
+    lives = [
+        life.ended - life.began
+        for end in crashed
+        for life in _lives(end.pod)
+        if life.began is not None and life.ended is not None
+    ]
+    return min(lives, default=None)
+
+
+def _age(pod: Obj, now: float) -> float | None:
+    """How long its engine has run by now; 0 while it does not run, None where nobody says."""
+    statuses = dig(pod, "status", "containerStatuses") or []
+    if not statuses:
+        return 0.0 if dig(pod, "status", "phase") == "Pending" else None
+    began = [seconds_of(dig(status, "state", "running", "startedAt") or "") for status in statuses]
+    if any(dig(status, "state", "running") is None for status in statuses):
+        return 0.0
+    return None if None in began else max(0.0, now - max(at for at in began if at is not None))
+
+
+def _steady_for(pods: Sequence[Obj], now: float) -> float | None:
+    """The time for which every replica has been up; one that is not Ready has not."""
+    ages = [_age(pod, now) if is_ready(pod) else 0.0 for pod in pods]
+    return None if None in ages else min((age for age in ages if age is not None), default=math.inf)
+
+
+def _only_new(world: World, crashed: Sequence[Ended]) -> bool | None:
+    """Whether all that crashed is of the newest revision while an older one still serves: a rollout that is stuck."""
+    if not crashed:
+        return False
+    parted = new_and_old_pods(world)
+    if parted is None:
+        return None
+    new, old = parted
+    newest = {name_of(pod) for pod in new}
+    return all(name_of(end.pod) in newest for end in crashed) and any(is_ready(pod) for pod in old)
+
+
+def _serves(pods: Sequence[Obj]) -> bool | None:
+    """Whether these are engines that serve: a Job's pods do not, and what does not name the engine is not known."""
+    owners = {owner.get("kind") for pod in pods for owner in dig(pod, "metadata", "ownerReferences") or []}
+    if "Job" in owners:
+        return False
+    for pod in pods:
+        found = engine_container(pod)
+        container = found[1] if found else {}
+        said = [container.get("image") or "", *(container.get("command") or []), *(container.get("args") or [])]
+        if any(word in text for text in said for word in ENGINE_WORDS):
+            return True
+    return None
+
+
+def _in_words(crashed: Sequence[Ended]) -> str:
+    said = [f"{name_of(end.pod)}: {end.reason} (exit {end.exit_code}), {end.count:.0f} times" for end in crashed]
+    return "; ".join(dict.fromkeys(said))[:900] or "nothing crashed since the incident opened"
+
+
+PROBE = Probe(
+    name="crash_scene",
+    help="How many replicas crash, since when, and which of them serve.",
+    answer=CrashScene,
+    read=lambda sources: ReadCrashScene(sources.logs),
+)

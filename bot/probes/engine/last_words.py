@@ -1,0 +1,119 @@
+"""The `last_words` probe. It reads few logs: of pods that restarted first, then one of each template."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import name_of, namespace_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer, no_answer
+from bot.probes.declaration import Probe
+from bot.probes.engine.log_lines import CUDA_OOM, LastWords, last_words
+from bot.probes.engine.pod_logs import (
+    BEFORE_SECONDS,
+    MOST_LOGS,
+    SOURCE,
+    TAIL_LINES,
+    Ended,
+    PodsProbe,
+    ends_of,
+    is_crash,
+    one_of_each_template,
+    was_killed,
+)
+
+MOST_LINES = 50
+MOST_LETTERS = 4000
+
+
+@dataclass(frozen=True)
+class LastWordsOfEngines:
+    why: str | None
+    line: str
+    oom: bool | None
+    host_oom: bool
+    died: bool | None
+    collective: bool | None
+    lines: float
+    fits_tokens: float | None
+
+
+class ReadLastWords(PodsProbe):
+    """What the newest logs say of memory, devices and death; a container that ended is read where it ended."""
+
+    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+        shown = one_of_each_template(pods)[:MOST_LOGS]
+        since = request.context.opened_at - BEFORE_SECONDS
+        ended = [end for pod in pods for end in ends_of(pod, since)]
+        previous = [end for end in ended if end.is_previous]
+        asked = [*((end.pod, True) for end in previous[:MOST_LOGS]), *((pod, False) for pod in shown)]
+        said = await asyncio.gather(*(self._read(pod, is_previous=is_previous) for pod, is_previous in asked))
+        words = [found for found in said if found is not None]
+        killed = any(word and was_killed(end, word) for end, word in zip(previous, said, strict=False))
+        if not words:
+            return no_answer(request, "no log of any of its pods can be read", source=SOURCE)
+        unread = len(said) - len(words) + max(0, len(previous) - MOST_LOGS)
+        return _told(request, words, ended, unread, killed=killed)
+
+    async def _read(self, pod: Obj, *, is_previous: bool) -> LastWords | None:
+        try:
+            log = await self._logs.read(namespace_of(pod), name_of(pod), previous=is_previous, tail_lines=TAIL_LINES)
+        except ClusterError:
+            # Counted as unread: the other logs may still tell, and none of them may deny for this one.
+            return None
+        if log is None:
+            # A container that has not begun said nothing; one that ended did, and its log is gone.
+            return None if is_previous else LastWords("none")
+        return last_words(log)
+
+
+def _told(
+    request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[Ended], unread: int, *, killed: bool
+) -> Reading:
+    decided = next((word for word in words if word.why != "none"), None)
+    lines = [line for word in words for line in word.telling][-MOST_LINES:]
+    is_host = any(end.reason == "OOMKilled" for end in ended)
+    parts = LastWordsOfEngines(
+        why=decided.why if decided else None if unread else "killed" if killed else "none",
+        line=decided.line if decided else "",
+        oom=_claim((word.why in CUDA_OOM for word in words), unread),
+        host_oom=is_host,
+        died=True if any(is_crash(end) for end in ended) else _claim((word.why != "none" for word in words), unread),
+        lines=float(len(lines)),
+        collective=_claim((word.collective for word in words), unread),
+        fits_tokens=min((word.fits_tokens for word in words if word.fits_tokens is not None), default=None),
+    )
+    missing = dict.fromkeys(PROBE.kinds, f"{unread} of the logs cannot be read") | {"fits_tokens": "no log says it"}
+    return answer(request, parts, missing=missing, detail=_newest(lines), source=SOURCE)
+
+
+def _newest(lines: Sequence[str]) -> str:
+    """Whole lines from the last one back, as many as the timeline has room for: the end is where it says why."""
+    kept: list[str] = []
+    room = MOST_LETTERS
+    for line in reversed(lines):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return "\n".join(reversed(kept)) or "".join(lines[-1:])[-MOST_LETTERS:]
+
+
+def _claim(claims: Iterable[bool], unread: int) -> bool | None:
+    """One log is enough to say that it was so; all are needed to say that it was not."""
+    if any(claims):
+        return True
+    return None if unread else False
+
+
+PROBE = Probe(
+    name="last_words",
+    help="What the newest logs say of memory, devices and death.",
+    answer=LastWordsOfEngines,
+    read=lambda sources: ReadLastWords(sources.logs),
+)

@@ -1,0 +1,83 @@
+"""The `no_progress` probe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.domain.signals.history import gather, reader_of, series
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.window import Window, quantile
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer
+from bot.probes.declaration import Probe
+from bot.probes.engine.sampled import Sampled
+
+POLL_SECONDS = 30.0
+POLLS = 10
+
+
+@dataclass(frozen=True)
+class NoProgress:
+    bad: float
+    worst: str
+
+
+class ReadNoProgress(Sampled):
+    """Of the last ten polls, half a minute apart, how many found requests on a replica and none of them finished."""
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        now = self.now()
+        window = Window(now - POLL_SECONDS * POLLS, now)
+        metrics = frozenset({"num_requests_running", "num_requests_waiting", "request_success", "generation_tokens"})
+        said = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
+        bad = {replica: _bad_polls(scrapes, window) for replica, scrapes in said.scrapes.items()}
+        known = {replica: count for replica, count in bad.items() if count is not None}
+        if not known:
+            reason = next(iter(said.unreadable.values()), "fewer than half of the polls are there")
+            return unknown(request.name, reason, at=now, source=self.history.source)
+        worst = min(known, key=lambda replica: (-known[replica], replica))
+        parts = NoProgress(known[worst], worst)
+        detail = f"{worst}: {known[worst]:.0f} of {POLLS} polls without progress"
+        reading = answer(request, parts, detail=detail, source=self.history.source)
+        return reading.model_copy(update={"by_replica": known})
+
+
+def _bad_polls(scrapes: Sequence[Scrape], window: Window) -> float | None:
+    """None when fewer than half of the polls fell on samples."""
+    bad, judged = 0, 0
+    for poll in range(POLLS):
+        part = Window(window.start + poll * POLL_SECONDS, window.start + (poll + 1) * POLL_SECONDS)
+        own = [scrape for scrape in scrapes if part.start <= scrape.at <= part.end]
+        if len(own) < 2:
+            continue
+        judged += 1
+        bad += _stands_still(own)
+    return float(bad) if judged * 2 >= POLLS else None
+
+
+def _stands_still(scrapes: Sequence[Scrape]) -> bool:
+    """Something is there all the time, nothing finishes, and no token comes: a long answer still makes tokens."""
+    ranks = scrapes[-1].ranks
+    held = [_median(scrapes, rank, "num_requests_running", "num_requests_waiting") for rank in ranks]
+    moved = [_rose(scrapes, rank, name) for rank in ranks for name in ("request_success", "generation_tokens")]
+    return sum(held) >= 1 and not any(moved)
+
+
+def _median(scrapes: Sequence[Scrape], rank: str, *names: str) -> float:
+    sums = [sum(scrape.ranks.get(rank, {}).get(name, 0.0) for name in names) for scrape in scrapes]
+    return quantile(sums, 0.5)
+
+
+def _rose(scrapes: Sequence[Scrape], rank: str, name: str) -> bool:
+    points = series(scrapes, rank, reader_of(name))
+    return len(points) >= 2 and points[-1].value != points[0].value
+
+
+PROBE = Probe(
+    name="no_progress",
+    help="Of the last ten polls, how many found requests on a replica and none finished.",
+    answer=NoProgress,
+    read=ReadNoProgress.of,
+)

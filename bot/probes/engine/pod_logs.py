@@ -1,0 +1,123 @@
+"""Pods, how their engine containers ended, and their logs. A log that cannot be read makes its parts unknown."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
+from bot.domain.cluster.pod_end import was_told_to_end
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import PodLogs, ProbeRequest
+from bot.probes.answers import no_answer, pods_asked_for, staying, unreadable
+from bot.probes.engine.log_lines import LastWords
+
+BEFORE_SECONDS = 600.0
+"""An alert waits minutes before it fires: a crash so shortly before the opening belongs to the incident."""
+SIGKILL_EXIT, SIGTERM_EXIT = 137, 143
+MOST_LOGS = 8
+TAIL_LINES = 2000
+SOURCE = "pods and their logs"
+
+
+class PodsProbe(ABC):
+    """Begins as every probe over pods and their logs does: what cannot be read, or is not there, is unknown."""
+
+    def __init__(self, logs: PodLogs) -> None:
+        self._logs = logs
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        world = await request.world()
+        if failed := unreadable(request, world, "pods"):
+            return failed
+        pods = pods_asked_for(request, world)
+        if not pods:
+            return no_answer(request, "there is no such pod", source=SOURCE)
+        return await self.read(request, world, pods)
+
+    @abstractmethod
+    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+        """At least one pod is there."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One end of an engine container since the incident opened, or shortly before."""
+
+    pod: Obj
+    reason: str
+    exit_code: int
+    count: float
+    is_previous: bool
+    """Whether another container has begun since, so that the log is the previous one's."""
+    was_told: bool
+    """Whether its pod was told to end."""
+
+
+def is_crash(end: Ended) -> bool:
+    """Whether it ended without having been told to, whatever its exit code."""
+    return not end.was_told or end.reason == "OOMKilled"
+
+
+def was_killed(end: Ended, words: LastWords) -> bool:
+    """Whether a signal ended it and nobody ended its pod: as a rule the kubelet, after its liveness probe failed."""
+    by_signal = end.exit_code in (SIGKILL_EXIT, SIGTERM_EXIT) or words.told_to_stop
+    return is_crash(end) and by_signal and words.why == "none" and end.reason != "OOMKilled"
+
+
+def ends_of(pod: Obj, since: float) -> Iterable[Ended]:
+    for status in dig(pod, "status", "containerStatuses") or []:
+        now, last = dig(status, "state", "terminated"), dig(status, "lastState", "terminated")
+        ended, is_previous = (now, False) if now else (last, True)
+        if not ended or (seconds_of(ended.get("finishedAt")) or 0.0) < since:
+            continue
+        yield Ended(
+            pod,
+            reason=ended.get("reason") or "Error",
+            exit_code=int(ended.get("exitCode") or 0),
+            count=_count(pod, status, ended, since),
+            is_previous=is_previous,
+            was_told=was_told_to_end(pod, ended),
+        )
+
+
+def _count(pod: Obj, status: Obj, ended: Obj, since: float) -> float:
+    restarts = float(status.get("restartCount") or 0)
+    if (seconds_of(dig(pod, "status", "startTime")) or 0.0) >= since:
+        return max(restarts, 1.0)
+    # Of an older pod only the last end is dated; the ends before it may be from another day. Where the container that
+    # ended had begun since, the one before it ended lately too.
+    began = seconds_of(ended.get("startedAt"))
+    return 2.0 if restarts >= 2 and began is not None and began >= since else 1.0
+
+
+async def logs_of(logs: PodLogs, pod: Obj, since: float) -> list[str]:
+    """The log of the pod's engine, and of the one before it when that one ended after `since`."""
+    has_previous = any(end.is_previous for end in ends_of(pod, since))
+    found: list[str | None] = []
+    for previous in (False, True) if has_previous else (False,):
+        try:
+            found.append(await logs.read(namespace_of(pod), name_of(pod), previous=previous))
+        except ClusterError:
+            # One unreadable log of several: the parts that only it had stay unknown.
+            continue
+    return [log for log in found if log]
+
+
+def one_of_each_template(pods: Sequence[Obj]) -> list[Obj]:
+    """Pods of one template start alike; those that restarted come first, since they have more to say.
+
+    Pods that a rollout is ending are left out: they would make the replicas differ.
+    """
+    by_restarts = sorted(staying(pods), key=_restarts, reverse=True)
+    seen: dict[str, Obj] = {}
+    for pod in by_restarts:
+        seen.setdefault(labels_of(pod).get(TEMPLATE_HASH_LABEL) or name_of(pod), pod)
+    return list(seen.values())
+
+
+def _restarts(pod: Obj) -> int:
+    return sum(int(status.get("restartCount") or 0) for status in dig(pod, "status", "containerStatuses") or [])

@@ -1,0 +1,113 @@
+"""The `pressure_symptoms` probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.signals.sampling import SampledSpec, span_of
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.specs import MetricSignal, QuantileSignal
+from bot.domain.signals.window import Window
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer, pods_asked_for
+from bot.probes.declaration import Probe
+from bot.probes.engine.sampled import Sampled
+
+EQUAL_ARRIVALS = 0.2
+"""Arrivals that differ by less than this share are called equal."""
+RESTARTED_SECONDS = 1800.0
+
+
+@dataclass(frozen=True)
+class PressureSymptoms:
+    count: float
+    signs: str
+
+
+class ReadPressureSymptoms(Sampled):
+    """How many early signs there are at once. A sign that cannot be read is not counted, and named.
+
+    Parameters: `over` is what counts as now, and `past` how long ago the time before it began.
+    """
+
+    OVER, PAST = "30m", "24h"
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        now, asked, settings = self.now(), request.spec.parameters, request.context.settings
+        try:
+            span = span_of(str(asked.get("over", self.OVER)), settings)
+            past = span_of(str(asked.get("past", self.PAST)), settings)
+        except ValueError as error:
+            return unknown(request.name, str(error), at=now, source=self.history.source)
+        recent = await self.read(request, _SIGNS, Window(now - span, now))
+        before = await self.read(request, _SIGNS, Window(now - past, now - span))
+        signs = {
+            "fewer run at once": _collapsed(recent, before),
+            "latency doubled": _doubled(recent, before),
+            "the queue grows": _grows(recent),
+            "restarts": await self._restarted(request),
+        }
+        known = {name: sign for name, sign in signs.items() if sign is not None}
+        if not known:
+            return unknown(request.name, "no sign can be read", at=now, source=self.history.source)
+        shown = ", ".join(name for name, sign in known.items() if sign) or "none"
+        blind = ", ".join(signs.keys() - known.keys())
+        detail = shown + (f"; not readable: {blind}" if blind else "")
+        parts = PressureSymptoms(float(sum(known.values())), shown)
+        return answer(request, parts, detail=detail, source=self.history.source)
+
+    async def _restarted(self, request: ProbeRequest) -> bool | None:
+        world = await request.world()
+        if "pods" in world.unreadable:
+            return None
+        ends = [
+            seconds_of(dig(status, "lastState", "terminated", "finishedAt") or "")
+            for pod in pods_asked_for(request, world)
+            for status in dig(pod, "status", "containerStatuses") or []
+        ]
+        return any(end is not None and request.at - end <= RESTARTED_SECONDS for end in ends)
+
+
+_SIGNS: dict[str, SampledSpec] = {
+    "running": MetricSignal(metric="num_requests_running", take="p50", across="sum"),
+    "waiting": MetricSignal(metric="num_requests_waiting", take="p90", across="sum"),
+    "rising": MetricSignal(metric="num_requests_waiting", take="slope", across="sum"),
+    "arrivals": MetricSignal(metric="arrivals", take="steady", across="sum"),
+    "latency": QuantileSignal(histogram="e2e_request_latency_seconds", quantile=0.95),
+}
+QUEUE_FLOOR = 2.0
+
+
+def _number(readings: Mapping[str, Reading], name: str) -> float | None:
+    value = readings[name].value
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _collapsed(recent: Mapping[str, Reading], before: Mapping[str, Reading]) -> bool | None:
+    """Half as many run at once, with as many arrivals."""
+    ran, runs = _number(before, "running"), _number(recent, "running")
+    came, come = _number(before, "arrivals"), _number(recent, "arrivals")
+    if ran is None or runs is None or came is None or come is None:
+        return None
+    return abs(come - came) <= EQUAL_ARRIVALS * came and runs <= ran / 2 and ran > 0
+
+
+def _doubled(recent: Mapping[str, Reading], before: Mapping[str, Reading]) -> bool | None:
+    was, now = _number(before, "latency"), _number(recent, "latency")
+    return None if was is None or now is None else now >= 2 * was > 0
+
+
+def _grows(recent: Mapping[str, Reading]) -> bool | None:
+    slope, waiting = _number(recent, "rising"), _number(recent, "waiting")
+    return None if slope is None or waiting is None else slope > 0 and waiting > QUEUE_FLOOR
+
+
+PROBE = Probe(
+    name="pressure_symptoms",
+    help="How many early signs of pressure there are at once.",
+    answer=PressureSymptoms,
+    parameters={"over": "How much time counts as now.", "past": "How long ago the time before it began."},
+    read=ReadPressureSymptoms.of,
+)

@@ -1,0 +1,114 @@
+"""The `request_lengths` probe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot.domain.signals.history import History, Missing, gather, rise
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.window import Window, short
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer
+from bot.probes.declaration import Probe
+from bot.probes.engine.sampled import Sampled
+
+DAY_SECONDS = 24 * 3600.0
+NEEDED_OF_DAY = 0.9
+"""The proof of a day is nearly a whole day."""
+
+
+@dataclass(frozen=True)
+class RequestLengths:
+    longest: float
+    above: float
+    requests: float
+
+
+class ReadRequestLengths(Sampled):
+    """How long requests could have become in a day, by the next larger bucket, and which share was longer than that.
+
+    The engine refuses a request by the answer that it asks for, however short the answer then is. Who asks for nothing
+    is counted with all that the model's length leaves, which proves no shorter one.
+    """
+
+    PROMPT, ASKED = "request_prompt_tokens", "request_params_max_tokens"
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        now = self.now()
+        window = Window(now - DAY_SECONDS, now)
+        metrics = frozenset({self.PROMPT, self.ASKED})
+        said = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
+        if not said.scrapes:
+            return unknown(request.name, "no replica was scraped", at=now, source=self.history.source)
+        counts = {name: _bucket_counts(said, name) for name in sorted(metrics)}
+        short_of = next((count.reason for count in counts.values() if isinstance(count, Missing)), "")
+        if short_of:
+            return unknown(request.name, short_of, at=now, source=self.history.source)
+        # Prompts and what was asked for are counted apart, so each may have half of what is allowed.
+        allowed = _share(request) / 2
+        bounds = [_bound(count, allowed) for count in counts.values() if not isinstance(count, Missing)]
+        if any(bound is None for bound in bounds):
+            reason = "some requests are longer than the largest bucket"
+            return unknown(request.name, reason, at=now, source=self.history.source)
+        longest = sum(bound for bound, _, _ in filter(None, bounds))
+        above = sum(share for _, share, _ in filter(None, bounds))
+        requests = max(count for _, _, count in filter(None, bounds))
+        parts = RequestLengths(longest, above, requests)
+        detail = (
+            f"of {requests:.0f} requests in a day, prompt and the answer asked for stayed within {longest:.0f} tokens"
+        )
+        return answer(request, parts, detail=detail, source=self.history.source)
+
+
+def _share(request: ProbeRequest) -> float:
+    """The share of requests that may be longer: a number, or the setting that holds it."""
+    share = request.spec.parameters.get("share", 0.0)
+    if isinstance(share, str):
+        share = request.context.settings.get(share.removeprefix("settings."), 0.0)
+    return float(share)
+
+
+def _bucket_counts(said: History, name: str) -> dict[str, float] | Missing:
+    """How many observations of the window each bucket got, all replicas together."""
+    total: dict[str, float] = {}
+    for replica, scrapes in said.scrapes.items():
+        covered = scrapes[-1].at - scrapes[0].at
+        if covered < NEEDED_OF_DAY * said.window.seconds:
+            return Missing(f"only {short(covered)} of {short(said.window.seconds)} of history of {replica}")
+        for rank, histograms in scrapes[-1].histograms.items():
+            for bound in histograms[name].buckets if name in histograms else ():
+                risen = rise(scrapes, rank, said.window, _bucket_reader(name, bound))
+                if isinstance(risen, Missing):
+                    return risen
+                total[bound] = total.get(bound, 0.0) + risen[0]
+    return total or Missing(f"no {name} on any page")
+
+
+def _bucket_reader(name: str, bound: str) -> Callable[[Scrape, str], float | None]:
+    def read(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(name)
+        return None if found is None else found.buckets.get(bound)
+
+    return read
+
+
+def _bound(counts: Mapping[str, float], allowed: float) -> tuple[float, float, float] | None:
+    """The smallest finite bound with at most this share above it, that share, and all observations."""
+    total = max(counts.values(), default=0.0)
+    for bound, count in sorted((float(bound), count) for bound, count in counts.items()):
+        above = (total - count) / total if total > 0 else 1.0
+        if above <= allowed and math.isfinite(bound):
+            return bound, above, total
+    return None
+
+
+PROBE = Probe(
+    name="request_lengths",
+    help="How long requests were in a day, and which share was longer than `share` says.",
+    answer=RequestLengths,
+    parameters={"share": "The share of requests that may be longer."},
+    read=ReadRequestLengths.of,
+)

@@ -1,0 +1,101 @@
+"""The `restarts` probe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import name_of, namespace_of
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.sampling import span_of
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer
+from bot.probes.declaration import Probe
+from bot.probes.engine.log_lines import CUDA_OOM, LastWords, last_words
+from bot.probes.engine.pod_logs import (
+    BEFORE_SECONDS,
+    MOST_LOGS,
+    SOURCE,
+    TAIL_LINES,
+    Ended,
+    PodsProbe,
+    ends_of,
+    is_crash,
+    was_killed,
+)
+
+
+@dataclass(frozen=True)
+class Restarts:
+    count: float
+    oom: bool | None
+    crashed: bool
+    last_reason: str
+
+
+class ReadRestarts(PodsProbe):
+    """How often engines ended since the incident opened, and whether memory was the reason.
+
+    `over` counts only what ended so lately: an incident that opened with a crash must be able to see that it is over.
+    """
+
+    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+        since = request.context.opened_at - BEFORE_SECONDS
+        if over := request.spec.parameters.get("over"):
+            since = max(since, request.at - span_of(str(over), request.context.settings))
+        ended = [end for pod in pods for end in ends_of(pod, since)]
+        crashed = [end for end in ended if is_crash(end)]
+        words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MOST_LOGS]))
+        parts = Restarts(
+            count=sum(end.count for end in ended),
+            oom=_was_oom(crashed, words),
+            crashed=bool(crashed),
+            last_reason=_last_reason(ended, list(zip(crashed, words, strict=False))),
+        )
+        missing = {"oom": "the log of the container that ended cannot be read"}
+        telling = [line for word in words if word is not None for line in word.telling[-5:]]
+        return answer(request, parts, missing=missing, detail="\n".join(telling)[:2000], source=SOURCE)
+
+    async def _last_words(self, end: Ended) -> LastWords | None:
+        pod = end.pod
+        try:
+            log = await self._logs.read(
+                namespace_of(pod), name_of(pod), previous=end.is_previous, tail_lines=TAIL_LINES
+            )
+        except ClusterError:
+            # The reading says that this log is unreadable; the other pods' logs may still decide it.
+            return None
+        return None if log is None else last_words(log)
+
+
+def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | None]) -> bool | None:
+    if any(end.reason == "OOMKilled" for end in crashed):
+        return True
+    if any(word is not None and word.why in CUDA_OOM for word in words):
+        return True
+    return None if any(word is None for word in words) or len(words) < len(crashed) else False
+
+
+def _last_reason(ended: Sequence[Ended], said: Sequence[tuple[Ended, LastWords | None]]) -> str:
+    if not ended:
+        return ""
+    end = ended[0]
+    plain = f"{end.reason} (exit {end.exit_code}) of {name_of(end.pod)}"
+    known = [(crash, word) for crash, word in said if word is not None]
+    if why := next((f"{word.why}: {word.line}" for _, word in known if word.why != "none"), ""):
+        return f"{plain}: {why}"[:600]
+    if any(was_killed(crash, word) for crash, word in known):
+        return f"{plain}: killed from outside, mostly after a failed liveness probe"
+    return plain
+
+
+PROBE = Probe(
+    name="restarts",
+    help="How often engines ended since the incident opened, and whether memory was the reason.",
+    answer=Restarts,
+    parameters={"over": "Count only what ended within this time."},
+    read=lambda sources: ReadRestarts(sources.logs),
+)

@@ -1,0 +1,60 @@
+"""The `startup_log` probe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer, no_answer
+from bot.probes.declaration import Probe
+from bot.probes.engine.log_lines import last_words, start_lines
+from bot.probes.engine.pod_logs import BEFORE_SECONDS, MOST_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
+
+
+@dataclass(frozen=True)
+class StartupLog:
+    oom_class: str
+    kv_tokens: float | None
+    version: str | None
+    backend: str | None
+
+
+class ReadStartupLog(PodsProbe):
+    """What the engines said as they started, and why one did not."""
+
+    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+        pods = one_of_each_template(pods)[:MOST_LOGS]
+        since = request.context.opened_at - BEFORE_SECONDS
+        of_pods = await asyncio.gather(*(logs_of(self._logs, pod, since) for pod in pods))
+        found = [log for logs in of_pods for log in logs]
+        if not found:
+            return no_answer(request, "no log of any of its pods can be read", source=SOURCE)
+        started = [start_lines(log) for log in found]
+        ends = [last_words(log) for log in found]
+        worst = next((end for end in ends if end.why != "none"), ends[0])
+        tokens = [start.kv_tokens for start in started if start.kv_tokens is not None]
+        parts = StartupLog(
+            oom_class=worst.why,
+            kv_tokens=min(tokens, default=None),
+            version=_same(start.version for start in started),
+            backend=_same(start.backend for start in started),
+        )
+        missing = dict.fromkeys(PROBE.kinds, "its line is not in the log (any more), or the replicas differ")
+        return answer(request, parts, missing=missing, detail=worst.line, source=SOURCE)
+
+
+def _same(values: Iterable[str | None]) -> str | None:
+    found = {value for value in values if value is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+PROBE = Probe(
+    name="startup_log",
+    help="What the engines said as they started, and the class of memory failure if they did not.",
+    answer=StartupLog,
+    read=lambda sources: ReadStartupLog(sources.logs),
+)

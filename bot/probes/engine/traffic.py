@@ -1,0 +1,102 @@
+"""The `traffic` probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot.domain.signals.load_log import METRICS, load_of, load_specs
+from bot.domain.signals.sampling import SampledSpec, read_window, span_of
+from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.window import Window
+from bot.flow.ports import History, LoadLog, ProbeRequest
+from bot.probes.answers import answer
+from bot.probes.declaration import Probe
+
+OVER, AGO = "30m", "24h"
+
+
+@dataclass(frozen=True)
+class Traffic:
+    arrivals_ratio: float | None
+    prompt_ratio: float | None
+    output_ratio: float | None
+    arrivals: float | None
+
+
+class ReadTraffic:
+    """Arrivals and lengths beside the same time yesterday, as ratios; unknown where no history reaches there.
+
+    Parameters: `over` is how much time is compared, `ago` how long before that yesterday is.
+
+    `loads` is the day that the bot keeps itself, in five minutes a point, where nobody else keeps samples that long.
+    """
+
+    def __init__(self, history: History, now: Callable[[], float], loads: LoadLog | None = None) -> None:
+        self._history, self._now, self._loads = history, now, loads
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        asked, settings = request.spec.parameters, request.context.settings
+        over = str(asked.get("over", OVER))
+        specs = load_specs(over)
+        try:
+            span, ago = span_of(over, settings), span_of(str(asked.get("ago", AGO)), settings)
+        except ValueError as error:
+            return unknown(request.name, str(error), at=request.at, source=self._history.source)
+        await self._history.sample(request.context)
+        now = self._now()
+        today = await self._read(specs, request, Window(now - span, now))
+        then = Window(now - span - ago, now - ago)
+        kept, sampled = await self._kept(request, then, ago), await self._read(specs, request, then)
+        # Samples are finer, and mostly do not reach that far; then the reason is that of the day that is kept.
+        yesterday = sampled if not sampled["arrivals"].unknown else kept or sampled
+        return self._told(request, today, yesterday, span)
+
+    async def _read(
+        self, specs: Mapping[str, SampledSpec], request: ProbeRequest, window: Window
+    ) -> Mapping[str, Reading]:
+        scrapes = await self._history.between(request.context, METRICS, window.start, window.end)
+        return {name: read_window(name, spec, scrapes, window=window, picked={}) for name, spec in specs.items()}
+
+    async def _kept(self, request: ProbeRequest, window: Window, ago: float) -> Mapping[str, Reading]:
+        if self._loads is None:
+            return {}
+        points = await self._loads.all(request.context.target.key)
+        return load_of(points, window, since=points[0].start if points else None, ago=ago)
+
+    def _told(
+        self, request: ProbeRequest, today: Mapping[str, Reading], yesterday: Mapping[str, Reading], span: float
+    ) -> Reading:
+        arrivals = today["arrivals"].value
+        parts = Traffic(
+            arrivals_ratio=_ratio(today["arrivals"], yesterday["arrivals"]),
+            prompt_ratio=_ratio(today["prompt"], yesterday["prompt"]),
+            output_ratio=_ratio(today["output"], yesterday["output"]),
+            arrivals=arrivals if isinstance(arrivals, float) else None,
+        )
+        missing = {"arrivals": today["arrivals"].unknown}
+        for name, now in today.items():
+            missing[f"{name}_ratio"] = now.unknown or f"yesterday: {yesterday[name].unknown or 'there was none'}"
+        shown = [
+            f"{name} {now.value:.3g} {now.unit}, yesterday {then.value:.3g}"
+            for name, now in today.items()
+            if isinstance(now.value, float) and isinstance((then := yesterday[name]).value, float)
+        ]
+        reading = answer(request, parts, missing=missing, detail="; ".join(shown), source=self._history.source)
+        return reading.model_copy(update={"window_seconds": span})
+
+
+def _ratio(now: Reading, then: Reading) -> float | None:
+    """More of nothing has no measure: a ratio to zero is unknown."""
+    if not isinstance(now.value, float) or not isinstance(then.value, float) or then.value <= 0:
+        return None
+    return now.value / then.value
+
+
+PROBE = Probe(
+    name="traffic",
+    help="Arrivals and lengths beside the same time yesterday, as ratios.",
+    answer=Traffic,
+    parameters={"over": "How much time is compared.", "ago": "How long before that yesterday is."},
+    read=lambda sources: ReadTraffic(sources.history, sources.now, sources.loads),
+)

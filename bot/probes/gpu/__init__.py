@@ -1,0 +1,1 @@
+"""Probes about GPUs and their nodes."""

@@ -1,0 +1,80 @@
+"""What was said about a node lately: Events on the Node object, by node-problem-detector and GPU operators.
+
+An event adds what it says and its absence proves nothing: the API server forgets events within an hour.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.cluster.snapshot import Obj
+from bot.probes.gpu.nodes import TROUBLE
+from bot.probes.gpu.verdict import Verdict, any_of
+from bot.probes.gpu.xids import xid_of
+
+_XID = re.compile(r"\bxid\s*\([^)]*\):?\s*(\d{1,3})(?!\d)|xid[\s:=#]*(\d{1,3})(?!\d)", re.IGNORECASE)
+"""The driver's own line (`Xid (PCI:0000:3b:00): 79, …`), `XID 79`, or a reason such as `NvidiaXID79Error`."""
+_ABOUT_GPUS = re.compile(
+    r"gpu|nvidia|nvlink|nvswitch|dcgm|xid|rocm|\bhbm|accelerat|NodeProblem|Kernel(Oops|Deadlock|Panic)", re.IGNORECASE
+)
+_HEAT = re.compile(r"thermal|overheat|throttl", re.IGNORECASE)
+MOST_NOTES = 4
+
+
+def judge_events(name: str, events: Iterable[Obj], since: float) -> Verdict:
+    """Of one node. `since`: when the incident's time began; older events, and those without a date, say nothing."""
+    faults: list[bool | None] = []
+    thermal, notes = False, []
+    for event in sorted(events, key=_last_seen, reverse=True):
+        if _last_seen(event) < since:
+            continue
+        fault, is_heat, note = _judge(event)
+        faults.append(fault)
+        thermal = thermal or is_heat
+        if note:
+            notes.append(f"{name}: event {note}")
+    return Verdict(name, any_of(*faults), thermal, tuple(dict.fromkeys(notes))[:MOST_NOTES])
+
+
+def xids_in(events: Iterable[Obj], since: float) -> tuple[int, ...]:
+    """The XIDs that were told since then, newest first."""
+    recent = sorted((event for event in events if _last_seen(event) >= since), key=_last_seen, reverse=True)
+    found = [_XID.search(f"{event.get('reason') or ''} {event.get('message') or ''}") for event in recent]
+    return tuple(dict.fromkeys(int(match[1] or match[2]) for match in found if match))
+
+
+def about_nodes(events: Iterable[Obj]) -> dict[str, list[Obj]]:
+    """Node name to its events."""
+    found: dict[str, list[Obj]] = {}
+    for event in events:
+        if dig(event, "involvedObject", "kind") == "Node":
+            found.setdefault(str(dig(event, "involvedObject", "name")), []).append(event)
+    return found
+
+
+def _judge(event: Obj) -> tuple[bool, bool, str]:
+    """Whether it is a fault, whether it is heat, and what people are told of it."""
+    reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
+    said = f"{reason}: {' '.join(message.split())}"[:160]
+    if number := _XID.search(f"{reason} {message}"):
+        xid = int(number[1] or number[2])
+        kind, meaning = xid_of(xid)
+        return kind == "fatal", False, f"{reason}, XID {xid} ({meaning})"
+    if event.get("type") != "Warning" or not _ABOUT_GPUS.search(said):
+        return False, False, ""
+    if _HEAT.search(said):
+        return False, True, said
+    return (True, False, said) if TROUBLE.search(said) or reason.startswith("Kernel") else (False, False, "")
+
+
+def _last_seen(event: Obj) -> float:
+    """An event that is said again keeps its name and moves its last time; the newer API has other fields for it."""
+    times = (
+        dig(event, "series", "lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event.get("firstTimestamp"),
+    )
+    return next((at for time in times if (at := seconds_of(time)) is not None), 0.0)

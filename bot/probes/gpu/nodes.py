@@ -1,0 +1,55 @@
+"""What a node says of itself: its conditions and taints, as node-problem-detector and GPU operators set them.
+
+Only what changed in the incident's time counts: a mark from last month is a note. A cordon is somebody's choice, no
+fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from bot.domain.cluster.objects import condition, dig, seconds_of
+from bot.domain.cluster.snapshot import Obj
+from bot.probes.gpu.verdict import Verdict, any_of
+
+PLAIN_CONDITIONS = frozenset({"Ready", "NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure"})
+TROUBLE = re.compile(r"unhealthy|fault|fail|error|problem|xid|ecc|degraded|thermal|repair|hang|deadlock|fallen", re.I)
+
+Claim = tuple[bool | None, str]
+
+
+def judge_node(name: str, node: Obj | None, since: float) -> Verdict:
+    """`since`: when the incident's time began; what the node has said for longer is no news."""
+    if node is None:
+        return Verdict(name, None, False, (f"{name}: the node cannot be read",))
+    if condition(node, "Ready").get("status") != "True":
+        return Verdict(name, True, False, (f"{name}: not Ready",))
+    claims = [*_conditions(node, since), *_taints(node, since)]
+    notes = tuple(f"{name}: {note}" for _, note in claims)
+    if dig(node, "spec", "unschedulable"):
+        notes = (*notes, f"{name}: cordoned")
+    return Verdict(name, any_of(*(claim for claim, _ in claims)), False, notes)
+
+
+def _conditions(node: Obj, since: float) -> Iterator[Claim]:
+    for one in dig(node, "status", "conditions") or []:
+        kind = str(one.get("type") or "")
+        # A condition that reports trouble is True when there is some; others may be healthy when True.
+        if kind in PLAIN_CONDITIONS or one.get("status") != "True" or not TROUBLE.search(kind):
+            continue
+        yield _dated(f"{kind}: {one.get('reason') or 'no reason'}", one.get("lastTransitionTime"), since)
+
+
+def _taints(node: Obj, since: float) -> Iterator[Claim]:
+    for one in dig(node, "spec", "taints") or []:
+        key = str(one.get("key") or "")
+        if TROUBLE.search(key):
+            yield _dated(f"taint {key}", one.get("timeAdded"), since)
+
+
+def _dated(what: str, time: str | None, since: float) -> Claim:
+    at = seconds_of(time)
+    if at is None:
+        return None, f"{what}, its age is not known"
+    return (True, f"{what} since the incident began") if at >= since else (False, f"{what}, not recent")

@@ -1,0 +1,257 @@
+"""The `thermal_scope` probe: which nodes are hot, and whether that is one node or the facility.
+
+Every GPU is measured against its own slowdown limit where its exporter names one. Nodes that cannot be read may be hot
+too: the scope is unknown when they would change it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import dig, labels_of, name_of
+from bot.domain.cluster.rotation import pods_of_workload
+from bot.domain.cluster.snapshot import World
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.window import Point, short, slope
+from bot.flow.ports import ProbeRequest, SampleStore
+from bot.probes.answers import answer, no_answer, unreadable
+from bot.probes.declaration import Probe, Sources
+from bot.probes.gpu import amd, nvidia
+from bot.probes.gpu.exporters import Exporters, GpuSeen, NodeSeen
+from bot.probes.gpu.verdict import SOURCE
+
+FACILITY_NODES, RACK_NODES, BRAKE_NODES = 3, 2, 2
+"""This many hot nodes in all, in one rack, or slowed by the power brake are no single node's trouble."""
+ZONE_LABEL = "topology.kubernetes.io/zone"
+RACK_LABELS = ("topology.kubernetes.io/rack", "topology.rack", "rack")
+"""No label for racks is standard: `parameters: {rack: …}` names the cluster's own."""
+POWER_BRAKE = 0x80
+SLOPE_SECONDS, SLOPE_NEEDS_SECONDS = 600.0, 30.0
+
+
+@dataclass(frozen=True)
+class Heat:
+    """One GPU; None is not known. `margin`: degrees below its limit."""
+
+    gpu: GpuSeen
+    celsius: float | None
+    margin: float | None
+    slowed: bool | None
+    brake: bool
+
+    @property
+    def is_hot(self) -> bool | None:
+        """Whether it is slowed by heat or at its limit."""
+        if self.slowed or (self.margin is not None and self.margin <= 0):
+            return True
+        return None if self.slowed is None and self.margin is None else False
+
+
+@dataclass(frozen=True)
+class _Node:
+    name: str
+    zone: str
+    rack: str
+    heats: tuple[Heat, ...]
+    unreadable: str
+
+    @property
+    def is_hot(self) -> bool | None:
+        states = [heat.is_hot for heat in self.heats]
+        if any(states):
+            return True
+        return None if self.unreadable or not states or None in states else False
+
+    @property
+    def celsius(self) -> float:
+        return max((heat.celsius for heat in self.heats if heat.celsius is not None), default=float("-inf"))
+
+    @property
+    def brakes(self) -> bool:
+        return any(heat.brake for heat in self.heats)
+
+
+@dataclass(frozen=True)
+class ThermalScope:
+    scope: str | None
+    node: str
+    zone: str | None
+    replica: str
+    where: str
+    detail: str
+    nodes: float
+    hottest: float | None
+    margin: float | None
+    rising: float | None
+    power_brake: float
+    ours: float
+    slowed: bool | None
+
+
+class ReadThermalScope:
+    """Its history of temperatures is kept in the sample store, one key a node."""
+
+    def __init__(self, *, exporters: Exporters, store: SampleStore, now: Callable[[], float]) -> None:
+        self._exporters, self._store, self._now = exporters, store, now
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        world = await request.world()
+        if failed := unreadable(request, world, "pods", "nodes"):
+            return failed
+        picked = request.spec.of.removeprefix("picked.") if request.spec.of.startswith("picked.") else ""
+        named = frozenset({request.context.picked.get(picked, "")}) if picked else None
+        seen = await self._exporters.nodes(named)
+        if not seen:
+            return no_answer(request, "no node has a GPU exporter")
+        rack = request.spec.parameters.get("rack")
+        nodes = _nodes(world, seen, (str(rack),) if rack else RACK_LABELS)
+        rising = await self._rising([node for node in nodes if node.is_hot] or nodes, request)
+        return _told(request, world, nodes, rising)
+
+    async def _rising(self, nodes: Iterable[_Node], request: ProbeRequest) -> float | str:
+        """Degrees a minute of the GPU that rises fastest, or why that is not known."""
+        now, slopes = self._now(), list[float]()
+        for node in nodes:
+            key = f"heat/{request.context.target.cluster}/{node.name}"
+            celsius = {heat.gpu.gpu: {"celsius": heat.celsius} for heat in node.heats if heat.celsius is not None}
+            await self._store.add(key, [Scrape(replica=node.name, at=now, ranks=celsius)])
+            earlier = await self._store.between(key, now - SLOPE_SECONDS, now)
+            for gpu in celsius:
+                points = [Point(one.at, one.ranks[gpu]["celsius"]) for one in earlier if gpu in one.ranks]
+                if points and points[-1].at - points[0].at >= SLOPE_NEEDS_SECONDS:
+                    slopes.append(60 * slope(points))
+        return max(slopes) if slopes else f"temperatures were not watched for {short(SLOPE_NEEDS_SECONDS)} yet"
+
+
+def heat_of(gpu: GpuSeen, fastest: float) -> Heat:
+    """`fastest`: the highest clock on its node, beside which a slow one is seen."""
+    now = gpu.values
+    if gpu.is_amd:
+        slowed = amd.judge_gpu(gpu.gpu, now, (), reaches_back=False).thermal
+        core = now.get("gpu_junction_temperature", now.get("gpu_edge_temperature"))
+        margins = _margins((core, amd.HOT_JUNCTION), (now.get("gpu_memory_temperature"), amd.HOT_MEMORY))
+        return Heat(gpu, core, min(margins, default=None), slowed, brake=False)
+    # By its clocks alone; the temperatures are measured against the GPU's own limits below.
+    cold = {name: 0.0 if name.endswith("temperature") else value for name, value in now.items()}
+    slowed, _ = nvidia.judge_heat(cold, fastest)
+    brake = bool(int(now.get("clock_reasons", 0.0)) & POWER_BRAKE) or "event:hw_power_brake" in now
+    margins = _margins(
+        (now.get("temperature"), now.get("slowdown_temperature") or nvidia.HOT_GPU),
+        (now.get("memory_temperature"), now.get("memory_limit") or nvidia.HOT_MEMORY),
+    )
+    return Heat(gpu, now.get("temperature"), min(margins, default=None), slowed, brake=brake)
+
+
+def _margins(*pairs: tuple[float | None, float]) -> list[float]:
+    return [limit - celsius for celsius, limit in pairs if celsius is not None]
+
+
+def scope_of(hot: Sequence[tuple[str, str]], brakes: int) -> str:
+    """`hot`: zone and rack of each hot node; racks of the same name in two zones are two."""
+    racks = Counter(place for place in hot if place[1])
+    if len(hot) >= FACILITY_NODES or brakes >= BRAKE_NODES or any(count >= RACK_NODES for count in racks.values()):
+        return "facility"
+    return "one" if hot else "none"
+
+
+def _nodes(world: World, seen: Mapping[str, NodeSeen], rack_labels: Sequence[str]) -> list[_Node]:
+    """The hottest first."""
+    labels = {name_of(node): labels_of(node) for node in world.nodes}
+    found = []
+    for name, node in seen.items():
+        own = labels.get(name, {})
+        rack = next((own[label] for label in rack_labels if own.get(label)), "")
+        fastest = max((gpu.values.get("sm_clock", 0.0) for gpu in node.gpus), default=0.0)
+        heats = tuple(heat_of(gpu, fastest) for gpu in node.gpus)
+        found.append(_Node(name, own.get(ZONE_LABEL, ""), rack, heats, node.unreadable))
+    return sorted(found, key=lambda node: (node.is_hot is not True, -node.celsius, node.name))
+
+
+def _told(request: ProbeRequest, world: World, nodes: Sequence[_Node], rising: float | str) -> Reading:
+    hot = [node for node in nodes if node.is_hot]
+    unsure = [node for node in nodes if node.is_hot is None]
+    scope, missing_scope = _scope(hot, unsure)
+    first = nodes[0]
+    margins = [heat.margin for node in nodes for heat in node.heats if heat.margin is not None]
+    slows = [heat.slowed for node in nodes for heat in node.heats]
+    slowed = True if any(slows) else None if None in slows or unsure else False
+    ours = _ours(world, {node.name for node in hot} or {first.name})
+    parts = ThermalScope(
+        scope=scope,
+        node=first.name,
+        zone=first.zone or None,
+        replica=_replica(first, ours),
+        where=_places(hot),
+        nodes=float(len(hot)),
+        hottest=first.celsius if margins and first.celsius > float("-inf") else None,
+        margin=min(margins, default=None),
+        rising=rising if isinstance(rising, float) else None,
+        power_brake=float(sum(node.brakes for node in nodes)),
+        ours=float(len(ours)),
+        slowed=slowed,
+        detail=_detail(hot, unsure, first)[:600],
+    )
+    missing = {
+        "scope": missing_scope,
+        "zone": f"node {first.name} has no label {ZONE_LABEL}",
+        "hottest": "no temperature is exported",
+        "margin": "no temperature is exported",
+        "rising": str(rising),
+        "slowed": "; ".join(node.unreadable for node in unsure if node.unreadable) or "clock events are not exported",
+    }
+    return answer(request, parts, missing=missing, detail=_detail(hot, unsure, first)[:900], source=SOURCE)
+
+
+def _scope(hot: Sequence[_Node], unsure: Sequence[_Node]) -> tuple[str | None, str]:
+    brakes = sum(node.brakes for node in (*hot, *unsure))
+    least = scope_of([(node.zone, node.rack) for node in hot], brakes)
+    most = scope_of([(node.zone, node.rack) for node in (*hot, *unsure)], brakes)
+    if least == most:
+        return least, ""
+    return None, "; ".join(node.unreadable or f"{node.name}: heat cannot be told" for node in unsure)
+
+
+def _places(hot: Sequence[_Node]) -> str:
+    """How many hot nodes by zone and rack."""
+    places = Counter(" ".join(filter(None, (node.zone, node.rack))) or "no zone" for node in hot)
+    return ", ".join(f"{count} in {place}" for place, count in sorted(places.items())) or "no hot node"
+
+
+def _detail(hot: Sequence[_Node], unsure: Sequence[_Node], first: _Node) -> str:
+    lines = [f"{node.name} {_celsius(node)}{' power brake' if node.brakes else ''}".rstrip() for node in hot]
+    lines += [node.unreadable or f"{node.name}: heat cannot be told" for node in unsure]
+    return "; ".join(lines) or f"no hot node; the warmest is {first.name} {_celsius(first)}".rstrip()
+
+
+def _celsius(node: _Node) -> str:
+    return f"{node.celsius:.0f} °C" if node.celsius > float("-inf") else ""
+
+
+def _ours(world: World, nodes: set[str]) -> dict[str, str]:
+    """Our replicas on these nodes, with their node."""
+    placed = {name_of(pod): str(dig(pod, "spec", "nodeName") or "") for pod in pods_of_workload(world)}
+    return {name: node for name, node in sorted(placed.items()) if node in nodes}
+
+
+def _replica(first: _Node, ours: Mapping[str, str]) -> str:
+    """Ours on the hottest GPU of the hottest node."""
+    here = [name for name, node in ours.items() if node == first.name]
+    by_heat = sorted(first.heats, key=lambda heat: -(heat.celsius or 0.0))
+    return next((heat.gpu.pod for heat in by_heat if heat.gpu.pod in here), here[0] if here else "")
+
+
+def _reader(sources: Sources) -> ReadThermalScope:
+    exporters = Exporters(sources.finder, sources.pages, sources.amd_labels)
+    return ReadThermalScope(exporters=exporters, store=sources.samples, now=sources.now)
+
+
+PROBE = Probe(
+    name="thermal_scope",
+    help="How far heat reaches: a GPU, a node, a rack or a hall.",
+    answer=ThermalScope,
+    parameters={"rack": "The label of nodes that names their rack."},
+    read=_reader,
+)

@@ -1,0 +1,1 @@
+"""Probes about earlier incidents."""

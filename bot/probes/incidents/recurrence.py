@@ -1,0 +1,43 @@
+"""The `recurrence` probe. An incident that was deleted is not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bot.domain.signals.signal import Reading
+from bot.flow.incident_history import SOURCE, PastRuns, runs_since
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer
+from bot.probes.declaration import Probe
+
+WEEK_SECONDS = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    count: float
+    incidents: str
+
+
+class ReadRecurrence:
+    """How many incidents of this target there were in seven days, this one included."""
+
+    def __init__(self, runs: PastRuns, now: Callable[[], float]) -> None:
+        self._runs, self._now = runs, now
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        start = self._now() - WEEK_SECONDS
+        here = request.context.target.key
+        own = [run for run in await runs_since(self._runs, start) if run.target.key == here and run.opened_at >= start]
+        ids = {run.incident_id for run in own} | {request.context.incident_id}
+        listed = ", ".join(sorted(ids))
+        return answer(request, Recurrence(float(len(ids)), listed), detail=f"in 7 days: {listed}", source=SOURCE)
+
+
+PROBE = Probe(
+    name="recurrence",
+    help="How many incidents this target had in seven days.",
+    answer=Recurrence,
+    read=lambda sources: ReadRecurrence(sources.runs, sources.now),
+)

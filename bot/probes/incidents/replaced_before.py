@@ -1,0 +1,55 @@
+"""The `replaced_before` probe. An incident that was deleted is not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import dig, name_of
+from bot.domain.signals.signal import Reading
+from bot.flow.incident_history import DAY_SECONDS, SOURCE, PastRuns, runs_since
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
+from bot.probes.declaration import Probe
+
+REPLACES = frozenset({"replace_replica"})
+
+
+@dataclass(frozen=True)
+class ReplacedBefore:
+    count: float
+    node: str
+
+
+class ReadReplacedBefore:
+    """How many replicas the bot replaced in a day on the node of the replica in request."""
+
+    def __init__(self, runs: PastRuns, now: Callable[[], float]) -> None:
+        self._runs, self._now = runs, now
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        world = await request.world()
+        if failed := unreadable(request, world, "pods"):
+            return failed
+        pod = next(iter(pods_asked_for(request, world)), None)
+        node = dig(pod, "spec", "nodeName") if pod is not None else None
+        if pod is None or not node:
+            return no_answer(request, "the replica is on no node", source=SOURCE)
+        start = self._now() - DAY_SECONDS
+        replaced = [
+            f"{entry.target.name} ({run.incident_id})"
+            for run in await runs_since(self._runs, start)
+            for entry in run.ledger
+            if entry.verb in REPLACES and entry.node == node and entry.applied_at >= start
+            if entry.target.name != name_of(pod)
+        ]
+        detail = f"replaced on {node} in a day: {', '.join(replaced) or 'none'}"
+        return answer(request, ReplacedBefore(float(len(replaced)), node), detail=detail, source=SOURCE)
+
+
+PROBE = Probe(
+    name="replaced_before",
+    help="How many replicas the bot replaced in a day on that node.",
+    answer=ReplacedBefore,
+    read=lambda sources: ReadReplacedBefore(sources.runs, sources.now),
+)

@@ -1,0 +1,1 @@
+"""Probes about what lies between users and engines."""

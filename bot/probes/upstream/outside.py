@@ -1,0 +1,138 @@
+"""The `outside` probe: what besides the engine may make requests slow: the router, and whoever decides the replicas.
+
+Each part stands alone: what cannot be read is unknown with its reason, and the others still count as evidence.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.domain.cluster.objects import dig, is_going_away, name_of
+from bot.domain.cluster.owner import autoscaler_of
+from bot.domain.cluster.rotation import pods_of_workload
+from bot.domain.cluster.snapshot import World
+from bot.domain.kernel.errors import BotError, SourceError
+from bot.domain.signals.sampling import span_of
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.window import NEEDED_SHARE, short
+from bot.flow.ports import History, ProbeRequest, Router
+from bot.probes.answers import NOT_THERE, answer, no_answer, unreadable
+from bot.probes.declaration import Probe
+
+BEFORE = "30m"
+SLOT_SECONDS = 60.0
+"""Replicas that were scraped within one slot served side by side."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    pending: float
+    router_errors: float | None
+    gateway_p99: float | None
+    replicas_before: float | None
+    at_max: bool | None
+    scaled_down: bool | None
+    detail: str
+
+
+class ReadOutside:
+    def __init__(self, *, history: History, router: Router) -> None:
+        self._history, self._router = history, router
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        world = await request.world()
+        if failed := unreadable(request, world, "pods"):
+            return failed
+        if world.workload is None:
+            return no_answer(request, NOT_THERE)
+        wanted = dig(world.workload, "spec", "replicas")
+        before = await self._replicas_before(request)
+        at_max, why_not_max = _at_max(world)
+        missing = dict.fromkeys(("replicas_before", "scaled_down"), str(before)) | {"at_max": why_not_max}
+        found: dict[str, float | None] = {}
+        for part, ask in (("router_errors", self._router.error_share), ("gateway_p99", self._router.latency_p99)):
+            try:
+                found[part] = await ask(request.context.target)
+            except SourceError as error:
+                found[part], missing[part] = None, str(error)
+        detail = "; ".join(filter(None, [_why_pending(world), _replicas(before, wanted), _scaler(world)]))
+        parts = Outside(
+            pending=float(len(_pending(world))),
+            router_errors=found["router_errors"],
+            gateway_p99=found["gateway_p99"],
+            replicas_before=before if isinstance(before, float) else None,
+            at_max=at_max,
+            scaled_down=before > float(wanted) if isinstance(before, float) and wanted is not None else None,
+            detail=detail,
+        )
+        return answer(request, parts, missing=missing, detail=detail)
+
+    async def _replicas_before(self, request: ProbeRequest) -> float | str:
+        """How many replicas served before the incident opened, or why that is not known."""
+        over = str(request.spec.parameters.get("over", BEFORE))
+        end = request.context.opened_at
+        try:
+            span = span_of(over, request.context.settings)
+            seen = await self._history.between(request.context, frozenset({"num_requests_running"}), end - span, end)
+        except (BotError, ValueError) as error:
+            return str(error)
+        counts = _side_by_side(seen)
+        slot = min(SLOT_SECONDS, span)
+        if len(counts) * slot < NEEDED_SHARE * span:
+            return f"only {short(len(counts) * slot)} of the {short(span)} before the incident were sampled"
+        # The median, since a rollout has more of them for a while and a missed scrape fewer.
+        return float(statistics.median(counts))
+
+
+def _side_by_side(scrapes: Sequence[Scrape]) -> list[int]:
+    slots: dict[int, set[str]] = defaultdict(set)
+    for scrape in scrapes:
+        if not scrape.error and scrape.role == "target":
+            slots[int(scrape.at // SLOT_SECONDS)].add(scrape.replica)
+    return [len(replicas) for replicas in slots.values()]
+
+
+def _pending(world: World) -> list[str]:
+    return sorted(
+        name_of(pod)
+        for pod in pods_of_workload(world)
+        if dig(pod, "status", "phase") == "Pending" and not is_going_away(pod)
+    )
+
+
+def _why_pending(world: World) -> str:
+    return f"pending: {', '.join(_pending(world))}" if _pending(world) else ""
+
+
+def _at_max(world: World) -> tuple[bool | None, str]:
+    scaler, wanted = autoscaler_of(world), dig(world.workload, "spec", "replicas")
+    failed = "; ".join(world.unreadable[part] for part in ("autoscalers", "scaled_objects") if part in world.unreadable)
+    if scaler is None:
+        return (None, failed) if failed else (False, "")
+    if scaler.most is None or wanted is None:
+        return None, f"{scaler.text} does not say how many at most"
+    return wanted >= scaler.most, ""
+
+
+def _scaler(world: World) -> str:
+    scaler = autoscaler_of(world)
+    return f"scaled by {scaler.text}{f', paused: {scaler.paused}' if scaler.paused else ''}" if scaler else ""
+
+
+def _replicas(before: float | str, wanted: int | None) -> str:
+    if not isinstance(before, float) or wanted is None or before <= wanted:
+        return ""
+    return f"{before:g} replicas served before the incident, {wanted} are wanted now"
+
+
+PROBE = Probe(
+    name="outside",
+    help="What is wrong before the engines: the router, the gateway, the autoscaler.",
+    answer=Outside,
+    parameters={"over": "How long before the incident replicas are counted."},
+    read=lambda sources: ReadOutside(history=sources.history, router=sources.router),
+)

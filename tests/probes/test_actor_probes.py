@@ -1,0 +1,182 @@
+"""Who has a hand on the workload: rollouts, people, autoscalers, our canary, an earlier version kept warm."""
+
+import json
+from typing import Any
+
+import pytest
+
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.signal import Reading
+from tests.kit import probes
+from tests.kit.probes import request
+from tests.probes.test_cluster_probes import OLD, OPENED, at, endpoints, revision, template, world
+
+pytestmark = pytest.mark.fast
+
+SETTINGS = {"quiet": 900.0}
+
+
+async def ask(probe: str, seen: World, **parameters: Any) -> Reading:
+    return await probes.ask(
+        request(probe, seen, at=OPENED, incident_id="INC-7", parameters=parameters, settings=SETTINGS)
+    )
+
+
+def gone(**unreadable: str) -> World:
+    return World(at=OPENED, workload=None, unreadable=unreadable)
+
+
+# --- rollout ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "running"),
+    [
+        pytest.param({"replicas": 4, "updatedReplicas": 4, "availableReplicas": 4}, False, id="done"),
+        pytest.param({"replicas": 5, "updatedReplicas": 2, "availableReplicas": 4}, True, id="half-way"),
+        pytest.param({"replicas": 4, "updatedReplicas": 4, "availableReplicas": 2}, False, id="two-replicas-crash"),
+    ],
+)
+async def test_a_rollout_runs_while_old_replicas_are_there(status: Obj, running: bool) -> None:
+    assert (await ask("rollout_progress", world(OLD, status=status))).fields == {"exists": True, "running": running}
+
+
+async def test_a_workload_that_is_gone_does_not_exist() -> None:
+    assert (await ask("rollout_progress", gone())).fields == {"exists": False, "running": False}
+
+
+async def test_a_workload_that_cannot_be_read_may_exist() -> None:
+    assert (await ask("rollout_progress", gone(workload="no answer"))).unknown == "workload: no answer"
+
+
+# --- other actors -----------------------------------------------------------------------------------------------------
+
+
+def written(*hands: tuple[str, float, str]) -> World:
+    seen = world(OLD)
+    fields = [
+        {"manager": manager, "time": at(OPENED - seconds), **({"subresource": part} if part else {})}
+        for manager, seconds, part in hands
+    ]
+    metadata = {**(seen.workload or {})["metadata"], "creationTimestamp": at(OPENED - 5000), "managedFields": fields}
+    return World(at=OPENED, workload={**(seen.workload or {}), "metadata": metadata}, replica_sets=seen.replica_sets)
+
+
+@pytest.mark.parametrize(
+    ("hand", "acted"),
+    [
+        pytest.param(("argocd-controller", 300, ""), True, id="a-sync"),
+        pytest.param(("kubectl-edit", 899, ""), True, id="a-person"),
+        pytest.param(("kubectl-edit", 1000, ""), False, id="long-ago"),
+        pytest.param(("incident-bot", 60, ""), False, id="we-ourselves"),
+        pytest.param(("kube-controller-manager", 60, "status"), False, id="the-controllers-status"),
+        pytest.param(("kubectl-create", 5000, ""), False, id="its-creation"),
+    ],
+)
+async def test_only_others_who_wrote_lately_have_acted(hand: tuple[str, float, str], acted: bool) -> None:
+    reading = await ask("other_actors", written(hand), over="settings.quiet")
+    assert reading.fields == {"acted": acted, "who": hand[0] if acted else ""}
+
+
+async def test_an_autoscaler_that_scaled_has_acted() -> None:
+    scaler = {
+        "metadata": {"name": "llm"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "llm"}, "maxReplicas": 8},
+        "status": {"lastScaleTime": at(OPENED - 120)},
+    }
+    seen = written(("incident-bot", 60, ""))
+    reading = await ask("other_actors", World(at=OPENED, workload=seen.workload, autoscalers=(scaler,)))
+    assert reading.fields["acted"] is True
+    assert "HorizontalPodAutoscaler llm" in reading.detail
+
+
+async def test_an_object_without_field_owners_was_not_left_alone() -> None:
+    assert (await ask("other_actors", world(OLD))).unknown == "the API server does not say who wrote it"
+
+
+# --- our canary -------------------------------------------------------------------------------------------------------
+
+
+def with_canary(edits: list[Obj], *args: str, ready: bool = True) -> World:
+    status = {"replicas": 4, "updatedReplicas": 4, "availableReplicas": 4}
+    seen = world(revision(2, template(*args), minutes_before=5), OLD, status=status)
+    label = {"incident-bot/canary": "inc-7"}
+    canary = {"metadata": {"name": "canary", "uid": "c", "annotations": {"incident-bot/edits": json.dumps(edits)}}}
+    pod = {
+        "metadata": {"name": "canary-0", "uid": "p", "labels": label},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
+    }
+    return World(at=OPENED, workload=seen.workload, replica_sets=seen.replica_sets, pods=(pod,), canary=canary)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "live"),
+    [
+        pytest.param(["--max-num-seqs=6"], True, id="joined"),
+        pytest.param(["--max-num-seqs", "6"], True, id="apart"),
+        pytest.param(["--max-num-seqs", "60"], False, id="another-value"),
+        pytest.param([], False, id="absent"),
+    ],
+)
+async def test_an_owners_change_has_arrived_when_the_workload_has_what_the_canary_has(
+    arguments: list[str], live: bool
+) -> None:
+    reading = await ask("canary_edits", with_canary([{"flag": "--max-num-seqs", "value": 6}], *arguments))
+    assert reading.fields == {"canary": True, "ready": True, "live": live}
+
+
+async def test_variables_and_images_are_compared_too() -> None:
+    image = [{"image": "vllm/vllm-openai:v0.32.0"}]
+    assert (await ask("canary_edits", with_canary(image))).fields["live"] is True
+    assert (await ask("canary_edits", with_canary([*image, {"env": "A", "value": "1"}]))).fields["live"] is False
+
+
+async def test_a_canary_that_is_not_ready_is_told() -> None:
+    assert (await ask("canary_edits", with_canary([], ready=False))).fields["ready"] is False
+
+
+async def test_without_a_canary_nothing_is_compared() -> None:
+    reading = await ask("canary_edits", world(OLD))
+    assert reading.fields == {"canary": False, "ready": False}
+    assert set(reading.unknown_parts) == {"live"}
+
+
+# --- an earlier version -----------------------------------------------------------------------------------------------
+
+
+def warm(name: str, owner: str, *, ready: bool = True) -> Obj:
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "namespace": "serving",
+            "labels": {"app": "llm"},
+            "ownerReferences": [{"kind": "ReplicaSet", "uid": owner, "controller": True}],
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "count"),
+    [
+        pytest.param([warm("a", "rs-2")], 0, id="only-the-newest"),
+        pytest.param([warm("a", "rs-2"), warm("b", "rs-1")], 1, id="one-of-the-revision-before"),
+        pytest.param([warm("a", "rs-2"), warm("b", "rs-1", ready=False)], 0, id="one-that-is-not-ready"),
+    ],
+)
+async def test_replicas_of_an_earlier_revision_are_warm(pods: list[Obj], count: float) -> None:
+    newest = revision(2, template("--max-num-seqs=256"), minutes_before=5)
+    reading = await ask("warm_previous", world(newest, OLD, pods=tuple(pods)))
+    assert reading.fields == {"ready": count}
+
+
+async def test_another_workload_behind_the_same_service_is_warm() -> None:
+    stable = warm("stable-0", "rs-other")
+    service = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"selector": {"app": "llm"}}}
+    seen = world(OLD, services=(service,), endpoint_slices=(endpoints("stable-0"),), all_pods=(stable,))
+    assert (await ask("warm_previous", seen)).fields == {"ready": 1}
+
+
+async def test_pods_that_cannot_be_listed_may_be_warm() -> None:
+    assert "pods: forbidden" in (await ask("warm_previous", world(OLD, unreadable={"pods": "forbidden"}))).unknown

@@ -1,0 +1,492 @@
+"""Probes over the cluster's objects, as tables of small worlds."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.target import Target
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import STARTS_AT
+from tests.kit import probes
+from tests.kit.probes import request
+
+pytestmark = pytest.mark.fast
+
+OPENED = 1_790_000_000.0
+MINUTES = 60.0
+
+
+async def ask(probe: str, world: World, *, kind: str = "Deployment", began: float = OPENED) -> Reading:
+    target = Target(namespace="serving", kind=kind, name="llm")
+    moments = {STARTS_AT: began}
+    return await probes.ask(request(probe, world, at=OPENED, incident_id="INC-7", target=target, moments=moments))
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def template(*args: str, image: str = "vllm/vllm-openai:v0.32.0", **spec: Any) -> Obj:
+    container = {"name": "vllm", "image": image, "command": ["vllm", "serve", "m"], "args": list(args)}
+    return {"metadata": {"labels": {"app": "llm"}}, "spec": {"containers": [container], **spec}}
+
+
+def revision(number: int, pods: Obj, *, minutes_before: float, stamp: str = "", reused: bool = False) -> Obj:
+    annotations = {"deployment.kubernetes.io/revision": str(number)}
+    if stamp:
+        annotations["incident-bot/call"] = stamp
+    if reused:
+        annotations["deployment.kubernetes.io/revision-history"] = "1"
+    return {
+        "metadata": {
+            "name": f"llm-{number}",
+            "uid": f"rs-{number}",
+            "creationTimestamp": at(OPENED - minutes_before * MINUTES),
+            "annotations": annotations,
+            "ownerReferences": [{"kind": "Deployment", "uid": "d", "controller": True}],
+        },
+        "spec": {"template": pods, "selector": {"matchLabels": {"app": "llm"}}},
+    }
+
+
+def world(*replica_sets: Obj, **parts: Any) -> World:
+    newest = replica_sets[0]["spec"]["template"] if replica_sets else template()
+    workload = {
+        "metadata": {"name": "llm", "namespace": "serving", "uid": "d"},
+        "spec": {"replicas": 4, "template": newest, "selector": {"matchLabels": {"app": "llm"}}},
+        "status": parts.pop("status", {}),
+    }
+    return World(at=OPENED, workload=workload, replica_sets=replica_sets, **parts)
+
+
+OLD = revision(1, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9)
+
+
+# --- recent rollout ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> None:
+    reading = await ask("recent_rollout", world(revision(2, template("--max-num-seqs=256"), minutes_before=20), OLD))
+    assert reading.fields == {
+        "happened": True,
+        "matters": True,
+        "by_bot": False,
+        "summary": "--max-num-seqs 64 → 256",
+        "revision": 2.0,
+        "previous_revision": 1.0,
+    }
+    assert reading.detail == "rolled out 20 min before the incident began: --max-num-seqs 64 → 256"
+
+
+@pytest.mark.parametrize("minutes_before", [121, -11])
+async def test_a_rollout_outside_of_its_time_did_not_happen(minutes_before: float) -> None:
+    changed = revision(2, template("--max-num-seqs=256"), minutes_before=minutes_before)
+    reading = await ask("recent_rollout", world(changed, OLD))
+    assert (reading.fields["happened"], reading.fields["matters"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("minutes_before", "who", "said"),
+    [
+        (20, "kubectl-edit", "ConfigMap flags was written by kubectl-edit 20 min before the incident began"),
+        (200, "kubectl-edit", ""),
+        (20, "incident-bot", ""),
+    ],
+)
+async def test_flags_that_changed_beside_the_template_are_told(minutes_before: float, who: str, said: str) -> None:
+    written = at(OPENED - minutes_before * MINUTES)
+    metadata = {"creationTimestamp": at(0), "managedFields": [{"manager": who, "time": written}]}
+    reading = await ask("recent_rollout", world(OLD, config_maps={"flags": {"metadata": metadata}}))
+    assert (reading.fields["happened"], reading.fields["summary"]) == (False, said)
+
+
+@pytest.mark.parametrize(
+    ("minutes_before", "happened"),
+    [
+        pytest.param(200, True, id="20-minutes-before-the-alert"),
+        pytest.param(301, False, id="more-than-two-hours-before-the-alert"),
+        pytest.param(20, False, id="hours-after-the-alert"),
+    ],
+)
+async def test_a_deploys_time_counts_from_the_alert_and_not_from_when_the_bot_heard(
+    minutes_before: float, happened: bool
+) -> None:
+    changed = revision(2, template("--max-num-seqs=256"), minutes_before=minutes_before)
+    reading = await ask("recent_rollout", world(changed, OLD), began=OPENED - 180 * MINUTES)
+    assert reading.fields["happened"] is happened
+
+
+@pytest.mark.parametrize(
+    ("new", "matters"),
+    [
+        pytest.param(template("--max-num-seqs=64", image="vllm/vllm-openai:v0.33.0"), True, id="image"),
+        pytest.param(template("--max-num-seqs=64", volumes=[{"name": "v"}]), True, id="volumes"),
+        pytest.param(template("--max-num-seqs=64", terminationGracePeriodSeconds=90), False, id="grace"),
+        pytest.param(
+            {**template("--max-num-seqs=64"), "metadata": {"annotations": {"restartedAt": "now"}}}, False, id="restart"
+        ),
+    ],
+)
+async def test_only_what_the_engine_runs_on_can_matter(new: Obj, matters: bool) -> None:
+    reading = await ask("recent_rollout", world(revision(2, new, minutes_before=20), OLD))
+    assert reading.fields["happened"] is True
+    assert reading.fields["matters"] is matters
+
+
+async def test_a_rollout_is_told_flag_by_flag_with_variables_image_and_config_maps() -> None:
+    def with_parts(seqs: str, token: str, level: str, config: str, image: str) -> Obj:
+        made = template(f"--max-num-seqs={seqs}", "--api-key", token, image=image)
+        made["spec"]["containers"][0] |= {
+            "env": [
+                {"name": "HF_TOKEN", "value": token},
+                {"name": "LEVEL", "value": level},
+                {"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": config, "key": "mode"}}},
+            ],
+            "envFrom": [{"configMapRef": {"name": config}}],
+        }
+        made["spec"]["volumes"] = [{"name": "c", "configMap": {"name": config}}]
+        return made
+
+    before = with_parts("64", "old-secret-1", "info", "config-a", "vllm/vllm-openai:v0.31.0")
+    after = with_parts("256", "new-secret-2", "debug", "config-b", "vllm/vllm-openai:v0.32.0")
+    newer, older = revision(2, after, minutes_before=20), revision(1, before, minutes_before=999)
+    reading = await ask("recent_rollout", world(newer, older))
+    assert reading.detail.split(": ", 1)[1].split("; ") == [
+        "--api-key (masked) → (masked)",
+        "--max-num-seqs 64 → 256",
+        "env HF_TOKEN (masked) → (masked)",
+        "env LEVEL info → debug",
+        "env MODE $ConfigMap config-a/mode → $ConfigMap config-b/mode",
+        "envFrom ConfigMap config-a all → (not set)",
+        "envFrom ConfigMap config-b (not set) → all",
+        "image vllm/vllm-openai:v0.31.0 → vllm/vllm-openai:v0.32.0",
+        "volumes/c/configMap/name: config-a → config-b",
+    ]
+    assert reading.fields["matters"] is True
+
+
+async def test_words_that_are_not_understood_are_told_as_a_whole_without_their_secrets() -> None:
+    hidden = [
+        {**template(), "spec": {"containers": [{"name": "vllm", "image": "i", "command": ["sh", "-c", script]}]}}
+        for script in ("vllm serve m $(cat /x) --api-key old-secret", "vllm serve m $(cat /x) --api-key new-secret")
+    ]
+    newer, older = revision(2, hidden[1], minutes_before=20), revision(1, hidden[0], minutes_before=999)
+    reading = await ask("recent_rollout", world(newer, older))
+    assert "containers/0/command:" in reading.detail
+    assert "-secret" not in f"{reading.detail}{reading.fields}"
+
+
+async def test_the_bots_own_rollout_is_never_the_suspect() -> None:
+    ours = revision(2, template("--max-num-seqs=6"), minutes_before=-5, stamp="INC-7/c1/1")
+    reading = await ask("recent_rollout", world(ours, OLD))
+    assert (reading.fields["by_bot"], reading.fields["matters"]) == (True, False)
+
+
+async def test_behind_the_bots_own_rollout_the_deploy_before_it_is_still_seen() -> None:
+    ours = revision(3, template("--max-num-seqs=6"), minutes_before=-5, stamp="INC-7/c1/1")
+    theirs = revision(2, template("--max-num-seqs=256"), minutes_before=30)
+    reading = await ask("recent_rollout", world(ours, theirs, OLD))
+    assert (reading.fields["revision"], reading.fields["matters"], reading.fields["by_bot"]) == (2.0, True, False)
+
+
+async def test_a_stamp_that_the_controller_carried_on_does_not_make_a_persons_rollout_ours() -> None:
+    ours = revision(2, template("--max-num-seqs=6"), minutes_before=300, stamp="INC-3/c1/1")
+    theirs = revision(3, template("--max-num-seqs=256"), minutes_before=30, stamp="INC-3/c1/1")
+    reading = await ask("recent_rollout", world(theirs, ours, OLD))
+    assert (reading.fields["by_bot"], reading.fields["matters"]) == (False, True)
+
+
+async def test_a_later_call_that_stamped_the_deploy_does_not_make_it_ours() -> None:
+    theirs = revision(2, template("--max-num-seqs=256"), minutes_before=30, stamp="INC-7/c1/1")
+    reading = await ask("recent_rollout", world(theirs, OLD))
+    assert (reading.fields["by_bot"], reading.fields["matters"]) == (False, True)
+
+
+async def test_a_rollback_by_a_person_is_dated_by_the_deployment() -> None:
+    again = revision(3, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9, reused=True)
+    before = revision(2, template("--max-num-seqs=256"), minutes_before=300)
+    progressing = {"type": "Progressing", "lastUpdateTime": at(OPENED - 15 * MINUTES)}
+    reading = await ask("recent_rollout", world(again, before, status={"conditions": [progressing]}))
+    assert (reading.fields["happened"], reading.fields["revision"]) == (True, 3.0)
+
+
+BLOCKS = "--num-gpu-blocks-override=66"
+CAPPED = template("--max-num-seqs=6")
+
+
+def taken_again(number: int, pods: Obj, *, minutes_before: float, stamp: str = "") -> tuple[Obj, dict[str, Any]]:
+    """A rollback to what was first rolled out days ago, and the Deployment's status that dates it."""
+    progressing = {"type": "Progressing", "lastUpdateTime": at(OPENED - minutes_before * MINUTES)}
+    reused = revision(number, pods, minutes_before=60 * 24 * 9, stamp=stamp, reused=True)
+    return reused, {"conditions": [progressing]}
+
+
+@pytest.mark.parametrize("stamp", ["", "INC-3/c1/1"])
+@pytest.mark.parametrize("minutes_before", [15, -30])
+async def test_a_deploy_that_was_rolled_back_is_not_the_suspect(stamp: str, minutes_before: float) -> None:
+    """Its revision was made after that of the bot's cap, which has the higher number since the rollback."""
+    before, status = taken_again(3, CAPPED, minutes_before=minutes_before, stamp=stamp)
+    bad = revision(2, template("--max-num-seqs=6", BLOCKS), minutes_before=30)
+    first = revision(0, template("--max-num-seqs=64"), minutes_before=60 * 24 * 20)
+    reading = await ask("recent_rollout", world(before, bad, first, status=status))
+    assert (reading.fields["happened"], reading.fields["matters"]) == (True, False)
+    assert "--max-num-seqs" not in f"{reading.detail}{reading.fields['summary']}", "that was the bot's"
+    assert "rolled back since" in reading.detail or "takes an earlier rollout back" in reading.detail
+
+
+async def test_a_deploy_that_was_rolled_back_is_not_the_suspect_though_the_bot_set_the_same_flag_later() -> None:
+    capped = revision(4, CAPPED, minutes_before=5, stamp="INC-3/c2/1")
+    before = revision(3, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9, stamp="INC-3/c1/1", reused=True)
+    bad = revision(2, template("--max-num-seqs=256"), minutes_before=30)
+    assert (await ask("recent_rollout", world(capped, before, bad))).fields["matters"] is False
+
+
+async def test_a_rollback_that_keeps_a_part_of_the_deploy_leaves_the_suspect() -> None:
+    half = revision(3, template("--max-num-seqs=256"), minutes_before=10)
+    bad = revision(2, template("--max-num-seqs=256", BLOCKS), minutes_before=30)
+    reading = await ask("recent_rollout", world(half, bad, OLD))
+    assert (reading.fields["happened"], reading.fields["matters"]) == (True, True)
+
+
+async def test_a_deploy_is_compared_with_what_ran_before_it_though_that_was_taken_again_since() -> None:
+    again, status = taken_again(3, CAPPED, minutes_before=15)
+    other = revision(4, template("--max-num-seqs=6", "--seed=1"), minutes_before=5)
+    bad = revision(2, template("--max-num-seqs=6", BLOCKS), minutes_before=300)
+    first = revision(1, template("--max-num-seqs=64"), minutes_before=60 * 24 * 20)
+    reading = await ask("recent_rollout", world(other, again, bad, first, status=status))
+    assert reading.fields["summary"] == "--seed (not set) → 1"
+
+
+async def test_the_first_revision_has_nothing_to_go_back_to() -> None:
+    reading = await ask("recent_rollout", world(revision(1, template(), minutes_before=20)))
+    assert (reading.fields["happened"], reading.fields["matters"]) == (True, False)
+    assert reading.unknown_parts == {"previous_revision": "there is no earlier revision"}
+
+
+async def test_what_cannot_be_listed_is_not_taken_for_no_rollout() -> None:
+    reading = await ask("recent_rollout", world(OLD, unreadable={"replica_sets": "403"}))
+    assert reading.unknown == "replica_sets: 403"
+
+
+async def test_a_kind_without_revisions_is_unknown() -> None:
+    assert (await ask("recent_rollout", world(OLD), kind="DaemonSet")).unknown == "it keeps no revisions to look at"
+    assert "kept no revision" in (await ask("recent_rollout", world(OLD), kind="LeaderWorkerSet")).unknown
+
+
+# --- recent rollout of a StatefulSet or LeaderWorkerSet ---------------------------------------------------------------
+
+
+def kept(number: int, data: Obj, *, minutes_before: float, stamp: str = "") -> Obj:
+    """A ControllerRevision, which keeps the spec as a patch that replaces it."""
+    return {
+        "metadata": {
+            "name": f"llm-{number}",
+            "creationTimestamp": at(OPENED - minutes_before * MINUTES),
+            "annotations": {"incident-bot/call": stamp} if stamp else {},
+            "ownerReferences": [{"kind": "StatefulSet", "uid": "d", "controller": True}],
+        },
+        "revision": number,
+        "data": {"spec": data},
+    }
+
+
+def numbered(*args: str) -> Obj:
+    return {"template": template(*args) | {"$patch": "replace"}}
+
+
+def numbered_world(*revisions: Obj, kind: str = "StatefulSet", stamp: str = "", **parts: Any) -> World:
+    seen = world(revisions=revisions, **parts)
+    assert seen.workload is not None
+    seen.workload["kind"] = kind
+    seen.workload["metadata"]["annotations"] = {"incident-bot/call": stamp} if stamp else {}
+    return seen
+
+
+FIRST = kept(1, numbered("--max-num-seqs=64"), minutes_before=9999)
+
+
+async def test_a_deploy_of_a_stateful_set_is_told_as_that_of_a_deployment() -> None:
+    seen = numbered_world(FIRST, kept(2, numbered("--max-num-seqs=256"), minutes_before=20))
+    reading = await ask("recent_rollout", seen, kind="StatefulSet")
+    assert reading.fields == {
+        "happened": True,
+        "matters": True,
+        "by_bot": False,
+        "revision": 2.0,
+        "previous_revision": 1.0,
+        "summary": "--max-num-seqs 64 → 256",
+    }
+
+
+async def test_the_bots_own_revision_of_a_stateful_set_is_told_by_its_stamp() -> None:
+    ours = kept(2, numbered("--max-num-seqs=6"), minutes_before=20, stamp="INC-6/cap/1")
+    reading = await ask("recent_rollout", numbered_world(FIRST, ours, stamp="INC-6/cap/1"), kind="StatefulSet")
+    assert (reading.fields["by_bot"], reading.fields["matters"]) == (True, False)
+
+
+def pod_of(name: str, minutes_before: float) -> Obj:
+    created = at(OPENED - minutes_before * MINUTES)
+    return {"metadata": {"name": "p", "labels": {"controller-revision-hash": name}, "creationTimestamp": created}}
+
+
+async def test_a_revision_that_is_taken_again_is_dated_by_its_first_new_pod() -> None:
+    again = FIRST | {"revision": 3}
+    between = kept(2, numbered("--max-num-seqs=256"), minutes_before=600)
+    pods = (pod_of("llm-1", 9000), pod_of("llm-1", 30), pod_of("llm-1", 10))
+    reading = await ask("recent_rollout", numbered_world(again, between, pods=pods), kind="StatefulSet")
+    assert (reading.fields["happened"], reading.fields["revision"]) == (True, 3.0)
+    assert reading.detail.startswith("rolled out 30 min before")
+    undated = await ask("recent_rollout", numbered_world(again, between), kind="StatefulSet")
+    assert "is not known" in undated.unknown
+
+
+@pytest.mark.parametrize("to_what", ["what ran before", "half of it"])
+async def test_a_deploy_of_a_stateful_set_that_was_rolled_back_is_not_the_suspect(to_what: str) -> None:
+    capped = kept(3, numbered("--max-num-seqs=6"), minutes_before=600)
+    bad = kept(2, numbered("--max-num-seqs=256", BLOCKS), minutes_before=30)
+    revisions = [FIRST | {"revision": 0}, bad, capped]
+    if to_what == "half of it":
+        revisions = [FIRST, bad, kept(3, numbered("--max-num-seqs=64", BLOCKS), minutes_before=20)]
+    pods = (pod_of("llm-3", 700), pod_of("llm-3", 15))
+    reading = await ask("recent_rollout", numbered_world(*revisions, pods=pods), kind="StatefulSet")
+    assert reading.fields["matters"] is (to_what == "half of it")
+
+
+def group(*args: str) -> Obj:
+    return {"leaderWorkerTemplate": {"$patch": "replace", "size": 2, "workerTemplate": template(*args)}}
+
+
+async def test_of_a_leader_worker_set_only_the_present_revision_is_left_and_what_it_changed_is_unknown() -> None:
+    seen = numbered_world(kept(4, group("--max-num-seqs=256"), minutes_before=20), kind="LeaderWorkerSet")
+    reading = await ask("recent_rollout", seen, kind="LeaderWorkerSet")
+    assert (reading.fields["happened"], reading.fields["by_bot"]) == (True, False)
+    assert reading.fields["summary"] == "the revision before it is not kept"
+    assert set(reading.unknown_parts) == {"matters", "previous_revision"}
+
+
+async def test_while_a_leader_worker_set_rolls_both_of_its_revisions_are_there() -> None:
+    revisions = (
+        kept(4, group("--max-num-seqs=256"), minutes_before=5),
+        kept(3, group("--max-num-seqs=64"), minutes_before=9999),
+    )
+    reading = await ask("recent_rollout", numbered_world(*revisions, kind="LeaderWorkerSet"), kind="LeaderWorkerSet")
+    assert (reading.fields["matters"], reading.fields["summary"]) == (True, "--max-num-seqs 64 → 256")
+    stamped = numbered_world(*revisions, kind="LeaderWorkerSet", stamp="INC-6/scale/1")
+    reading = await ask("recent_rollout", stamped, kind="LeaderWorkerSet")
+    assert {"by_bot", "matters"} <= set(reading.unknown_parts)
+
+
+# --- rotation, drain mode, capacity -----------------------------------------------------------------------------------
+
+
+def pod(name: str, *, ready: bool = True, node: str = "n1") -> Obj:
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "labels": {"app": "llm", "serving": "active"},
+            "ownerReferences": [{"kind": "ReplicaSet", "uid": "rs-1", "controller": True}],
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "vllm"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+
+
+def endpoints(*names: str) -> Obj:
+    return {"endpoints": [{"targetRef": {"uid": f"uid-{name}"}, "conditions": {"ready": True}} for name in names]}
+
+
+async def test_rotation_counts_who_is_ready_and_who_gets_requests() -> None:
+    pods = (pod("a"), pod("b"), pod("c", ready=False))
+    reading = await ask("rotation", world(OLD, pods=pods, endpoint_slices=(endpoints("a"),)))
+    assert reading.fields == {"in_rotation": 1.0, "ready": 2.0, "wanted": 4.0}
+    assert reading.detail == "ready but out of rotation: b"
+
+
+async def test_rotation_without_its_endpoints_is_unknown() -> None:
+    assert "403" in (await ask("rotation", world(OLD, unreadable={"endpoint_slices": "403"}))).unknown
+
+
+async def test_drain_mode_says_how_and_why() -> None:
+    service = {"metadata": {"name": "llm"}, "spec": {"selector": {"app": "llm", "serving": "active"}}}
+    reading = await ask("drain_mode", world(OLD, pods=(pod("a"),), services=(service,)))
+    assert reading.fields["mode"] == "label"
+    assert "serving" in str(reading.fields["detail"])
+
+
+async def test_drain_mode_without_the_services_is_unknown() -> None:
+    assert (await ask("drain_mode", world(OLD, unreadable={"services": "timeout"}))).unknown == "services: timeout"
+
+
+def node(name: str, gpus: int) -> Obj:
+    ready = {"type": "Ready", "status": "True"}
+    return {"metadata": {"name": name}, "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": [ready]}}
+
+
+async def test_capacity_counts_free_gpus_on_nodes_that_would_take_a_replica() -> None:
+    asks = template()
+    asks["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
+    taken = pod("a")
+    taken["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
+    current = revision(1, asks, minutes_before=9999)
+    reading = await ask("capacity", world(current, nodes=(node("n1", 5), node("n2", 2)), all_pods=(taken,)))
+    assert reading.fields == {"free_gpus": 5.0, "replicas_that_fit": 2.0}
+    assert reading.detail == "n1: 3 free, n2: 2 free"
+
+
+async def test_capacity_without_the_nodes_is_unknown_and_not_full() -> None:
+    asks = template()
+    asks["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    current = revision(1, asks, minutes_before=9999)
+    assert (await ask("capacity", world(current, unreadable={"nodes": "nodes: 403"}))).unknown == "nodes: 403"
+
+
+@pytest.mark.parametrize("probe", ["rotation", "drain_mode", "capacity", "owner", "recent_rollout"])
+async def test_without_its_workload_no_probe_claims_anything(probe: str) -> None:
+    reading = await ask(probe, World(at=OPENED, workload=None))
+    assert not reading.is_known
+    assert reading.unknown
+
+
+# --- owner ------------------------------------------------------------------------------------------------------------
+
+
+def kept_by(labels: dict[str, str]) -> Obj:
+    return {"kind": "Deployment", "metadata": {"name": "llm", "namespace": "serving", "labels": labels}, "spec": {}}
+
+
+async def test_the_owner_of_a_workload_is_named_with_the_way_to_change_it() -> None:
+    workload = kept_by({"kustomize.toolkit.fluxcd.io/name": "serving"})
+    found = await ask("owner", World(at=OPENED, workload=workload))
+    assert (found.fields["managed"], found.fields["tool"], found.fields["autoscaler"]) == (True, "Flux", "")
+    assert "flux reconcile" in str(found.fields["how"])
+
+
+async def test_a_workload_applied_by_hand_has_no_owner() -> None:
+    found = await ask("owner", World(at=OPENED, workload=kept_by({})))
+    assert found.fields == {"managed": False, "tool": "", "name": "", "how": "", "autoscaler": ""}
+
+
+async def test_a_helm_release_is_named_with_the_way_through_it() -> None:
+    workload = kept_by({"app.kubernetes.io/managed-by": "Helm"})
+    workload["metadata"]["annotations"] = {"meta.helm.sh/release-name": "prod"}
+    found = await ask("owner", World(at=OPENED, workload=workload))
+    assert (found.fields["managed"], found.fields["tool"]) == (True, "Helm")
+    assert found.fields["how"] == "put it into the values of prod, then: helm upgrade"
+
+
+async def test_what_owns_the_replica_count_is_named_too() -> None:
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "llm"}, "minReplicas": 2, "maxReplicas": 6}
+    world = World(at=OPENED, workload=kept_by({}), autoscalers=({"metadata": {"name": "llm"}, "spec": spec},))
+    found = await ask("owner", world)
+    assert found.fields["managed"] is False
+    assert found.fields["autoscaler"] == "HorizontalPodAutoscaler llm (min 2, max 6)"
+
+
+@pytest.mark.parametrize("source", ["autoscalers", "scaled_objects"])
+async def test_an_autoscaler_that_cannot_be_read_is_unknown_not_absent(source: str) -> None:
+    world = World(at=OPENED, workload=kept_by({}), unreadable={source: "403 forbidden"})
+    found = await ask("owner", world)
+    assert found.unknown_parts == {"autoscaler": "403 forbidden"}

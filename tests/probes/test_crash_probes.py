@@ -1,0 +1,138 @@
+"""Probes for crashes and for what answers are made of: told is what the pods say, and nothing else is assumed."""
+
+import pytest
+
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.signals.trend import DAY_SECONDS, trend_of
+from bot.probes.catalogue import PROBES
+from tests.probes.test_engine_probes import OPENED, Logs, ask, at, pod, restarted
+
+pytestmark = pytest.mark.fast
+
+
+async def test_a_replica_that_is_not_ready_has_not_been_up() -> None:
+    reading = await ask("crash_scene", restarted("a", seconds=-60))
+    assert (reading.fields["crashed"], reading.fields["steady_for"]) == (1.0, 0.0)
+    assert reading.fields["exit_code"] == 1.0
+
+
+async def test_all_have_been_up_for_as_long_as_the_youngest() -> None:
+    ready = {"type": "Ready", "status": "True"}
+    pods = [pod(name, state={"running": {"startedAt": at(-age)}}) for name, age in (("a", 7200), ("b", 1800))]
+    for one in pods:
+        one["status"]["conditions"] = [ready]
+    reading = await ask("crash_scene", *pods)
+    assert (reading.fields["steady_for"], reading.fields["oldest"], reading.fields["oldest_hours"]) == (1800, "a", 2)
+    assert "lived" in reading.unknown_parts
+
+
+async def test_flags_that_are_gone_ignored_or_risky_are_told_apart() -> None:
+    flags = ("--swap-space", "4", "--trust-remote-code", "--gpu-memory-utilization", "0.9")
+    reading = await ask("flag_hygiene", pod("a", *flags, "--kv-cache-memory-bytes", "8G"), logs=Logs({}))
+    assert "--swap-space" in str(reading.fields["removed"])
+    assert "--gpu-memory-utilization is ignored" in str(reading.fields["ignored"])
+    assert "--trust-remote-code" in str(reading.fields["risky"])
+
+
+async def test_expandable_segments_do_not_fit_several_ranks() -> None:
+    reading = await ask("flag_hygiene", pod("a", "--tensor-parallel-size", "2"))
+    assert (reading.fields["expandable"], reading.fields["expandable_fits"]) == (False, False)
+
+
+async def test_a_digest_changes_with_what_changes_the_answers_and_not_with_the_port() -> None:
+    plain, moved, other = [
+        (await ask("served_config", pod("a", *flags))).fields["digest"]
+        for flags in ((), ("--port", "9000"), ("--kv-cache-dtype", "fp8"))
+    ]
+    assert plain == moved != other
+
+
+async def test_pods_that_a_rollout_is_ending_do_not_make_the_replicas_differ() -> None:
+    old, new = pod("old", template="t1"), pod("new", "--kv-cache-dtype", "fp8", template="t2")
+    assert "the replicas differ" in (await ask("served_config", old, new)).unknown
+    old["metadata"]["deletionTimestamp"] = at(-10)
+    for probe, part in (
+        ("served_config", "digest"),
+        ("compression_method", "kind"),
+        ("engine_flags", "kv_cache_dtype"),
+    ):
+        together, alone = await ask(probe, old, new), await ask(probe, new)
+        assert together.fields[part] == alone.fields[part], probe
+
+
+async def test_a_workload_whose_pods_all_leave_is_still_read() -> None:
+    last = pod("last")
+    last["metadata"]["deletionTimestamp"] = at(-10)
+    assert "digest" in (await ask("served_config", last)).fields
+
+
+async def test_nobody_said_and_no_revision_shows_when_it_was_turned_on() -> None:
+    reading = await ask("compression_since", pod("a", "--kv-cache-dtype", "fp8"))
+    assert "nobody said" in reading.unknown
+    assert set(PROBES["compression_since"].kinds) == {"by", "hours", "same_image", "changed", "revision"}
+
+
+def revision(number: int, *args: str, seconds: float, image: str = "vllm/vllm-openai:v0.32.0") -> Obj:
+    template = pod("of a template", *args, image=image)
+    return {
+        "metadata": {
+            "name": f"rs-{number}",
+            "uid": f"rs-{number}",
+            "creationTimestamp": at(seconds),
+            "annotations": {"deployment.kubernetes.io/revision": str(number)},
+            "ownerReferences": [{"kind": "Deployment", "uid": "d", "controller": True}],
+        },
+        "spec": {"template": {"metadata": {}, "spec": template["spec"]}},
+    }
+
+
+FP8 = ("--kv-cache-dtype", "fp8")
+
+
+async def test_it_was_turned_on_by_the_newest_revision_that_shows_it_after_one_without() -> None:
+    revisions = [
+        revision(1, seconds=-90_000), revision(2, *FP8, seconds=-7200), revision(3, *FP8, "--seed", "1", seconds=-60),
+    ]  # fmt: skip
+    reading = await ask("compression_since", pod("a", *FP8), revisions=revisions)
+    assert (reading.fields["by"], reading.fields["hours"], reading.at) == ("the rollout", 2.0, OPENED - 7200)
+    assert reading.fields["same_image"] is True
+    assert "--kv-cache-dtype" in str(reading.fields["changed"])
+    assert reading.fields["revision"] == 1, "where it is off again"
+
+
+async def test_another_image_with_it_leaves_before_and_after_not_comparable() -> None:
+    revisions = [revision(1, seconds=-90_000, image="vllm/vllm-openai:v0.31.0"), revision(2, *FP8, seconds=-7200)]
+    assert (await ask("compression_since", pod("a", *FP8), revisions=revisions)).fields["same_image"] is False
+
+
+async def test_what_a_person_says_comes_before_the_rollout() -> None:
+    revisions = [revision(1, seconds=-90_000), revision(2, *FP8, seconds=-7200)]
+    said = {"said": ["forms.opening.enabled_at", "forms.when_enabled.at"]}
+    moments = {"forms.when_enabled.at": OPENED - 36_000}
+    reading = await ask("compression_since", pod("a"), revisions=revisions, moments=moments, parameters=said)
+    assert (reading.fields["by"], reading.fields["hours"], reading.at) == ("a person", 10.0, OPENED - 36_000)
+
+
+async def test_a_moment_that_is_still_to_come_is_no_beginning() -> None:
+    said = {"said": "forms.when_enabled.at"}
+    reading = await ask("compression_since", pod("a"), moments={"forms.when_enabled.at": OPENED + 60}, parameters=said)
+    assert "not in the past" in reading.unknown
+
+
+async def test_the_last_words_say_what_would_fit() -> None:
+    line = (
+        "ValueError: To serve at least one request with the models's max seq len (8192), (1.0 GiB KV cache is needed, "
+        "which is larger than the available KV cache memory (0.5 GiB). the estimated maximum model length is 4064."
+    )
+    reading = await ask("last_words", restarted("a", seconds=-60), logs=Logs({"a/previous": line, "a": ""}))
+    assert (reading.fields["why"], reading.fields["fits_tokens"]) == ("model_len", 4064.0)
+
+
+def test_a_steady_loss_is_a_trend_and_a_sawtooth_is_none() -> None:
+    steady = trend_of([(hour * 3600.0, -2.0 * hour / 24) for hour in range(25)])
+    sawtooth = trend_of([(hour * 3600.0, float(hour % 2)) for hour in range(25)])
+    assert steady is not None
+    assert sawtooth is not None
+    assert (round(steady.per_day, 6), round(steady.fit, 6)) == (-2.0, 1.0)
+    assert sawtooth.fit < 0.1
+    assert DAY_SECONDS == 86400.0

@@ -1,0 +1,462 @@
+"""Probes over pods and their logs: what was read is told, what was not is unknown, and an old crash is no news."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import ClusterError
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
+from bot.probes.engine.flags_in_effect import default_max_num_seqs, version_of_tag
+from tests.kit import probes
+from tests.kit.probes import Samples, request
+
+pytestmark = pytest.mark.fast
+
+OPENED = 1_790_000_000.0
+OOM = "INFO: Application startup complete.\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+class Logs:
+    """Pod name to its log; a previous container's log is under `name/previous`. `None` cannot be read."""
+
+    def __init__(self, logs: Mapping[str, str | None]) -> None:
+        self._logs = logs
+        self.read_of: list[str] = []
+
+    async def read(
+        self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
+    ) -> str | None:
+        name = f"{pod}/previous" if previous else pod
+        self.read_of.append(name)
+        if name in self._logs and self._logs[name] is None:
+            raise ClusterError("the kubelet did not answer")
+        return self._logs.get(name)
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(OPENED + seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def pod(name: str, *args: str, template: str = "t1", image: str = "vllm/vllm-openai:v0.32.0", **status: Any) -> Obj:
+    labels = {"app": "llm", "pod-template-hash": template}
+    owner = {"kind": "ReplicaSet", "uid": "rs", "controller": True}
+    container = {"name": "vllm", "image": image, "command": ["vllm", "serve", "m"], "args": list(args)}
+    return {
+        "metadata": {"name": name, "namespace": "serving", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"nodeName": "n1", "containers": [container]},
+        "status": {"phase": "Running", "startTime": at(-86400), "containerStatuses": [status]},
+    }
+
+
+def restarted(name: str, *, seconds: float, reason: str = "Error", code: int = 1, count: int = 1) -> Obj:
+    ended = {"reason": reason, "exitCode": code, "finishedAt": at(seconds)}
+    return pod(name, restartCount=count, state={"running": {}}, lastState={"terminated": ended})
+
+
+async def ask(
+    probe: str,
+    *pods: Obj,
+    logs: Logs | None = None,
+    pages: Samples | None = None,
+    gpu: str = "",
+    unreadable: dict[str, str] | None = None,
+    revisions: Sequence[Obj] = (),
+    moments: Mapping[str, float] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Reading:
+    owner = {"kind": "Deployment", "uid": "d", "controller": True}
+    node = {"metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": gpu} if gpu else {}}}
+    world = World(
+        at=OPENED,
+        workload={"metadata": {"name": "llm", "uid": "d"}, "spec": {}},
+        replica_sets=tuple(revisions) or ({"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}},),
+        pods=pods,
+        nodes=(node,),
+        unreadable=unreadable or {},
+    )
+
+    asked = request(probe, world, at=OPENED, moments=moments or {}, parameters=parameters)
+    return await probes.ask(asked, logs=logs or Logs({}), history=pages or Samples())
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_restart_no_log_is_read() -> None:
+    logs = Logs({})
+    reading = await ask("restarts", pod("a", restartCount=0, state={"running": {}}), logs=logs)
+    assert reading.fields == {"count": 0.0, "crashed": False, "oom": False, "last_reason": ""}
+    assert logs.read_of == []
+
+
+async def test_a_crash_with_a_cuda_oom_line_ran_out_of_memory() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=Logs({"a/previous": OOM}))
+    assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, True, True)
+    assert "serving: torch.OutOfMemoryError" in str(reading.fields["last_reason"])
+    assert "CUDA out of memory" in reading.detail
+
+
+async def test_a_container_killed_for_host_memory_ran_out_of_memory_too() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60, reason="OOMKilled", code=137))
+    assert reading.fields["oom"] is True
+
+
+async def test_a_crash_before_the_time_that_is_asked_for_is_over() -> None:
+    crashed = restarted("a", seconds=-300)
+    logs = Logs({"a/previous": OOM})
+    recent, long_ago = [await ask("restarts", crashed, logs=logs, parameters={"over": over}) for over in ("10m", "2m")]
+    assert (recent.fields["crashed"], recent.fields["oom"], recent.fields["count"]) == (True, True, 1.0)
+    assert (long_ago.fields["crashed"], long_ago.fields["oom"], long_ago.fields["count"]) == (False, False, 0.0)
+
+
+async def test_a_crash_for_another_reason_is_no_oom() -> None:
+    logs = Logs({"a/previous": "RuntimeError: Worker proc W-1 died unexpectedly"})
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=logs)
+    assert (reading.fields["crashed"], reading.fields["oom"]) == (True, False)
+
+
+async def test_a_crash_whose_log_cannot_be_read_may_have_been_an_oom() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=Logs({"a/previous": None}))
+    assert reading.fields["crashed"] is True
+    assert reading.unknown_parts == {"oom": "the log of the container that ended cannot be read"}
+
+
+async def test_a_crash_of_last_night_is_not_this_incidents() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-6 * 3600))
+    assert (reading.fields["count"], reading.fields["crashed"]) == (0.0, False)
+
+
+DIED = (
+    "INFO: Application startup complete.\n(APIServer pid=1) ERROR 11-20 23:37:58 [async_llm.py:906] vllm.v1.engine."
+    "exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (143, "Error"), (137, "Error"), (1, "Error")])
+async def test_an_engine_that_ended_in_a_pod_that_stays_crashed_whatever_its_exit_code(code: int, reason: str) -> None:
+    died = restarted("a", seconds=-60, reason=reason, code=code)
+    logs = Logs({"a/previous": DIED, "a": ""})
+    reading = await ask("restarts", died, logs=logs)
+    assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, True, False)
+    assert f"{reason} (exit {code}) of a: engine_died" in str(reading.fields["last_reason"])
+    assert (await ask("last_words", died, logs=logs)).fields["died"] is True
+    scene = await ask("crash_scene", died)
+    assert (scene.fields["crashed"], scene.fields["exit_code"]) == (1.0, float(code))
+
+
+def ended(name: str, *, code: int, seconds: float = -60) -> Obj:
+    """A container that ended and was not started again."""
+    reason = "Completed" if code == 0 else "Error"
+    return pod(name, state={"terminated": {"reason": reason, "exitCode": code, "finishedAt": at(seconds)}})
+
+
+def deleted(ended: Obj, *, seconds: float) -> Obj:
+    ended["metadata"] |= {"deletionTimestamp": at(seconds + 30), "deletionGracePeriodSeconds": 30}
+    return ended
+
+
+def disrupted(ended: Obj, *, seconds: float) -> Obj:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    ended["status"]["conditions"] = [condition | {"lastTransitionTime": at(seconds)}]
+    return ended
+
+
+def done(ended: Obj) -> Obj:
+    ended["spec"]["restartPolicy"] = "Never"
+    return ended
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(deleted(ended("a", code=0), seconds=-70), id="deleted, and it ended in good order"),
+        pytest.param(deleted(ended("a", code=137), seconds=-90), id="deleted, and its grace ran out"),
+        pytest.param(disrupted(ended("a", code=143), seconds=-70), id="evicted"),
+        pytest.param(done(ended("a", code=0)), id="it has done its work"),
+    ],
+)
+async def test_a_container_that_was_told_to_stop_did_not_crash(told: Obj) -> None:
+    reading = await ask("restarts", told, logs=Logs({"a": "INFO bye"}))
+    assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, False, False)
+    assert (await ask("crash_scene", told)).fields["crashed"] == 0.0
+
+
+@pytest.mark.parametrize("leaving", [deleted, disrupted])
+async def test_an_engine_that_died_before_its_pod_was_told_to_leave_crashed(leaving: Callable[..., Obj]) -> None:
+    told = leaving(restarted("a", seconds=-60, reason="Completed", code=0), seconds=-30)
+    assert (await ask("restarts", told, logs=Logs({"a/previous": DIED}))).fields["crashed"] is True
+
+
+async def test_a_failed_job_crashed() -> None:
+    assert (await ask("restarts", done(ended("a", code=1)), logs=Logs({"a": "INFO"}))).fields["crashed"] is True
+
+
+async def test_an_old_pod_whose_last_container_began_lately_ended_twice() -> None:
+    twice = restarted("a", seconds=-60, reason="Completed", code=0, count=9)
+    twice["status"]["containerStatuses"][0]["lastState"]["terminated"]["startedAt"] = at(-300)
+    assert (await ask("restarts", twice, logs=Logs({"a/previous": DIED}))).fields["count"] == 2.0
+
+
+async def test_of_a_young_pod_every_restart_is_of_now_and_of_an_old_one_only_the_last() -> None:
+    young = restarted("a", seconds=-60, count=4)
+    young["status"]["startTime"] = at(-300)
+    reading = await ask("restarts", young, restarted("b", seconds=-60, count=9))
+    assert reading.fields["count"] == 4.0 + 1.0
+
+
+async def test_pods_that_cannot_be_listed_have_not_zero_restarts() -> None:
+    assert (await ask("restarts", unreadable={"pods": "403"})).unknown == "pods: 403"
+
+
+# --- start log --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_start_log_tells_what_the_engine_began_with(captures: Path) -> None:
+    log = (captures / "startup_cases/kv_dtype_fp8_16M/server.log").read_text()
+    reading = await ask("startup_log", pod("a"), logs=Logs({"a": log}))
+    assert reading.fields == {"oom_class": "none", "kv_tokens": 16384.0, "version": "0.32.0"}
+    assert "backend" in reading.unknown_parts
+
+
+async def test_the_container_before_says_why_it_ended() -> None:
+    logs = Logs({"a": "INFO: starting", "a/previous": OOM})
+    reading = await ask("startup_log", restarted("a", seconds=-60), logs=logs)
+    assert reading.fields["oom_class"] == "serving"
+    old = await ask("startup_log", restarted("a", seconds=-86400), logs=logs)
+    assert old.fields["oom_class"] == "none"
+
+
+async def test_without_any_log_nothing_is_said() -> None:
+    reading = await ask("startup_log", pod("a"), logs=Logs({"a": None}))
+    assert reading.unknown == "no log of any of its pods can be read"
+
+
+# --- flags ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_flag_in_the_arguments_is_in_effect() -> None:
+    reading = await ask("engine_flags", pod("a", "--max-num-seqs=64", "--shutdown-timeout", "20"))
+    assert reading.fields == {
+        "max_num_seqs": 64.0,
+        "version": "0.32.0",
+        "kv_cache_dtype": "auto",
+        "shutdown_timeout": 20.0,
+    }
+    assert "max_num_seqs 64 (its arguments)" in reading.detail
+
+
+async def test_flags_hidden_in_a_shell_string_are_read_from_the_start_log(captures: Path) -> None:
+    hidden = pod("a", image="registry/own:latest")
+    hidden["spec"]["containers"][0] |= {"command": ["sh", "-c", "vllm serve m $(cat /flags)"], "args": []}
+    log = (captures / "startup_cases/kv_dtype_fp8_16M/server.log").read_text()
+    found = (await ask("engine_flags", hidden, logs=Logs({"a": log}))).fields
+    assert (found["max_num_seqs"], found["kv_cache_dtype"], found["version"]) == (16.0, "fp8", "0.32.0")
+    without = await ask("engine_flags", hidden, logs=Logs({}))
+    assert not without.is_known
+
+
+async def test_flags_in_a_shell_string_are_read_without_a_log() -> None:
+    written = pod("a")
+    written["spec"]["containers"][0] |= {"command": ["sh", "-c", "vllm serve m --max-num-seqs 16"], "args": []}
+    found = (await ask("engine_flags", written, logs=Logs({}))).fields
+    assert found["max_num_seqs"] == 16.0
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "seqs"),
+    [
+        ("0.32.0", "NVIDIA-H100-80GB-HBM3", 1024),
+        ("0.32.0", "NVIDIA-A100-SXM4-80GB", 256),
+        ("0.32", "NVIDIA-L40S", 256),
+        ("0.8.5", "NVIDIA-H100-80GB-HBM3", 256),
+        ("0.32.0", "SomethingNew-9000", None),
+        ("0.32.0", "", None),
+        (None, "NVIDIA-H100-80GB-HBM3", None),
+    ],
+)
+async def test_an_absent_cap_means_the_versions_default_on_that_gpu(
+    version: str | None, gpu: str, seqs: int | None
+) -> None:
+    assert default_max_num_seqs(version, gpu) == seqs
+    image = f"vllm/vllm-openai:v{version}" if version else "own/image"
+    reading = await ask("engine_flags", on_gpu(pod("a", image=image)), gpu=gpu)
+    assert reading.fields.get("max_num_seqs") == seqs
+
+
+def on_gpu(engine: Obj, resource: str = "nvidia.com/gpu") -> Obj:
+    engine["spec"]["containers"][0]["resources"] = {"limits": {resource: "1"}}
+    return engine
+
+
+H100 = "NVIDIA-H100-80GB-HBM3"
+CPU_LOG = (
+    "INFO 11-20 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: device_config=cpu, quantization=None"
+)
+
+
+@pytest.mark.parametrize("version", ["0.32.0", "0.8.5"])
+@pytest.mark.parametrize(
+    ("has", "gpu", "log"),
+    [
+        pytest.param("", H100, "", id="it asks for no GPU of its node"),
+        pytest.param("nvidia.com/gpu", H100, CPU_LOG, id="its log says CPU"),
+        pytest.param("nvidia.com/mig-1g.10gb", H100, "", id="a slice of a GPU"),
+        pytest.param("nvidia.com/gpu", f"{H100}-MIG-1g.10gb", "", id="slices under the name of GPUs"),
+    ],
+)
+async def test_a_default_that_depends_on_the_hardware_is_unknown_without_it(
+    version: str, has: str, gpu: str, log: str
+) -> None:
+    engine = pod("a", image=f"vllm/vllm-openai:v{version}")
+    reading = await ask("engine_flags", on_gpu(engine, has) if has else engine, gpu=gpu, logs=Logs({"a": log}))
+    assert {"max_num_batched_tokens", "max_num_seqs"} <= set(reading.unknown_parts)
+    assert "not known" in reading.unknown_parts["max_num_batched_tokens"]
+
+
+async def test_replicas_that_differ_make_a_flag_unknown() -> None:
+    pods = (pod("a", "--max-num-seqs=64"), pod("b", "--max-num-seqs=6", template="t2"))
+    reading = await ask("engine_flags", *pods)
+    assert reading.unknown_parts["max_num_seqs"] == "the replicas differ: 6.0, 64.0"
+    assert reading.fields["kv_cache_dtype"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("vllm/vllm-openai:v0.32.0", "0.32.0"),
+        ("registry:5000/x/vllm:0.11.2-cu128@sha256:aa", "0.11.2"),
+        ("vllm/vllm-openai:latest", None),
+        ("vllm/vllm-openai", None),
+    ],
+)
+def test_the_version_is_read_from_an_images_tag(image: str, version: str | None) -> None:
+    assert version_of_tag(image) == version
+
+
+# --- KV pool ----------------------------------------------------------------------------------------------------------
+
+
+def page(replica: str, blocks: float, at: float = OPENED) -> Scrape:
+    return Scrape(replica=replica, at=at, ranks={"0": {"num_gpu_blocks": blocks, "block_size": 32.0}})
+
+
+async def test_the_pool_is_that_of_the_smallest_replica_without_its_null_block() -> None:
+    reading = await ask("kv_budget", pages=Samples(page("a", 256), page("b", 128)))
+    assert reading.fields == {"tokens": 4064.0, "block_size": 32.0, "blocks": 128.0}
+    assert reading.detail == "the smallest of pools that differ"
+
+
+async def test_a_pool_that_no_page_tells_is_unknown() -> None:
+    refused = Scrape(replica="a", at=OPENED, error="connection refused")
+    assert (await ask("kv_budget", pages=Samples(refused))).unknown == "a: connection refused"
+    silent = Scrape(replica="a", at=OPENED, ranks={"0": {"num_requests_running": 1.0}})
+    assert "cache_config_info" in (await ask("kv_budget", pages=Samples(silent))).unknown
+
+
+# --- last words -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_last_words_of_a_container_that_ended_name_its_end() -> None:
+    logs = Logs({"llm-0/previous": OOM, "llm-0": "INFO: Application startup complete."})
+    reading = await ask("last_words", restarted("llm-0", seconds=30), logs=logs)
+    told = {name: reading.fields[name] for name in ("why", "oom", "host_oom", "died", "lines")}
+    assert told == {"why": "serving", "oom": True, "host_oom": False, "died": True, "lines": 1.0}
+    assert "CUDA out of memory" in reading.detail
+
+
+async def test_the_kill_of_the_host_is_told_apart_from_the_devices_memory() -> None:
+    ended = restarted("llm-0", seconds=30, reason="OOMKilled", code=137)
+    reading = await ask("last_words", ended, logs=Logs({"llm-0/previous": "INFO fine", "llm-0": "INFO fine"}))
+    assert {name: reading.fields[name] for name in ("why", "oom", "host_oom", "died")} == {
+        "why": "none",
+        "oom": False,
+        "host_oom": True,
+        "died": True,
+    }
+
+
+async def test_a_log_that_cannot_be_read_lets_nothing_be_denied() -> None:
+    logs = Logs({"llm-0/previous": None, "llm-0": "INFO fine"})
+    reading = await ask("last_words", restarted("llm-0", seconds=30), logs=logs)
+    assert set(reading.unknown_parts) == {"why", "oom", "collective", "fits_tokens"}
+    assert reading.fields["died"] is True
+    none = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": None}))
+    assert none.unknown == "no log of any of its pods can be read"
+
+
+async def test_a_container_that_was_told_to_stop_has_not_died() -> None:
+    told = deleted(ended("llm-0", seconds=30, code=143), seconds=20)
+    reading = await ask("last_words", told, logs=Logs({"llm-0": "INFO bye"}))
+    assert (reading.fields["died"], reading.fields["why"]) == (False, "none")
+
+
+SIGTERM = "INFO [launcher.py:254] [shutdown] API server: shutdown triggered"
+
+
+@pytest.mark.parametrize(
+    ("code", "log"), [pytest.param(0, SIGTERM, id="SIGTERM"), pytest.param(137, "INFO: GET /health", id="SIGKILL")]
+)
+async def test_an_engine_that_was_stopped_in_a_pod_that_stays_was_killed_from_outside(code: int, log: str) -> None:
+    """As the kubelet does after its liveness probe failed: nobody deletes the pod."""
+    killed = restarted("llm-0", seconds=-30, reason="Completed" if code == 0 else "Error", code=code)
+    logs = Logs({"llm-0/previous": log, "llm-0": "INFO fine"})
+    reading = await ask("last_words", killed, logs=logs)
+    assert (reading.fields["why"], reading.fields["died"]) == ("killed", True)
+    assert "killed from outside" in str((await ask("restarts", killed, logs=logs)).fields["last_reason"])
+    died = await ask("last_words", killed, logs=Logs({"llm-0/previous": DIED, "llm-0": ""}))
+    assert died.fields["why"] == "engine_died", "its own words come first"
+
+
+async def test_at_most_fifty_lines_are_kept_and_no_secret() -> None:
+    said = "\n".join(f"ERROR CUDA out of memory {n} token=hf_abcdefghijk" for n in range(80))
+    reading = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": said}))
+    assert reading.fields["lines"] == 50
+    assert "hf_abcdefghijk" not in reading.detail
+
+
+async def test_of_long_lines_the_last_ones_are_kept_and_each_is_whole() -> None:
+    said = "\n".join(f"ERROR CUDA out of memory {n:02} {'x' * 300} end" for n in range(40))
+    kept = (await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": said}))).detail.splitlines()
+    assert kept[-1].startswith("ERROR CUDA out of memory 39")
+    assert len(kept) > 5
+    assert all(line.startswith("ERROR CUDA") and line.endswith(" end") for line in kept)
+
+
+# --- compression ------------------------------------------------------------------------------------------------------
+
+
+START = "Initializing a V1 LLM engine (v0.32.0) with config"
+
+
+@pytest.mark.parametrize(
+    ("args", "log", "dtype", "kind"),
+    [
+        pytest.param(["--kv-cache-dtype", "fp8"], START, "", "quantised_kv", id="flag"),
+        pytest.param([], START, "fp8", "quantised_kv", id="page"),
+        pytest.param([], START + "\nUsing fp8 data type to store kv cache", "auto", "quantised_kv", id="log"),
+        pytest.param([], START, "auto", "none", id="none"),
+        pytest.param([], None, "auto", None, id="no-log"),
+    ],
+)
+async def test_the_compression_is_told_from_flags_page_and_log(
+    args: list[str], log: str | None, dtype: str, kind: str | None
+) -> None:
+    scrape = Scrape(replica="llm-0", at=OPENED, config={"cache_dtype": dtype} if dtype else {})
+    pages, logs = Samples(scrape), Logs({"llm-0": log})
+    reading = await ask("compression_method", pod("llm-0", *args), logs=logs, pages=pages)
+    assert reading.fields.get("kind") == kind
+    assert reading.fields["offloads"] is False
+    if kind is None:
+        assert "its start is not in the log" in reading.unknown_parts["kind"]
+
+
+async def test_replicas_of_two_kinds_share_none() -> None:
+    logs = Logs({"llm-0": START, "llm-1": START})
+    pods = (pod("llm-0"), pod("llm-1", "--kv-cache-dtype=fp8", template="t2"))
+    reading = await ask("compression_method", *pods, logs=logs)
+    assert reading.unknown_parts == {"kind": "the replicas differ"}

@@ -1,0 +1,204 @@
+"""Which class of fault a GPU shows, on which node, and who else acts there."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.signal import Reading
+from bot.probes.gpu.gpu_fault import judge_gpu
+from bot.probes.gpu.remediators import remediators_of
+from tests.fakes.samples import FakeSampleStore
+from tests.kit import probes
+from tests.probes.gpu_nodes import NOW, OPENED, Cluster, asked_of, counted, gpu, node, pod, world
+
+pytestmark = pytest.mark.fast
+
+WELL = {"xid": 0.0, "row_remap_failure": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "reaches_back", "kind"),
+    [
+        pytest.param({}, [], False, "none", id="well"),
+        pytest.param({"xid": 79}, [{"xid": 0.0}], False, "fatal", id="fell-off-the-bus-just-now"),
+        pytest.param({"xid": 94}, [{"xid": 0.0}], False, "contained", id="contained-just-now"),
+        pytest.param({"xid": 31}, [{"xid": 0.0}], False, "application", id="a-programs-fault-just-now"),
+        pytest.param({"xid": 31}, [{"xid": 0.0}, {"xid": 79.0}], False, "fatal", id="overwritten-by-a-milder-one"),
+        pytest.param({"xid": 999}, [{"xid": 0.0}], False, "", id="not-in-the-table-is-asked-about"),
+        pytest.param({"xid": 79}, [{"xid": 79.0}], True, "stale", id="seen-not-recent"),
+        pytest.param({"xid": 79}, [{"xid": 79.0}], False, "", id="age-not-known"),
+        pytest.param({"xid": 79}, [], False, "", id="first-seen"),
+        pytest.param({"xid": 31}, [], False, "stale", id="a-programs-fault-of-unknown-age-harms-nobody"),
+        pytest.param({"xid": 79, "counted:79": 1}, [], False, "fatal", id="counted-in-the-exporters-last-minutes"),
+        pytest.param({"row_remap_failure": 1}, [], False, "fatal", id="remap-failed"),
+        pytest.param({"row_remap_pending": 1}, [], False, "contained", id="remap-waits-for-a-reset"),
+        pytest.param(
+            {"row_remap_pending": 1}, [{"xid": 0.0, "row_remap_pending": 1.0}], True, "none", id="remap-waits-for-long"
+        ),
+        pytest.param({"ecc_dbe": 3}, [{"xid": 0.0, "ecc_dbe": 2.0}], True, "fatal", id="memory-errors-rose"),
+        pytest.param({"ecc_dbe": 3}, [{"xid": 0.0, "ecc_dbe": 3.0}], True, "none", id="old-memory-errors"),
+    ],
+)
+def test_the_class_of_a_fault_is_that_of_the_gravest_change_in_the_incidents_time(
+    now: dict[str, float], before: list[dict[str, float]], reaches_back: bool, kind: str
+) -> None:
+    assert judge_gpu(WELL | now, before, reaches_back=reaches_back).kind == kind
+
+
+def test_an_event_dates_the_xid_that_the_register_keeps() -> None:
+    assert judge_gpu(WELL | {"xid": 79}, [], (79,), reaches_back=False).kind == "fatal"
+    assert judge_gpu(WELL | {"xid": 79}, [], (31,), reaches_back=False).kind == ""
+
+
+def test_registers_that_are_not_exported_are_unknown_and_not_clear() -> None:
+    assert judge_gpu({"row_remap_failure": 0.0}, [], reaches_back=True).kind == ""
+
+
+# --- the probe --------------------------------------------------------------------------------------------------------
+
+
+async def ask(
+    cluster: Cluster, seen: World, store: FakeSampleStore | None = None, *, at: float = NOW, **more: Any
+) -> Reading:
+    asked = asked_of("gpu_fault", seen, at=at, **more)
+    return await probes.ask(asked, finder=cluster, pages=cluster, samples=store or FakeSampleStore())
+
+
+TWO_NODES = (node("n1"), node("n2"))
+OURS = (pod("llm-a", "n1"), pod("llm-b", "n2"))
+
+
+async def test_the_evidence_names_node_gpu_and_replica() -> None:
+    cluster = Cluster({"n1": gpu(0, "llm-a"), "n2": gpu(0) + gpu(3, "llm-b", XID_ERRORS=79) + counted(79, 3, "llm-b")})
+    reading = await ask(cluster, world(TWO_NODES, OURS))
+    told = {part: reading.fields[part] for part in ("kind", "xid", "node", "gpu", "bus_id", "replica", "here")}
+    where = {"node": "n2", "gpu": "GPU-3", "bus_id": "0000:3B:00.0", "replica": "llm-b", "here": 1}
+    assert told == {"kind": "fatal", "xid": 79, **where}
+    assert reading.fields["detail"] == "n2/3: XID 79 since the incident began (the GPU has fallen off the bus)"
+
+
+async def test_a_gpu_that_another_workload_holds_is_not_our_fault() -> None:
+    cluster = Cluster({"n1": gpu(0, "llm-a") + gpu(1, "somebody", XID_ERRORS=79) + counted(79, 1, "somebody")})
+    assert (await ask(cluster, world(TWO_NODES[:1], OURS[:1]))).fields["kind"] == "none"
+
+
+async def test_an_xid_that_appears_while_we_look_is_recent_and_the_next_incident_calls_it_old() -> None:
+    cluster, store, seen = Cluster({"n1": gpu(0, "llm-a")}), FakeSampleStore(), world(TWO_NODES[:1], OURS[:1])
+    assert (await ask(cluster, seen, store)).fields["kind"] == "none"
+    cluster.pages["n1"] = gpu(0, "llm-a", XID_ERRORS=79)
+    assert (await ask(cluster, seen, store, at=NOW + 30)).fields["kind"] == "fatal"
+
+
+async def test_an_xid_of_unknown_age_has_no_class_and_the_reason_names_it() -> None:
+    cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79)})
+    reading = await ask(cluster, world(TWO_NODES[:1], OURS[:1]))
+    assert "kind" not in reading.fields
+    assert reading.unknown_parts["kind"] == "n1/0: XID 79 seen, its age is not known (the GPU has fallen off the bus)"
+    assert reading.fields["node"] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("pages", "silent", "reason"),
+    [
+        pytest.param({}, (), "no exporter of NVIDIA or AMD on n1", id="no-exporter"),
+        pytest.param({"n1": ""}, ("n1",), "n1: its exporter: connection refused", id="no-answer"),
+        pytest.param({"n1": "<html>"}, (), "n1: no GPU on the exporter's page", id="no-such-page"),
+    ],
+)
+async def test_a_node_that_cannot_be_read_has_no_class(
+    pages: Mapping[str, str], silent: Sequence[str], reason: str
+) -> None:
+    cluster = Cluster(pages)
+    cluster.silent.update(silent)
+    assert (await ask(cluster, world(TWO_NODES[:1], OURS[:1]))).unknown_parts["kind"] == reason
+
+
+async def test_a_certain_fatal_fault_counts_although_another_node_cannot_be_read() -> None:
+    cluster = Cluster({"n2": gpu(0, "llm-b", XID_ERRORS=79) + counted(79, 0, "llm-b")})
+    reading = await ask(cluster, world(TWO_NODES, OURS))
+    assert (reading.fields["kind"], reading.fields["node"]) == ("fatal", "n2")
+    cluster.pages["n2"] = gpu(0, "llm-b", XID_ERRORS=94) + counted(94, 0, "llm-b")
+    assert "kind" not in (await ask(cluster, world(TWO_NODES, OURS))).fields
+
+
+def xid_event(number: int, seconds: float) -> Obj:
+    at = datetime.fromtimestamp(OPENED + seconds, UTC).isoformat()
+    message = f"NVRM: Xid (PCI:0000:3b:00): {number}, pid=1"
+    return {
+        "involvedObject": {"kind": "Node", "name": "n1"},
+        "type": "Warning",
+        "reason": "XidError",
+        "message": message,
+        "lastTimestamp": at,
+    }
+
+
+@pytest.mark.parametrize(("seconds", "kind"), [(-60, "fatal"), (-1900, None)])
+async def test_an_event_of_the_incidents_time_gives_the_class(seconds: float, kind: str | None) -> None:
+    cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79)})
+    cluster.events.append(xid_event(79, seconds))
+    assert (await ask(cluster, world(TWO_NODES[:1], OURS[:1]))).fields.get("kind") == kind
+
+
+async def test_a_node_that_is_not_ready_is_trouble_without_a_class() -> None:
+    gone = node("n1")
+    gone["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), world([gone], OURS[:1]))
+    assert reading.unknown_parts["kind"] == "n1: not Ready"
+
+
+async def test_others_pods_are_told_with_their_owners() -> None:
+    others = [pod("train-0", "n1", ours=False, namespace="research"), pod("far", "n2", ours=False)]
+    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), world(TWO_NODES[:1], OURS[:1], others))
+    assert reading.fields["others_pods"] == 1
+    assert reading.fields["owners"] == "1 pods of others: 1 of ReplicaSet research/train-0-rs"
+
+
+async def test_a_picked_node_is_looked_at_after_our_replicas_have_left_it() -> None:
+    cluster = Cluster({"n1": gpu(0, XID_ERRORS=79) + counted(79), "n2": gpu(0, "llm-b")})
+    reading = await ask(cluster, world(TWO_NODES, OURS[1:]), of="picked.node", picked="n1")
+    assert (reading.fields["node"], reading.fields["here"], reading.fields["kind"]) == ("n1", 0, "fatal")
+
+
+# --- who else acts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "who"),
+    [
+        pytest.param({}, (), id="nobody"),
+        pytest.param({"unschedulable": True}, ("somebody else (cordon)",), id="a-persons-cordon"),
+        pytest.param(
+            {"unschedulable": True, "annotations": {"incident-bot/incident": "INC-1"}}, (), id="our-own-cordon"
+        ),
+        pytest.param(
+            {"unschedulable": True, "annotations": {"incident-bot/incident": "INC-9"}},
+            ("INC-9 (cordon)",),
+            id="another-incidents-cordon",
+        ),
+        pytest.param(
+            {"taints": [{"key": "karpenter.sh/disrupted"}]},
+            ("Karpenter (taint karpenter.sh/disrupted)",),
+            id="karpenter",
+        ),
+        pytest.param({"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}, (), id="a-pools-own-taint"),
+        pytest.param({"labels": {"dgxc.nvidia.com/nvsentinel-state": "quarantined"}}, ("NVSentinel",), id="nvsentinel"),
+        pytest.param({"labels": {"nvidia.com/gpu-driver-upgrade-state": "upgrade-done"}}, (), id="upgrade-done"),
+        pytest.param(
+            {"labels": {"nvidia.com/gpu-driver-upgrade-state": "drain-required"}},
+            ("the GPU operator (driver upgrade)",),
+            id="gpu-operator",
+        ),
+    ],
+)
+def test_whoever_repairs_a_node_is_known_by_what_they_write_on_it(fields: dict[str, Any], who: tuple[str, ...]) -> None:
+    assert remediators_of(node("n1", **fields), "INC-1") == who
+
+
+async def test_a_condition_of_node_problem_detector_is_told_and_is_no_hand_on_the_node() -> None:
+    marked = node("n1", conditions=[{"type": "GpuUnhealthy", "status": "True", "reason": "XidSeen"}])
+    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), world([marked], OURS[:1]))
+    assert (reading.fields["others_act"], reading.fields["actors"]) == (False, "reported GpuUnhealthy: XidSeen")

@@ -1,0 +1,100 @@
+"""Free memory and work of the replicas' GPUs, and what a Prometheus remembers of a day."""
+
+from collections.abc import Sequence
+
+import httpx
+import pytest
+
+from bot.adapters.prometheus.memory import PrometheusMemory, least_free_query
+from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import PodPage
+from bot.probes.gpu.gpu_load import gpus_of
+from tests.kit import probes
+from tests.kit.probes import request
+from tests.probes.test_gpu_health import Finder, cluster, exporter_pod
+
+pytestmark = pytest.mark.fast
+
+DCGM = """
+DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-0",exported_pod="llm-0"} 4096
+DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-0",exported_pod="llm-0"} 77824
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-0",exported_pod="llm-0"} 0.5
+DCGM_FI_DEV_FB_FREE{gpu="1",UUID="GPU-1",exported_pod="llm-0"} 1024
+DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-1",exported_pod="llm-0"} 80896
+DCGM_FI_DEV_FB_FREE{gpu="2",UUID="GPU-2",exported_pod="other"} 10
+"""
+
+
+class Pages:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def read(self, page: PodPage) -> str:
+        if not self._text:
+            raise SourceError("connection refused")
+        return self._text
+
+
+class Day:
+    def __init__(self, mib: float) -> None:
+        self._mib = mib
+
+    async def least_free_mib(self, namespace: str, pods: Sequence[str]) -> float:
+        if not self._mib:
+            raise SourceError("no whole day")
+        return self._mib
+
+
+async def ask(page: str, day: Day | None = None) -> Reading:
+    asked = request("gpu_load", cluster(), at=1000.0, opened_at=900.0)
+    return await probes.ask(asked, finder=Finder(exporter_pod(9400)), pages=Pages(page), memory=day)
+
+
+async def test_the_fullest_of_our_gpus_decides() -> None:
+    reading = await ask(DCGM, Day(512))
+    assert (reading.fields["least_free"], reading.fields["least_free_day"]) == (1.0, 0.5)
+    assert reading.fields["total"] == 80.0
+    assert "compute" in reading.unknown_parts, "one of the two GPUs does not export it"
+
+
+async def test_a_day_that_nobody_remembers_is_unknown() -> None:
+    assert "a Prometheus would" in (await ask(DCGM)).unknown_parts["least_free_day"]
+    assert (await ask(DCGM, Day(0))).unknown_parts["least_free_day"] == "no whole day"
+
+
+@pytest.mark.parametrize("page", ["", 'DCGM_FI_DEV_FB_FREE{gpu="2",exported_pod="other"} 10\n', "no metrics at all"])
+async def test_without_our_gpus_on_the_page_nothing_is_known(page: str) -> None:
+    assert (await ask(page)).unknown == "nothing is exported of the GPUs on n1"
+
+
+def test_amds_exporter_says_used_and_total() -> None:
+    page = 'amd_gpu_total_vram{gpu_id="0",pod="llm-0"} 1000\namd_gpu_used_vram{gpu_id="0",pod="llm-0"} 900\n'
+    assert gpus_of(page, ["llm-0"]) == {"0": {"total": 1000, "used": 900}}
+
+
+# --- a day, from Prometheus -------------------------------------------------------------------------------------------
+
+
+async def least(*results: tuple[str, str]) -> float:
+    body = {
+        "status": "success",
+        "data": {"result": [{"metric": {"holder": pod}, "value": [0, mib]} for pod, mib in results]},
+    }
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=body))
+    async with httpx.AsyncClient(transport=transport) as client:
+        return await PrometheusMemory(client, "http://prometheus").least_free_mib("serving", ["llm-0", "llm-1"])
+
+
+async def test_the_least_of_a_whole_day_is_the_least_of_all_replicas() -> None:
+    assert await least(("llm-0", "4096"), ("llm-1", "2048")) == 2048
+
+
+async def test_a_replica_without_a_whole_day_makes_it_unknown() -> None:
+    with pytest.raises(SourceError, match="no whole day of the GPU memory of llm-1"):
+        await least(("llm-0", "4096"))
+
+
+def test_only_names_of_kubernetes_get_into_a_query() -> None:
+    with pytest.raises(SourceError, match="is no name of a Kubernetes object"):
+        least_free_query("serving", ['llm"} or vector(0)'])

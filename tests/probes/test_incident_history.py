@@ -1,0 +1,105 @@
+"""The bot's own incidents: how often a target came back, and what was replaced on a node."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import LedgerEntry
+from bot.domain.cluster.objects import ObjectRef
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.incidents.run import Run
+from bot.domain.signals.signal import Reading
+from bot.flow.incident_history import rollbacks_in_a_day
+from tests import builders
+from tests.builders import START, TARGET, run
+from tests.kit import probes
+from tests.kit.probes import request
+
+pytestmark = pytest.mark.fast
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+class Kept:
+    def __init__(self, *runs: Run) -> None:
+        self._runs = {run.incident_id: run for run in runs}
+
+    async def recent_incidents(self, limit: int) -> Sequence[str]:
+        return list(self._runs)[:limit]
+
+    async def last_incident(self, target_key: str) -> str | None:
+        return next((name for name, run in self._runs.items() if run.target.key == target_key), None)
+
+    async def load(self, incident_id: str) -> Run | None:
+        return self._runs.get(incident_id)
+
+
+def past(number: int, days: float, **fields: Any) -> Run:
+    opened = START - days * DAY
+    return run(incident_id=f"INC-{number}", opened_at=opened, closed_at=opened + HOUR, **fields)
+
+
+def replaced(pod: str, hours: float, node: str = "n1", verb: str = "replace_replica") -> tuple[LedgerEntry, ...]:
+    target = ObjectRef(kind="Pod", namespace="serving", name=pod)
+    entry = LedgerEntry(
+        call_id="c", state="s", verb=verb, title="t", target=target, applied_at=START - hours * HOUR, node=node
+    )
+    return (entry,)
+
+
+async def ask(probe: str, *runs: Run, node: str = "n1") -> Reading:
+    pod: Obj = {"metadata": {"name": "llm-9", "uid": "u9"}, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
+    seen = World(at=START, workload={"metadata": {"name": "llm"}}, pods=(pod,))
+    asked = request(
+        probe, seen, at=START, of="picked.replica", incident_id="INC-50", target=TARGET, picked={"replica": "llm-9"}
+    )
+    return await probes.ask(asked, runs=Kept(*runs))
+
+
+async def test_incidents_of_a_week_on_one_target_are_counted_with_the_present_one() -> None:
+    elsewhere = TARGET.model_copy(update={"name": "other"})
+    reading = await ask("recurrence", past(1, 8), past(2, 6), past(3, 1), past(4, 1, target=elsewhere))
+    assert reading.fields == {"count": 3.0, "incidents": "INC-2, INC-3, INC-50"}
+
+
+async def test_the_first_incident_is_one() -> None:
+    assert (await ask("recurrence")).fields["count"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("ledger", "count"),
+    [
+        pytest.param(replaced("llm-3", 5), 1, id="today"),
+        pytest.param(replaced("llm-3", 25), 0, id="yesterday"),
+        pytest.param(replaced("llm-3", 5, node="n2"), 0, id="on-another-node"),
+        pytest.param(replaced("llm-9", 0), 0, id="this-one"),
+        pytest.param(replaced("llm-3", 5, verb="isolate_replica"), 0, id="only-isolated"),
+    ],
+)
+async def test_only_replacements_of_a_day_on_that_node_count(ledger: tuple[LedgerEntry, ...], count: float) -> None:
+    assert (await ask("replaced_before", past(1, 0.9, ledger=ledger))).fields == {"count": count, "node": "n1"}
+
+
+async def test_a_replica_on_no_node_has_no_past() -> None:
+    assert (await ask("replaced_before", node="")).unknown == "the replica is on no node"
+
+
+def rolled_back(hours: float, *, outcome: str = "done", undone_by: str = "", **fields: Any) -> Run:
+    (entry,) = replaced("llm", hours, verb="rollback")
+    entry = entry.model_copy(update={"call_id": "INC-1/R1/0", "undone_by": undone_by})
+    return past(1, hours / 24, ledger=(entry,), requests={"R1": builders.request(outcome=outcome)}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("before", "counts"),
+    [
+        pytest.param(rolled_back(5), True, id="this morning"),
+        pytest.param(rolled_back(30), False, id="yesterday"),
+        pytest.param(rolled_back(5, undone_by="INC-1/R2/0"), False, id="taken back"),
+        pytest.param(rolled_back(5, outcome="failed"), False, id="stopped half-way"),
+        pytest.param(rolled_back(5, target=TARGET.model_copy(update={"name": "other"})), False, id="another workload"),
+    ],
+)
+async def test_a_rollback_of_this_workload_counts_for_a_day_when_it_went_through(before: Run, *, counts: bool) -> None:
+    assert await rollbacks_in_a_day(Kept(before), TARGET, at=START) == (["INC-1"] if counts else [])

@@ -1,0 +1,186 @@
+"""Why an engine ended, by the exact lines of real logs; lines of GPU servers are as their source writes them."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.domain.kernel.redaction import MASK
+from bot.probes.engine.log_lines import CUDA_OOM, OomClass, last_words, plain, redacted, start_lines
+
+pytestmark = pytest.mark.fast
+
+ENDS: dict[str, OomClass] = {
+    "startup_cases/F_failed_start_max_model_len_4096": "model_len",
+    "startup_cases/active_seqs_gt_seqs": "bad_config",
+    "startup_cases/batched_tokens_lt_seqs": "bad_config",
+    "startup_cases/block_size_8": "model_len",
+    "startup_cases/blocks_override_too_small": "model_len",
+    "startup_cases/config_yaml_and_env": "none",
+    "startup_cases/equals_form": "none",
+    "startup_cases/gpu_mem_util_over_1": "bad_config",
+    "startup_cases/kv_bytes_negative": "no_kv_room",
+    "startup_cases/kv_dtype_auto_16M": "none",
+    "startup_cases/kv_dtype_bad": "bad_flag",
+    "startup_cases/kv_dtype_fp8_16M": "none",
+    "startup_cases/kv_too_small_for_max_model_len": "model_len",
+    "startup_cases/max_model_len_over_model": "bad_config",
+    "startup_cases/max_num_seqs_zero": "bad_config",
+    "startup_cases/removed_flag_disable_log_requests": "bad_flag",
+    "startup_cases/removed_flag_swap_space": "bad_flag",
+    "startup_cases/underscore_flags": "none",
+    "startup_cases/unknown_flag_on_the_fly": "bad_flag",
+    "startup_cases/v0.11.0_omp_bind_unsupported": "start_failed",
+    "startup_cases/vllm_attention_backend_flag": "none",
+    "startup_cases/watermark_1": "bad_config",
+    "crash_bad_block_size": "start_failed",
+    "E_queue_limit_503": "none",
+    "I_dev_mode_endpoints": "none",
+}
+
+
+def log_of(captures: Path, case: str) -> str:
+    return (captures / case / "server.log").read_text(errors="replace")
+
+
+@pytest.mark.parametrize(("case", "why"), ENDS.items(), ids=list(ENDS))
+def test_each_captured_start_ends_for_its_own_reason(captures: Path, case: str, why: OomClass) -> None:
+    found = last_words(log_of(captures, case))
+    assert found.why == why
+    assert (found.line == "") == (why == "none")
+
+
+def test_no_captured_start_is_missing_from_the_table(captures: Path) -> None:
+    cases = {f"startup_cases/{path.name}" for path in (captures / "startup_cases").iterdir() if path.is_dir()}
+    assert cases <= ENDS.keys()
+
+
+@pytest.mark.parametrize("case", ["default_timeout_0", "shutdown_timeout_60", "socket_holder"])
+def test_an_engine_that_was_told_to_stop_did_not_die(captures: Path, case: str) -> None:
+    assert last_words(log_of(captures, f"H_sigterm/{case}")).why == "none"
+
+
+KILLED_CORE = """\
+INFO:     Application startup complete.
+(APIServer pid=13822) ERROR 11-22 15:58:51 [async_llm.py:906] AsyncLLM output_handler failed.
+(APIServer pid=13822) ERROR 11-22 15:58:51 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+INFO:     Shutting down
+INFO:     Application shutdown complete.
+"""
+OOM_IN_A_STEP = """\
+INFO:     Application startup complete.
+(EngineCore pid=16084) ERROR 11-22 16:00:45 [core.py:1512] EngineCore encountered a fatal error.
+(EngineCore pid=16084) ERROR 11-22 16:00:45 [core.py:1512] torch.OutOfMemoryError: CUDA out of memory. Tried to \
+allocate 2.19 GiB. GPU 0 has a total capacity of 79.11 GiB
+(APIServer pid=15441) ERROR 11-22 16:00:45 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+INFO:     Shutting down
+INFO:     Application shutdown complete.
+"""
+
+
+@pytest.mark.parametrize(("log", "why"), [(KILLED_CORE, "engine_died"), (OOM_IN_A_STEP, "serving")])
+def test_an_api_server_that_ends_in_good_order_does_not_hide_why_its_engine_died(log: str, why: str) -> None:
+    """Lines of vLLM 0.32, whose process ended with exit code 0 both times."""
+    found = last_words(log)
+    assert (found.why, found.told_to_stop) == (why, False)
+
+
+def test_an_engine_that_got_a_signal_says_so(captures: Path) -> None:
+    assert last_words(log_of(captures, "H_sigterm/default_timeout_0")).told_to_stop is True
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB"
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        pytest.param(f"ERROR Failed to load model - not enough GPU memory. Try …\n{OOM}", "weights", id="load"),
+        pytest.param(
+            f"{OOM}\nRuntimeError: CUDA out of memory occurred when warming up sampler", "warm_up", id="warm-up"
+        ),
+        pytest.param(f"Capturing CUDA graphs\n{OOM}", "start_up", id="graph-capture"),
+        pytest.param(f"INFO:     Application startup complete.\n{OOM}\nEngineDeadError", "serving", id="mid-serve"),
+        pytest.param(
+            "ValueError: Free memory on device cuda:0 (12.3/79.1 GiB) on startup is less than desired GPU memory"
+            " utilization (0.92, 72.8 GiB).",
+            "other_tenant",
+            id="other-tenant",
+        ),
+        pytest.param("RuntimeError: Worker proc VllmWorker-1 died unexpectedly", "engine_died", id="worker"),
+        pytest.param(
+            "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored"
+            " in KV cache (4096).",
+            "model_len",
+            id="v0-model-len",
+        ),
+        pytest.param(
+            "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 1.00 GiB", "start_up", id="hip"
+        ),
+        pytest.param("INFO all is well", "none", id="well"),
+        pytest.param("", "none", id="empty"),
+    ],
+)
+def test_lines_of_gpu_servers_are_told_apart(log: str, why: OomClass) -> None:
+    assert last_words(log).why == why
+
+
+def test_only_running_out_of_device_memory_counts_as_cuda_oom() -> None:
+    assert {"weights", "warm_up", "start_up", "serving"} == CUDA_OOM
+
+
+def test_the_start_is_read_through_the_colours_of_0_11(captures: Path) -> None:
+    log = log_of(captures, "startup_cases/v0.11.0_omp_bind_unsupported")
+    assert "\x1b[" in log
+    assert "\x1b[" not in plain(log)
+    assert start_lines(log).version == "0.11.0"
+
+
+def test_the_start_tells_version_pool_and_the_arguments_that_were_given(captures: Path) -> None:
+    found = start_lines(log_of(captures, "startup_cases/kv_dtype_fp8_16M"))
+    assert (found.version, found.kv_tokens, found.kv_data_type) == ("0.32.0", 16384, "fp8")
+    assert found.arguments is not None
+    assert found.arguments["max_num_seqs"] == 16
+    assert found.arguments["kv_cache_dtype"] == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("line", "backend"),
+    [
+        ("Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN']", "FLASH_ATTN"),
+        ("Using FLASHINFER backend.", "FLASHINFER"),
+        ("Using Flash Attention backend on V1 engine.", "Flash Attention"),
+        ("Using ROCM_AITER_FA backend (selected via --attention-backend)", "ROCM_AITER_FA"),
+        ("Using FLASH_ATTN backend for vit attention", None),
+    ],
+)
+def test_the_attention_backend_is_told_in_each_versions_words(line: str, backend: str | None) -> None:
+    assert start_lines(line).backend == backend
+
+
+def test_the_pool_is_read_from_both_forms_of_the_line() -> None:
+    new = "GPU KV cache size: 123,456 tokens, Maximum concurrency for 2,048 tokens per request: 60.28x"
+    assert start_lines(new).kv_tokens == 123456
+    assert start_lines("INFO GPU KV cache size: 4,096 tokens").kv_tokens == 4096
+    assert start_lines("INFO nothing").kv_tokens is None
+
+
+def test_arguments_beside_one_that_prints_as_an_object_can_still_be_read() -> None:
+    found = start_lines("non-default args: {'max_num_seqs': 8, 'config': <Config object at 0x1>, 'dtype': 'fp8'}")
+    assert found.arguments == {"max_num_seqs": 8, "dtype": "fp8"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["token=hf_abcdefghijk", "'api_key': 'geheim-123456'", "Authorization: Bearer abcdef123456", "sk-abcdef123456"],
+)
+def test_secrets_do_not_leave_the_log(line: str) -> None:
+    assert not any(secret in redacted(line) for secret in ("abcdefghijk", "geheim", "abcdef123456"))
+    assert MASK in redacted(line)
+
+
+def test_at_most_fifty_telling_lines_are_kept() -> None:
+    log = "\n".join(f"ERROR {i} out of memory" for i in range(80))
+    assert len(last_words(log).telling) == 50
+    assert last_words(log).telling[-1] == "ERROR 79 out of memory"

@@ -1,0 +1,124 @@
+"""What besides the engine makes requests slow: each part with its own reason where it cannot be read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.target import Target
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
+from tests.kit import probes
+from tests.kit.probes import Samples, request
+
+pytestmark = pytest.mark.fast
+
+OPENED = 100_000.0
+
+
+class Gateway:
+    """A router of which nothing is known until it is said."""
+
+    def __init__(self, errors: float | None = None, p99: float | None = None) -> None:
+        self._errors, self._p99 = errors, p99
+
+    async def error_share(self, target: Target) -> float:
+        return self._known(self._errors, "prometheus.router_errors")
+
+    async def latency_p99(self, target: Target) -> float:
+        return self._known(self._p99, "prometheus.gateway_p99")
+
+    def _known(self, value: float | None, setting: str) -> float:
+        if value is None:
+            raise SourceError(f"no query is configured ({setting})")
+        return value
+
+
+def served(replicas: int, *, minutes: float = 30, **more: Any) -> list[Scrape]:
+    """So many replicas side by side until the incident opened, one sample each half a minute."""
+    return [
+        Scrape(replica=f"llm-{number}", at=OPENED - 30 * step, **more)
+        for step in range(int(2 * minutes))
+        for number in range(replicas)
+    ]
+
+
+def cluster(*, replicas: int = 4, pending: int = 0, most: int | None = None, **fields: Any) -> World:
+    owner = {"kind": "Deployment", "uid": "d", "controller": True}
+    replica_set = {"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}}
+    phases = ["Running"] * (replicas - pending) + ["Pending"] * pending
+    scaler = {
+        "metadata": {"name": "llm"},
+        "spec": {"maxReplicas": most, "scaleTargetRef": {"kind": "Deployment", "name": "llm"}},
+    }
+    return World(
+        at=OPENED,
+        workload={"kind": "Deployment", "metadata": {"name": "llm", "uid": "d"}, "spec": {"replicas": replicas}},
+        replica_sets=(replica_set,),
+        pods=tuple(_pod(f"llm-{number}", phase) for number, phase in enumerate(phases)),
+        autoscalers=(scaler,) if most else (),
+        **fields,
+    )
+
+
+def _pod(name: str, phase: str) -> Obj:
+    owner = {"kind": "ReplicaSet", "uid": "rs", "controller": True}
+    return {"metadata": {"name": name, "uid": name, "ownerReferences": [owner]}, "status": {"phase": phase}}
+
+
+async def ask(
+    seen: World, scrapes: Sequence[Scrape] = (), gateway: Gateway | None = None, **parameters: Any
+) -> Reading:
+    asked = request("outside", seen, at=OPENED, parameters=parameters)
+    return await probes.ask(asked, history=Samples(*scrapes), router=gateway or Gateway())
+
+
+async def test_a_replica_that_waits_for_a_node_is_counted_and_named() -> None:
+    reading = await ask(cluster(pending=1))
+    assert (reading.fields["pending"], reading.fields["detail"]) == (1, "pending: llm-3")
+
+
+@pytest.mark.parametrize(("most", "at_max"), [(None, False), (8, False), (4, True), (3, True)])
+async def test_an_autoscaler_at_its_maximum_cannot_follow_the_load(most: int | None, at_max: bool) -> None:
+    assert (await ask(cluster(most=most))).fields["at_max"] is at_max
+
+
+async def test_autoscalers_that_cannot_be_read_may_be_at_their_maximum() -> None:
+    reading = await ask(cluster(unreadable={"autoscalers": "forbidden"}))
+    assert reading.unknown_parts["at_max"] == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("scrapes", "scaled_down", "before"),
+    [
+        pytest.param(served(4), False, 4, id="as-before"),
+        pytest.param(served(6), True, 6, id="fewer-than-before"),
+        pytest.param(served(3), False, 3, id="more-than-before"),
+        pytest.param([*served(4), *served(6, minutes=5)], False, 4, id="a-rollout-had-more-for-a-moment"),
+        pytest.param([*served(4), *served(9, role="canary")], False, 4, id="a-canary-is-none-of-them"),
+        pytest.param([*served(4), *served(9, error="refused")], False, 4, id="who-did-not-answer-did-not-serve"),
+    ],
+)
+async def test_a_fleet_that_shrank_before_the_incident_is_told(
+    scrapes: Sequence[Scrape], scaled_down: bool, before: float
+) -> None:
+    fields = (await ask(cluster(), scrapes)).fields
+    assert (fields["scaled_down"], fields["replicas_before"]) == (scaled_down, before)
+
+
+async def test_without_history_nobody_knows_whether_it_shrank() -> None:
+    reading = await ask(cluster(), served(6, minutes=5))
+    assert reading.unknown_parts["scaled_down"] == "only 5 m of the 30 m before the incident were sampled"
+    assert (await ask(cluster(), served(6, minutes=5), over="8m")).fields["scaled_down"] is True
+
+
+async def test_the_router_speaks_only_where_somebody_wrote_a_query() -> None:
+    reading = await ask(cluster(), served(4))
+    assert reading.unknown_parts == {
+        "router_errors": "no query is configured (prometheus.router_errors)",
+        "gateway_p99": "no query is configured (prometheus.gateway_p99)",
+    }
+    reading = await ask(cluster(), served(4), Gateway(errors=0.2, p99=3.5))
+    assert (reading.fields["router_errors"], reading.fields["gateway_p99"]) == (0.2, 3.5)

@@ -1,0 +1,261 @@
+"""Room in the pool, a day's lengths, early signs, and replicas that stand still."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.signals.scrape import Histogram, Scrape
+from bot.domain.signals.signal import Reading
+from tests.kit import probes
+from tests.kit.probes import Samples, request
+from tests.probes.test_cluster_probes import OLD, OPENED, at, world
+
+pytestmark = pytest.mark.fast
+
+DAY = 86400.0
+
+
+async def ask(probe: str, *scrapes: Scrape, seen: World | None = None, **parameters: Any) -> Reading:
+    asked = request(probe, seen or world(OLD), at=OPENED, parameters=parameters, settings={"cut_share": 0.01})
+    return await probes.ask(asked, history=Samples(*scrapes))
+
+
+def scrapes(
+    seconds: float,
+    values: Callable[[float], dict[str, float]],
+    histograms: Callable[[float], dict[str, Histogram]] = lambda _: {},
+    *,
+    every: float = 30.0,
+    end: float = OPENED,
+    replica: str = "llm-0",
+) -> list[Scrape]:
+    """One replica for so long, by the seconds since its first scrape."""
+    steps = [every * step for step in range(int(seconds / every) + 1)]
+    return [
+        Scrape(replica=replica, at=end - seconds + past, ranks={"0": values(past)}, histograms={"0": histograms(past)})
+        for past in steps
+    ]
+
+
+# --- room in the pool -------------------------------------------------------------------------------------------------
+
+
+def lengths(past: float) -> dict[str, Histogram]:
+    return {
+        "request_prompt_tokens": Histogram(sum=past * 100, count=past),
+        "request_generation_tokens": Histogram(sum=past * 540, count=past),
+    }
+
+
+def pool(_: float) -> dict[str, float]:
+    return {"num_gpu_blocks": 129, "block_size": 32, "kv_cache_usage_perc": 0.5}
+
+
+async def test_a_requests_blocks_tell_how_many_more_fit() -> None:
+    reading = await ask("kv_room", *scrapes(1800, pool, lengths))
+    assert reading.fields["blocks_per_request"] == 20  # 640 tokens in blocks of 32
+    assert reading.fields["free_blocks"] == pytest.approx(64)
+    assert reading.fields["more_requests"] == 3
+    assert reading.fields["concurrency"] == 6
+    assert reading.fields["tail_waste"] == pytest.approx(31 / 2 / 640)
+
+
+async def test_without_finished_requests_only_the_free_blocks_are_known() -> None:
+    reading = await ask("kv_room", *scrapes(1800, pool))
+    assert set(reading.fields) == {"free_blocks"}
+    assert set(reading.unknown_parts) == {"blocks_per_request", "more_requests", "concurrency", "tail_waste"}
+
+
+async def test_without_a_pool_on_any_page_there_is_no_arithmetic() -> None:
+    assert (await ask("kv_room", *scrapes(1800, lambda _: {}, lengths))).unknown == "no pool is on any page"
+
+
+# --- a day's lengths --------------------------------------------------------------------------------------------------
+
+
+def seen_lengths(longer: float) -> Callable[[float], dict[str, Histogram]]:
+    """Of each thousand requests so many have prompts between 1000 and 5000 tokens, all others fewer than 1000."""
+
+    def made(past: float) -> dict[str, Histogram]:
+        buckets = {"1000.0": past * (1000 - longer), "5000.0": past * 1000, "+Inf": past * 1000}
+        answers = {"500.0": past * 1000, "+Inf": past * 1000}
+        return {
+            "request_prompt_tokens": Histogram(buckets=buckets, count=past * 1000),
+            "request_params_max_tokens": Histogram(buckets=answers, count=past * 1000),
+        }
+
+    return made
+
+
+async def test_a_day_of_requests_proves_a_length() -> None:
+    reading = await ask("request_lengths", *scrapes(DAY, lambda _: {}, seen_lengths(0), every=1200))
+    assert (reading.fields["longest"], reading.fields["above"]) == (1500, 0)
+
+
+async def test_short_answers_prove_nothing_to_those_who_ask_for_long_ones() -> None:
+    def answered(past: float) -> dict[str, Histogram]:
+        found = seen_lengths(0)(past)
+        asked = Histogram(buckets={"500.0": 0.0, "5000.0": past * 1000, "+Inf": past * 1000}, count=past * 1000)
+        return found | {
+            "request_generation_tokens": found["request_params_max_tokens"],
+            "request_params_max_tokens": asked,
+        }
+
+    reading = await ask("request_lengths", *scrapes(DAY, lambda _: {}, answered, every=1200))
+    assert reading.fields["longest"] == 6000
+
+
+async def test_an_engine_that_does_not_say_what_was_asked_for_proves_no_length() -> None:
+    def silent(past: float) -> dict[str, Histogram]:
+        return {"request_prompt_tokens": seen_lengths(0)(past)["request_prompt_tokens"]}
+
+    reading = await ask("request_lengths", *scrapes(DAY, lambda _: {}, silent, every=1200))
+    assert reading.unknown == "no request_params_max_tokens on any page"
+
+
+async def test_one_longer_prompt_is_enough_to_need_its_length() -> None:
+    reading = await ask("request_lengths", *scrapes(DAY, lambda _: {}, seen_lengths(1), every=1200))
+    assert reading.fields["longest"] == 5500
+
+
+async def test_a_share_that_may_be_cut_is_told_with_the_length() -> None:
+    made = scrapes(DAY, lambda _: {}, seen_lengths(4), every=1200)
+    reading = await ask("request_lengths", *made, share="settings.cut_share")
+    assert reading.fields["longest"] == 1500
+    assert reading.fields["above"] == pytest.approx(0.004)
+
+
+async def test_an_hour_is_no_day() -> None:
+    reading = await ask("request_lengths", *scrapes(3600, lambda _: {}, seen_lengths(0), every=60))
+    assert reading.unknown == "only 60 m of 24 h of history of llm-0"
+
+
+async def test_what_is_longer_than_every_bucket_is_not_known() -> None:
+    def endless(past: float) -> dict[str, Histogram]:
+        found = seen_lengths(0)(past)
+        return found | {"request_prompt_tokens": Histogram(buckets={"1000.0": 0.0, "+Inf": past}, count=past)}
+
+    reading = await ask("request_lengths", *scrapes(DAY, lambda _: {}, endless, every=1200))
+    assert reading.unknown == "some requests are longer than the largest bucket"
+
+
+# --- early signs ------------------------------------------------------------------------------------------------------
+
+
+def day_then(now: Callable[[float], dict[str, float]]) -> list[Scrape]:
+    """A calm day with 16 at once, then half an hour that differs."""
+
+    def calm(past: float) -> dict[str, float]:
+        return {"request_success": past * 2, "num_requests_running": 16, "num_requests_waiting": 0}
+
+    base = 2 * (DAY - 1830)
+
+    def later(past: float) -> dict[str, float]:
+        return {"request_success": base + past * 2} | now(past)
+
+    # The day is thin, so that its samples stay few; the last half hour is not.
+    return [*scrapes(DAY - 1830, calm, every=30, end=OPENED - 1830), *scrapes(1800, later)]
+
+
+async def test_early_signs_are_counted_together() -> None:
+    def collapsed(past: float) -> dict[str, float]:
+        return {"num_requests_running": 6, "num_requests_waiting": past / 20}
+
+    reading = await ask("pressure_symptoms", *day_then(collapsed), seen=restarted(600))
+    assert reading.fields == {"count": 3.0, "signs": "fewer run at once, the queue grows, restarts"}
+    assert "not readable: latency doubled" in reading.detail
+
+
+async def test_a_calm_day_has_no_sign() -> None:
+    def calm(_: float) -> dict[str, float]:
+        return {"num_requests_running": 16, "num_requests_waiting": 0}
+
+    reading = await ask("pressure_symptoms", *day_then(calm), seen=restarted(7200))
+    assert reading.fields == {"count": 0.0, "signs": "none"}
+
+
+async def test_what_is_now_and_what_was_before_are_as_long_as_is_asked() -> None:
+    def collapsed(past: float) -> dict[str, float]:
+        return {"num_requests_running": 6, "num_requests_waiting": past / 20}
+
+    # Of the last 600 s the half hour that differs is now and before, so nothing has collapsed since.
+    reading = await ask("pressure_symptoms", *day_then(collapsed), seen=restarted(7200), over="5m", past="10m")
+    assert reading.fields == {"count": 1.0, "signs": "the queue grows"}
+
+
+async def test_a_time_in_which_nobody_came_yet_does_not_hide_that_fewer_run_at_once() -> None:
+    """A fifth of the time before is empty: its mean is a fifth lower, its steady rate is not."""
+
+    def collapsed(past: float) -> dict[str, float]:
+        served = {"request_success": max(0.0, past - 66) * 10, "num_requests_waiting": 0.0}
+        return served | {"num_requests_running": 0.0 if past < 66 else 26.0 if past < 300 else 8.0}
+
+    pages = scrapes(600, collapsed, every=6)
+    reading = await ask("pressure_symptoms", *pages, seen=restarted(7200), over="5m", past="10m")
+    assert reading.fields == {"count": 1.0, "signs": "fewer run at once"}
+
+
+async def test_a_window_of_early_signs_that_is_none_is_told() -> None:
+    assert (await ask("pressure_symptoms", past="soon")).unknown.startswith("'soon' is not a duration")
+
+
+async def test_without_anything_readable_there_are_not_zero_signs() -> None:
+    reading = await ask("pressure_symptoms", seen=world(OLD, unreadable={"pods": "forbidden"}))
+    assert reading.unknown == "no sign can be read"
+
+
+def restarted(seconds: float) -> World:
+    status: Obj = {"restartCount": 1, "lastState": {"terminated": {"finishedAt": at(OPENED - seconds)}}}
+    owner = {"kind": "ReplicaSet", "uid": "rs-1", "controller": True}
+    pod = {
+        "metadata": {"name": "llm-0", "uid": "u", "ownerReferences": [owner]},
+        "status": {"phase": "Running", "containerStatuses": [status]},
+    }
+    return world(OLD, pods=(pod,))
+
+
+# --- no progress ------------------------------------------------------------------------------------------------------
+
+
+def stands_after(seconds: float) -> Callable[[float], dict[str, float]]:
+    def values(past: float) -> dict[str, float]:
+        done = min(past, seconds)
+        return {
+            "num_requests_running": 8,
+            "num_requests_waiting": 4,
+            "request_success": done,
+            "generation_tokens": done * 100,
+        }
+
+    return values
+
+
+@pytest.mark.parametrize(
+    ("values", "bad"),
+    [
+        pytest.param(stands_after(300), 0, id="it-moves"),
+        pytest.param(stands_after(180), 4, id="the-last-two-minutes-stand-still"),
+        pytest.param(lambda past: stands_after(0)(past) | {"generation_tokens": past}, 0, id="one-long-answer"),
+        pytest.param(
+            lambda past: stands_after(0)(past) | {"num_requests_running": 0, "num_requests_waiting": 0}, 0, id="idle"
+        ),
+    ],
+)
+async def test_a_poll_is_bad_when_requests_are_there_and_nothing_moves(
+    values: Callable[[float], dict[str, float]], bad: float
+) -> None:
+    reading = await ask("no_progress", *scrapes(300, values, every=5))
+    assert reading.fields == {"bad": bad, "worst": "llm-0"}
+
+
+async def test_the_worst_replica_is_named() -> None:
+    moves = scrapes(300, stands_after(300), every=5, replica="llm-1")
+    reading = await ask("no_progress", *moves, *scrapes(300, stands_after(0), every=5))
+    assert (reading.fields["worst"], reading.by_replica) == ("llm-0", {"llm-0": 10.0, "llm-1": 0.0})
+
+
+async def test_too_few_polls_say_nothing() -> None:
+    found: Sequence[Scrape] = scrapes(60, stands_after(0), every=5)
+    assert (await ask("no_progress", *found)).unknown == "fewer than half of the polls are there"
