@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ from bot.domain.incidents.effect import (
     WatchSignals,
 )
 from bot.domain.incidents.machine import Rules
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.target import Target
 from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
 from bot.flow.accept_alerts import AcceptAlerts
@@ -64,7 +66,7 @@ from bot.flow.ports import (
 )
 from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
-from bot.flow.sample_replicas import WorldReplicas
+from bot.flow.sample_replicas import KeepSampling, SampledWorkloads, WorldReplicas
 from bot.flow.see_world import SeeWorld
 from bot.flow.wake import Timer, Wake
 
@@ -134,7 +136,7 @@ class Runtime:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`changed` is called when what people see of a run, or the kill switch, is not as it was."""
-        self._ports, self._changed = ports, changed
+        self._ports, self._changed, self._cluster_name = ports, changed, cluster_name
         store, claims = ports.store, ports.claims
         self.advance = AdvanceRun(store, ports.from_bundle, rules)
         self.handlers = self._handlers(rules)
@@ -160,6 +162,19 @@ class Runtime:
 
     def accept(self, reconcile: Reconcile) -> AcceptAlerts:
         return AcceptAlerts(self._ports.store, reconcile.wake_routing)
+
+    async def accept_again(self, alerts: Sequence[Alert]) -> None:
+        """Store alerts as if Alertmanager had just sent them."""
+        await self._ports.store.accept(alerts, truncated=0)
+
+    def sampling(self, named: Iterable[tuple[str, str, str]], *, every_seconds: float) -> KeepSampling:
+        """Samples the named workloads (namespace, kind, name), and every workload with an open incident."""
+        targets = [
+            Target(cluster=self._cluster_name, namespace=namespace, kind=kind, name=name)
+            for namespace, kind, name in named
+        ]
+        workloads = SampledWorkloads(self._ports.store, targets)
+        return KeepSampling(self._ports.signals, workloads, every_seconds=every_seconds)
 
     def _handlers(self, rules: Rules) -> Mapping[type, Handler]:
         ports, playbook_of = self._ports, self.advance.playbook_of

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from bot.dependencies import paces_of
 from bot.domain.approvals.grant import Demand
 from bot.domain.kernel.errors import SettingsError
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
-from bot.wiring import slack_pace
 
 pytestmark = pytest.mark.fast
 
@@ -152,10 +152,10 @@ def test_the_approvers_steer_when_nobody_else_is_named() -> None:
 
 def test_the_pace_in_slack_is_slacks_own_unless_the_workspace_was_granted_more() -> None:
     rest = {"home": (0.1, 1.0), "card": (10 / 60, 10.0)}
-    assert slack_pace(settings()) == {"post": (1.0, 5.0), "update": (50 / 60, 10.0), **rest}
+    assert paces_of(settings().slack) == {"post": (1.0, 5.0), "update": (50 / 60, 10.0), **rest}
     granted = settings(SLACK_POSTS_PER_SECOND="4", SLACK_POSTS_BURST="20", SLACK_UPDATES_PER_MINUTE="120")
-    assert slack_pace(granted) == {"post": (4.0, 20.0), "update": (2.0, 10.0), **rest}
-    assert slack_pace(settings(SLACK_CARDS_PER_MINUTE="5"))["card"] == (5 / 60, 5.0)
+    assert paces_of(granted.slack) == {"post": (4.0, 20.0), "update": (2.0, 10.0), **rest}
+    assert paces_of(settings(SLACK_CARDS_PER_MINUTE="5").slack)["card"] == (5 / 60, 5.0)
 
 
 def test_the_prefixed_name_wins_over_the_plain_one() -> None:

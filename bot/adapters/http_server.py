@@ -8,16 +8,21 @@ a client that sends its request at once is always heard.
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
+import socket
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import structlog
+import uvicorn
+from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 log = structlog.get_logger(__name__)
 MOST_FILES = 65_536
 LINES_APART_SECONDS = 1.0
+STOP_SECONDS = 3
 
 
 @dataclass(frozen=True)
@@ -131,3 +136,27 @@ def limits_here() -> ClientLimits:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return ClientLimits(connections=min(ClientLimits.connections, max(soft, wanted) // 2))
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+def server_config(app: Starlette, *, host: str, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, host=host, port=port, log_level="warning", lifespan="off",
+        timeout_graceful_shutdown=STOP_SECONDS, http=bounded(limits_here()), ws="none",
+    )  # fmt: skip
+
+
+async def serve_until_stopped(app: Starlette, *, host: str, port: int) -> None:
+    """Until SIGTERM or SIGINT; prints `ready {json}` on standard output once it listens."""
+    await _Announcing(server_config(app, host=host, port=port)).serve()
+
+
+class _Announcing(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            print("ready", json.dumps({"url": f"http://{host}:{port}"}), flush=True)
+            log.info("bot.started", host=host, port=port)

@@ -87,11 +87,12 @@ def export(
 ) -> None:
     """Print the report of an incident, made from its timeline."""
     wanted = _settings(settings)
-    from bot import wiring
+    from bot import dependencies
+    from bot.cli import stored
     from bot.domain.reports import as_json, html, markdown
 
     redis_url = wanted.redis_url.get_secret_value()
-    timeline, stored = asyncio.run(wiring.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
+    timeline, head = asyncio.run(stored.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
     if not timeline:
         raise CommandError(
             f"{incident}: not in this Redis (tag '{wanted.redis_tag}'); closed incidents are kept "
@@ -99,14 +100,14 @@ def export(
         )
     match format:
         case ReportFormat.json:
-            content = as_json(timeline, stored)
+            content = as_json(timeline, head)
         case ReportFormat.html:
-            lines = asyncio.run(wiring.load_lines(wanted, incident))
-            content = html(timeline, wiring.chart_svg, lines, stored)
+            lines = asyncio.run(stored.load_lines(wanted, incident))
+            content = html(timeline, dependencies.chart_svg, lines, head)
             for line in filter(lambda line: line.unknown, lines):
                 typer.echo(f"{line.signal}: the history could not be read ({line.unknown})", err=True)
         case ReportFormat.md:
-            content = markdown(timeline, stored)
+            content = markdown(timeline, head)
     if out is None:
         typer.echo(content, nl=False)
         return

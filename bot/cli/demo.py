@@ -14,7 +14,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from bot import wiring
+from bot.cli import stored
 from bot.cli.short_report import short_report
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError
@@ -91,7 +91,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     while time.monotonic() - began < LONGEST_SECONDS:
         _wait(world, LOOK_EVERY_SECONDS)
         approver.look()
-        run = asyncio.run(wiring.load_run(world.redis_url, "INC-1"))
+        run = asyncio.run(stored.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
             return _report(world, run, scenario, time.monotonic() - began, console)
     console.print(f"[red]The incident was not closed within {LONGEST_SECONDS:.0f} s.[/red]")
@@ -99,7 +99,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
 
 
 def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float, console: Console) -> int:
-    entries = asyncio.run(wiring.load_timeline(world.redis_url, run.incident_id))
+    entries = asyncio.run(stored.load_timeline(world.redis_url, run.incident_id))
     # A page of wide tables is for a file; a terminal gets what fits it.
     console.print(short_report(Report.of(entries)) if console.is_terminal else Markdown(markdown(entries)))
     verified = is_verified(run, entries, scenario)

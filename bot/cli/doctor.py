@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 
 import httpx
 
-from bot import wiring
+from bot import dependencies
 from bot.adapters import alertmanager_api
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.doctor import access
@@ -78,7 +78,7 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
 
 
 async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
-    async with KubernetesClient(wiring.cluster_connection(settings)) as client:
+    async with KubernetesClient(dependencies.cluster_connection(settings)) as client:
         namespaces = [one.strip() for one in namespace.split(",") if one.strip()]
         sampled = sorted({workload.split("/")[0] for workload in settings.sampling.workloads})
         return await access(client, verbs=verbs, options=options_of(settings), namespaces=namespaces, known=sampled)

@@ -6,7 +6,7 @@ import getpass
 import secrets
 from typing import Literal
 
-from bot import wiring
+from bot.cli import stored
 from bot.cli.failures import CommandError
 from bot.domain.incidents.event import ALL, Commanded
 from bot.flow.hear_people import HearPeople
@@ -15,7 +15,7 @@ from bot.settings import Settings
 
 async def pull(settings: Settings, which: str, *, by: str, why: str) -> str:
     who = _who(by)
-    async with wiring.hearing(settings) as hear:
+    async with stored.hearing(settings) as hear:
         if which.lower() == ALL:
             await hear.halt_all(who, why)
             return "Everything is halted: no call is sent until `incident-bot resume all`."
@@ -26,7 +26,7 @@ async def pull(settings: Settings, which: str, *, by: str, why: str) -> str:
 
 async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
     who = _who(by)
-    async with wiring.hearing(settings) as hear:
+    async with stored.hearing(settings) as hear:
         if which.lower() == ALL:
             await hear.resume_all(who, why)
             return "The halt of everything is lifted."

@@ -11,7 +11,6 @@ import typer
 
 from bot.cli.failures import CommandError, Commands
 from bot.domain.playbooks.packaged import packaged_playbooks
-from bot.probes.catalogue import PROBES
 
 if TYPE_CHECKING:
     from bot.domain.kernel.errors import Fault
@@ -187,6 +186,7 @@ def schema(
     import json
 
     from bot.domain.playbooks.loading.schema import piece_schema, playbook_schema
+    from bot.probes.catalogue import PROBES
 
     made = playbook_schema(PROBES) if of is SchemaOf.playbook else piece_schema()
     typer.echo(json.dumps(made, indent=2, ensure_ascii=False))

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import typer
 
-from bot import wiring
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
+from bot.cli import stored
 from bot.cli.failures import CommandError
 from bot.cli.playbook_rehearse import SHOWN, shown
 from bot.domain.incidents.run import Run
@@ -154,16 +154,16 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
         _wait(world, LOOK_EVERY_SECONDS)
         if not wanted.attended:
             approver.look()
-        entries = asyncio.run(wiring.load_timeline(world.redis_url, "INC-1"))
+        entries = asyncio.run(stored.load_timeline(world.redis_url, "INC-1"))
         for item in entries[told:]:
             if item.entry.kind in SHOWN:
                 typer.echo(shown(item.entry, began))
         told = len(entries)
         if not entries and time.time() - began > OPENS_WITHIN_SECONDS:
-            kept = asyncio.run(wiring.load_unmatched(world.redis_url))
+            kept = asyncio.run(stored.load_unmatched(world.redis_url))
             typer.echo(nothing_opened([why for _, why in kept], tail(world.folder / "bot.log")))
             return 1
-        run = asyncio.run(wiring.load_run(world.redis_url, "INC-1"))
+        run = asyncio.run(stored.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
             for line in summary(run):
                 typer.echo(line)

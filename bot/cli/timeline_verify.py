@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bot import wiring
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.posted_heads import posted_heads
+from bot.cli import stored
 from bot.cli.failures import CommandError
 from bot.domain.kernel.errors import MessengerError, SettingsError, StorageUnavailableError
 from bot.domain.kernel.timeline import Chained, StoredHead
@@ -68,7 +68,7 @@ def _read(path: Path) -> Given:
 
 async def _stored(incident: str, settings: Settings) -> tuple[Sequence[Chained], StoredHead | None]:
     redis_url = settings.redis_url.get_secret_value()
-    return await wiring.load_whole_timeline(redis_url, incident, tag=settings.redis_tag)
+    return await stored.load_whole_timeline(redis_url, incident, tag=settings.redis_tag)
 
 
 async def _store(given: Given, settings: Settings) -> Compared:

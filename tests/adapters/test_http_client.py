@@ -14,9 +14,9 @@ from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.http_client import CircuitClient
 from bot.adapters.prometheus.memory import PrometheusMemory
+from bot.dependencies import Circuits
 from bot.domain.kernel.errors import CircuitOpenError, SourceError
 from bot.flow.circuit import OPENS_AFTER, Circuit
-from bot.wiring import Circuits
 from tests.fakes.clocks import Steps
 
 
@@ -72,7 +72,7 @@ async def test_readings_and_silences_say_who_does_not_answer(frozen: Frozen) -> 
 
 async def test_metrics_show_which_dependency_is_silent(frozen: Frozen) -> None:
     facts, circuits = logs.Facts(), Circuits(prometheus=Circuit("Prometheus", elapsed=Steps()))
-    circuits.tell(facts)
+    circuits.report_to(facts)
     async with client(circuits.prometheus) as http:
         await freeze(http, frozen)
     page = facts.page({})

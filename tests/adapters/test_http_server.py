@@ -14,9 +14,8 @@ import uvicorn
 from starlette.applications import Starlette
 from structlog.testing import capture_logs
 
-from bot import wiring
 from bot.adapters.alertmanager import read_webhook
-from bot.adapters.http_server import BoundedProtocol, ClientLimits, bounded
+from bot.adapters.http_server import BoundedProtocol, ClientLimits, bounded, server_config
 from bot.adapters.web import Inside, create_app
 from bot.domain.kernel.alert import Alert
 from bot.settings import load_settings
@@ -183,7 +182,7 @@ async def test_many_closed_connections_do_not_fill_the_log() -> None:
 
 def test_serve_uses_it() -> None:
     settings = load_settings(ENOUGH)
-    protocol = wiring.http_config(Starlette(), settings).http
+    protocol = server_config(Starlette(), host=settings.http.host, port=settings.http.port).http
     assert isinstance(protocol, type)
     assert issubclass(protocol, BoundedProtocol)
 

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import httpx
 import redis
 
-from bot import wiring
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.samples import RedisSamples
+from bot.cli import stored
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.target import Target
@@ -85,7 +85,7 @@ class Stage:
     def run(self, incident_id: str = FIRST) -> Run | None:
         """None while there is no such run, or while the storage is away."""
         with contextlib.suppress(StorageUnavailableError):
-            return asyncio.run(wiring.load_run(self.world.redis_url, incident_id))
+            return asyncio.run(stored.load_run(self.world.redis_url, incident_id))
         return None
 
     def state(self, incident_id: str = FIRST) -> str:
@@ -102,7 +102,7 @@ class Stage:
         return bool(at) and max(at) - min(at) >= seconds
 
     def timeline(self, incident_id: str = FIRST) -> Sequence[Chained]:
-        return asyncio.run(wiring.load_timeline(self.world.redis_url, incident_id))
+        return asyncio.run(stored.load_timeline(self.world.redis_url, incident_id))
 
     def entries(self, kind: str, incident_id: str = FIRST) -> list[Entry]:
         return [item.entry for item in self.timeline(incident_id) if item.entry.kind == kind]

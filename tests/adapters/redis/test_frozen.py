@@ -18,11 +18,12 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.web import Inside, create_app
+from bot.dependencies import Storage
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.sandbox import valkey
-from bot.wiring import Storage, not_ready
 from tests.adapters.test_web import BODY
+from tests.kit.health import health
 
 pytestmark = pytest.mark.fast
 SOON, A_FEW_SECONDS = 0.1, 6.0
@@ -120,7 +121,7 @@ async def test_probes_and_senders_are_told_while_redis_is_frozen(storage: Storag
     inside = Inside(
         read=read_webhook,
         accept=AcceptAlerts(storage.store, lambda: None),
-        not_ready=lambda: not_ready(storage),
+        not_ready=health(storage.store).not_ready,
         metrics=_no_metrics,
     )
     transport = httpx.ASGITransport(create_app(inside, credentials=None, body_limit_bytes=10_000))

@@ -6,27 +6,24 @@ import json
 import re
 
 from bot.adapters import logs
-from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
-from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.store import RedisStore
-from bot.wiring import Storage, metrics_page
 from tests import builders
 from tests.deploy.files import DEPLOY
+from tests.kit.health import health
 
 
-def storage(connection: Connection) -> Storage:
-    store, claims = RedisStore(connection, owner="one"), RedisClaims(connection, BreakerLimits())
-    return Storage(connection, store, claims, RedisEpoch(connection))
+def store_on(connection: Connection) -> RedisStore:
+    return RedisStore(connection, owner="one")
 
 
 async def lines(connection: Connection) -> list[str]:
-    page = await metrics_page(storage(connection), logs.Facts(), slack_refused=False)
+    page = await health(store_on(connection)).metrics()
     return [line for line in page.splitlines() if line.startswith(("incident_bot_intake", "incident_bot_open"))]
 
 
 async def test_alerts_that_wait_and_incidents_that_are_open_are_counted(connection: Connection) -> None:
-    store = storage(connection).store
+    store = store_on(connection)
     assert await lines(connection) == ["incident_bot_intake_alerts 0.0", "incident_bot_open_incidents 0.0"]
     await store.accept([builders.alert(), builders.alert(fingerprint="f2")], truncated=0)
     assert await lines(connection) == ["incident_bot_intake_alerts 2.0", "incident_bot_open_incidents 0.0"]
@@ -37,7 +34,7 @@ async def test_alerts_that_wait_and_incidents_that_are_open_are_counted(connecti
 
 async def test_a_slack_that_takes_no_message_is_a_level_of_its_own(connection: Connection) -> None:
     for refused, level in ((False, "0.0"), (True, "1.0")):
-        page = await metrics_page(storage(connection), logs.Facts(), slack_refused=refused)
+        page = await health(store_on(connection), slack="refused" if refused else "").metrics()
         assert f"incident_bot_slack_refused {level}" in page
 
 
@@ -52,7 +49,7 @@ async def test_a_storage_that_is_away_leaves_its_levels_out_and_the_counters_in(
     facts = logs.Facts()
     facts.count(None, "", {"event": "alert.routed"})
     away = Connection.open(f"redis://127.0.0.1:{unused_tcp_port}/0")
-    page = await metrics_page(storage(away), facts, slack_refused=False)
+    page = await health(store_on(away), facts=facts).metrics()
     assert 'incident_bot_facts_total{fact="alert.routed"} 1.0' in page
     assert "incident_bot_intake_alerts" not in page
     assert "incident_bot_open_incidents" not in page

@@ -1,0 +1,18 @@
+"""How fast the bot calls Slack: tokens a second and burst, by kind of call."""
+
+from __future__ import annotations
+
+UPDATES_BURST = 10.0
+HOME_EVERY_SECONDS = 10.0
+"""How often one person's Home follows what changes."""
+
+
+def slack_paces(
+    *, posts_per_second: float, posts_burst: float, updates_per_minute: float, cards_per_minute: float
+) -> dict[str, tuple[float, float]]:
+    return {
+        "post": (posts_per_second, posts_burst),
+        "update": (updates_per_minute / 60, UPDATES_BURST),
+        "home": (1 / HOME_EVERY_SECONDS, 1.0),
+        "card": (cards_per_minute / 60, cards_per_minute),
+    }

@@ -1,0 +1,75 @@
+"""What the command line reads from Redis, and how it tells the bot that serves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.store import RedisStore
+from bot.adapters.yaml_playbooks import from_bundle
+from bot.dependencies import Circuits, open_cluster, open_fleet, open_storage
+from bot.domain.incidents.machine import Rules
+from bot.domain.incidents.run import Run
+from bot.domain.incidents.series import Series
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.timeline import Chained, StoredHead
+from bot.flow.advance_run import AdvanceRun
+from bot.flow.handlers.draw_chart import ReadSeriesHandler
+from bot.flow.hear_people import HearPeople
+from bot.flow.whole_timeline import whole_timeline
+from bot.settings import Settings
+
+
+@contextlib.asynccontextmanager
+async def _store(redis_url: str, tag: str) -> AsyncIterator[RedisStore]:
+    connection = Connection.open(redis_url, tag=tag)
+    try:
+        yield RedisStore(connection, owner="cli")
+    finally:
+        await connection.close()
+
+
+async def load_run(redis_url: str, incident_id: str, *, tag: str = "bot") -> Run | None:
+    async with _store(redis_url, tag) as store:
+        return await store.load(incident_id)
+
+
+async def load_timeline(redis_url: str, incident_id: str, *, tag: str = "bot") -> Sequence[Chained]:
+    async with _store(redis_url, tag) as store:
+        return await store.timeline(incident_id)
+
+
+async def load_whole_timeline(
+    redis_url: str, incident_id: str, *, tag: str = "bot"
+) -> tuple[Sequence[Chained], StoredHead | None]:
+    """The timeline, and what the run has stored of its end."""
+    async with _store(redis_url, tag) as store:
+        return await whole_timeline(store, incident_id)
+
+
+async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[Alert, str]]:
+    """The newest alerts that opened nothing, each with its reason."""
+    async with _store(redis_url, tag) as store:
+        return await store.unmatched(10)
+
+
+async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
+    """The charted signals of an open incident up to now. Empty for a closed one: its timeline has them."""
+    async with contextlib.AsyncExitStack() as stack:
+        storage = open_storage(settings, stack)
+        run = await storage.store.load(incident_id)
+        if run is None or not run.is_open:
+            return ()
+        circuits = Circuits()
+        fleet = open_fleet(settings, storage, open_cluster(settings, circuits, stack), circuits, stack)
+        playbook_of = AdvanceRun(storage.store, from_bundle, Rules(approvals=settings.approval_rules)).playbook_of
+        return await ReadSeriesHandler(fleet.history, playbook_of).lines_or_why_not(run, await storage.store.now())
+
+
+@contextlib.asynccontextmanager
+async def hearing(settings: Settings) -> AsyncIterator[HearPeople]:
+    """Stores what people command; the bot that serves finds it within a second."""
+    async with contextlib.AsyncExitStack() as stack:
+        storage = open_storage(settings, stack)
+        yield HearPeople(storage.store, storage.store, storage.claims, lambda incident_id: None)

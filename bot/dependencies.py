@@ -1,0 +1,301 @@
+"""The adapters, opened from the settings: storage, cluster, Slack, and what reads the fleet."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field
+
+import httpx
+import structlog
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters import logs
+from bot.adapters.alertmanager import read_listed
+from bot.adapters.alertmanager_api import AlertmanagerApi
+from bot.adapters.http_client import CircuitClient
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.credentials import Connection as ClusterConnection
+from bot.adapters.kubernetes.pod_exec import PodExec
+from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
+from bot.adapters.kubernetes.pod_proxy import ProxyPages
+from bot.adapters.kubernetes.writer import KubernetesWriter
+from bot.adapters.pod_pages import AddressPages
+from bot.adapters.prometheus.history import PrometheusHistory
+from bot.adapters.prometheus.memory import PrometheusMemory
+from bot.adapters.prometheus.router import PrometheusRouter
+from bot.adapters.redis.claims import BreakerLimits, RedisClaims
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.digest import RedisDigest
+from bot.adapters.redis.epoch import RedisEpoch
+from bot.adapters.redis.loads import RedisLoads
+from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.people import RedisPeople
+from bot.adapters.redis.samples import RedisSamples
+from bot.adapters.redis.shown import RedisShown
+from bot.adapters.redis.store import RedisStore, StoreLimits
+from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.digest import Digest, Folded, Kept
+from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.own_channel import ChannelRules
+from bot.adapters.slack.pace import slack_paces
+from bot.adapters.slack.people import SlackPeople
+from bot.adapters.slack.shown import Shown
+from bot.adapters.vllm import metrics as vllm_metrics
+from bot.adapters.vllm.generations import VllmGenerations
+from bot.adapters.vllm.scraper import VllmScraper
+from bot.domain.playbooks.picture.picture import Picture
+from bot.domain.reports.chart import Chart
+from bot.flow.circuit import Circuit
+from bot.flow.ports import History, PodPages
+from bot.flow.read_signals import ReadSignals
+from bot.flow.recent_worlds import RecentWorlds
+from bot.flow.sample_replicas import SampledHistory, WorldReplicas
+from bot.probes.catalogue import probe_readers
+from bot.probes.declaration import Sources
+from bot.settings import Settings
+from bot.settings import Slack as SlackSettings
+
+log = structlog.get_logger()
+MEMBERS_SHOWN_SECONDS = 60.0
+"""How old a membership may be where it decides only what a Home shows."""
+
+
+class SystemClock:
+    def now(self) -> float:
+        return time.time()
+
+
+@dataclass(frozen=True)
+class Circuits:
+    """One for each dependency that effects wait for; Redis is not among them, since nothing goes on without it."""
+
+    kubernetes: Circuit = field(default_factory=lambda: Circuit("the Kubernetes API"))
+    prometheus: Circuit = field(default_factory=lambda: Circuit("Prometheus"))
+    alertmanager: Circuit = field(default_factory=lambda: Circuit("Alertmanager"))
+
+    def report_to(self, facts: logs.Facts) -> None:
+        for each in dataclasses.fields(self):
+            facts.circuits[each.name] = getattr(self, each.name)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Everything that speaks to Kubernetes."""
+
+    client: KubernetesClient
+    port: KubernetesCluster
+    writer: KubernetesWriter
+    logs: KubernetesPodLogs
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Everything that speaks to Redis."""
+
+    connection: Connection
+    store: RedisStore
+    claims: RedisClaims
+    epochs: RedisEpoch
+
+
+@dataclass(frozen=True)
+class Slack:
+    """Everything that speaks to Slack, except for the app that listens."""
+
+    client: AsyncWebClient
+    messenger: SlackMessenger
+    people: SlackPeople
+    pace: RedisPace
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Everything that reads the fleet."""
+
+    signals: ReadSignals
+    history: History
+    scraped: SampledHistory
+    """What runs on each replica now is always asked of the replicas themselves, whoever keeps the history."""
+    scraper: VllmScraper
+    generations: VllmGenerations
+
+
+def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
+    connection = Connection.open(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
+    stack.push_async_callback(connection.close)
+    owner = f"{socket.gethostname()}/{secrets.token_hex(4)}"
+    limits = StoreLimits(retention_seconds=settings.retention_days * 24 * 3600)
+    breaker = BreakerLimits(
+        disruptive_changes=settings.breaker.disruptive_changes,
+        node_disruptions=settings.breaker.node_disruptions,
+        cordoned_share=settings.breaker.cordoned_share,
+        seconds=int(settings.breaker.per.total_seconds()),
+        replicas=settings.redis_replicas,
+    )
+    epochs = RedisEpoch(connection)
+    store = RedisStore(connection, owner=owner, limits=limits, next_number=epochs.next_number)
+    return Storage(connection, store, RedisClaims(connection, breaker), epochs)
+
+
+def cluster_connection(settings: Settings) -> ClusterConnection:
+    where = settings.kubernetes
+    return ClusterConnection(
+        url=where.url or "",
+        token=where.token.get_secret_value() if where.token else "",
+        kubeconfig=str(where.kubeconfig or ""),
+        context=where.context,
+    )
+
+
+def open_cluster(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> Cluster:
+    client = KubernetesClient(cluster_connection(settings), circuits.kubernetes)
+    stack.push_async_callback(client.close)
+    port = KubernetesCluster(client, name=settings.cluster)
+    return Cluster(client, port, KubernetesWriter(client, port.reader), KubernetesPodLogs(port.reader))
+
+
+def paces_of(slack: SlackSettings) -> dict[str, tuple[float, float]]:
+    return slack_paces(
+        posts_per_second=slack.posts_per_second,
+        posts_burst=slack.posts_burst,
+        updates_per_minute=slack.updates_per_minute,
+        cards_per_minute=slack.cards_per_minute,
+    )
+
+
+def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExitStack) -> Slack:
+    session = web_session()
+    stack.push_async_callback(session.close)
+    client = web_client(settings.slack.bot_token.get_secret_value(), session, base_url=settings.slack.base_url)
+    clock = SystemClock()
+    shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
+    users, user_groups = settings.on_call
+    own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
+    place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, own=own)
+    pace = RedisPace(storage.connection, paces_of(settings.slack))
+    waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
+    digest = Digest(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
+    messenger = SlackMessenger(client, shown, pace, clock, place, digest)
+    people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=settings.steering)
+    return Slack(client, messenger, people, pace)
+
+
+def open_pages(settings: Settings, cluster: Cluster, stack: contextlib.AsyncExitStack) -> PodPages:
+    """How the pods' own pages are reached: at their addresses, or through the API server."""
+    if settings.sampling.through == "proxy":
+        return ProxyPages(cluster.client)
+    pages = AddressPages()
+    stack.push_async_callback(pages.close)
+    return pages
+
+
+def open_fleet(
+    settings: Settings, storage: Storage, cluster: Cluster, circuits: Circuits, stack: contextlib.AsyncExitStack
+) -> Fleet:
+    pages = open_pages(settings, cluster, stack)
+    clock = SystemClock()
+    recent = RecentWorlds(cluster.port, clock.now)
+    replicas = WorldReplicas(recent)
+    samples = RedisSamples(storage.connection)
+    scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
+    scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
+    history: History = scraped
+    prometheus: httpx.AsyncClient | None = None
+    day: PrometheusMemory | None = None
+    if settings.prometheus.url:
+        token = settings.prometheus.bearer_token
+        headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+        prometheus = CircuitClient(circuits.prometheus, timeout=5.0, headers=headers)
+        stack.push_async_callback(prometheus.aclose)
+        history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
+        day = PrometheusMemory(prometheus, settings.prometheus.url)
+    router = PrometheusRouter(
+        prometheus,
+        settings.prometheus.url,
+        errors=settings.prometheus.router_errors,
+        latency=settings.prometheus.gateway_p99,
+    )
+    sources = Sources(
+        now=clock.now,
+        history=history,
+        logs=cluster.logs,
+        finder=cluster.port.reader,
+        pages=pages,
+        samples=samples,
+        runs=storage.store,
+        router=router,
+        loads=loads if history is scraped else None,
+        memory=day,
+        gpu_shell=PodExec(cluster.client) if settings.gpu.exec else None,
+        amd_labels=settings.gpu.amd_exporter,
+    )
+    generations = VllmGenerations()
+    stack.push_async_callback(generations.close)
+    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, now=clock.now)
+    return Fleet(signals, history, scraped, scraper, generations)
+
+
+def people_of_homes(settings: Settings, storage: Storage, slack: Slack) -> SlackPeople:
+    """For what is only shown: hundreds of Homes must not ask Slack for each of their lines."""
+    memory = RedisPeople(storage.connection)
+    valid = MEMBERS_SHOWN_SECONDS
+    return SlackPeople(slack.client, SystemClock(), memory, steerers=settings.steering, members_valid_seconds=valid)
+
+
+def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
+    if not settings.alertmanager.url:
+        return None
+    http = CircuitClient(circuits.alertmanager, timeout=5.0)
+    stack.push_async_callback(http.aclose)
+    return AlertmanagerApi(http, settings.alertmanager.url, read_listed)
+
+
+def draw_png(drawing: Picture) -> bytes:
+    from bot.adapters.drawn_graph import drawn  # matplotlib takes half a second to import, and few ask for a picture
+
+    return drawn(drawing, "png")
+
+
+def chart_png(chart: Chart) -> bytes:
+    from bot.adapters.charts import drawn  # as above
+
+    return drawn(chart, "png")
+
+
+def chart_svg(chart: Chart) -> bytes:
+    from bot.adapters.charts import drawn  # as above
+
+    return drawn(chart, "svg")
+
+
+def signing_secret(settings: Settings) -> str:
+    """Without one, one that nobody knows: whoever posts as Slack is refused."""
+    secret = settings.slack.signing_secret
+    return secret.get_secret_value() if secret is not None else secrets.token_hex(32)
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Everything outside of this process that the bot works with."""
+
+    storage: Storage
+    cluster: Cluster
+    slack: Slack
+    fleet: Fleet
+    alertmanager: AlertmanagerApi | None
+    """None where its address is not known."""
+
+
+def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.AsyncExitStack) -> Dependencies:
+    circuits = Circuits()
+    circuits.report_to(facts)
+    storage = open_storage(settings, stack)
+    cluster = open_cluster(settings, circuits, stack)
+    slack = open_slack(settings, storage, stack)
+    fleet = open_fleet(settings, storage, cluster, circuits, stack)
+    return Dependencies(storage, cluster, slack, fleet, open_silences(settings, circuits, stack))

@@ -1,0 +1,57 @@
+"""What the bot says of itself: ready or not, what it cannot do, and its numbers for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from bot.domain.kernel.errors import StorageUnavailableError
+
+log = structlog.get_logger()
+
+
+class Levels(Protocol):
+    async def now(self) -> float: ...
+
+    async def levels(self) -> Mapping[str, int]:
+        """How many incidents, alerts and effects there are. Raise `StorageUnavailableError`."""
+        ...
+
+
+class Health:
+    def __init__(
+        self,
+        store: Levels,
+        *,
+        kubernetes: Callable[[], Awaitable[str]],
+        slack: Callable[[], str],
+        notices: Callable[[], Mapping[str, str]],
+        page: Callable[[Mapping[str, int]], str],
+    ) -> None:
+        """`kubernetes`, `slack`: why they refuse the bot, empty where they do not. `page` writes the metrics."""
+        self._store, self._kubernetes, self._slack, self._notices = store, kubernetes, slack, notices
+        self._page = page
+
+    async def not_ready(self) -> Mapping[str, str]:
+        """What is not ready, with the reason: without the storage nothing can be accepted."""
+        try:
+            await self._store.now()
+        except StorageUnavailableError as error:
+            return {"redis": str(error)}
+        return {}
+
+    async def degraded(self) -> Mapping[str, str]:
+        """What people have to look at although alerts and presses are accepted, with the reason."""
+        refused = {"kubernetes": await self._kubernetes(), "slack": self._slack()}
+        return {name: reason for name, reason in refused.items() if reason} | dict(self._notices())
+
+    async def metrics(self) -> str:
+        """Without the storage the page lacks the levels; the bot's own counters are needed most then."""
+        try:
+            levels = await self._store.levels()
+        except StorageUnavailableError as error:
+            log.warning("levels.unread", reason=str(error))
+            levels = {}
+        return self._page({**levels, "slack_refused": int(bool(self._slack()))})
