@@ -48,6 +48,8 @@ from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.scraper import VllmScraper
+from bot.domain.approvals.configuration import on_call, operators
+from bot.domain.approvals.grant import Demand
 from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
 from bot.flow.circuit import Circuit
@@ -58,7 +60,7 @@ from bot.flow.sample_replicas import SampledHistory, WorldReplicas
 from bot.probes.catalogue import probe_readers
 from bot.probes.declaration import Sources
 from bot.settings import Settings
-from bot.settings import Slack as SlackSettings
+from bot.settings.model import Slack as SlackSettings
 
 log = structlog.get_logger()
 MEMBERS_SHOWN_SECONDS = 60.0
@@ -168,20 +170,25 @@ def paces_of(slack: SlackSettings) -> dict[str, tuple[float, float]]:
     )
 
 
+def operators_of(settings: Settings) -> Demand:
+    slack = settings.slack
+    return operators(settings.approvals, users=slack.steering_users, user_group=slack.steering_user_group)
+
+
 def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExitStack) -> Slack:
     session = web_session()
     stack.push_async_callback(session.close)
     client = web_client(settings.slack.bot_token.get_secret_value(), session, base_url=settings.slack.base_url)
     clock = SystemClock()
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
-    users, user_groups = settings.on_call
+    users, user_groups = on_call(operators_of(settings))
     own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, own=own)
     pace = RedisPace(storage.connection, paces_of(settings.slack))
     waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
     digest = Digest(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, digest)
-    people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=settings.steering)
+    people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=operators_of(settings))
     return Slack(client, messenger, people, pace)
 
 
@@ -244,7 +251,9 @@ def people_of_homes(settings: Settings, storage: Storage, slack: Slack) -> Slack
     """For what is only shown: hundreds of Homes must not ask Slack for each of their lines."""
     memory = RedisPeople(storage.connection)
     valid = MEMBERS_SHOWN_SECONDS
-    return SlackPeople(slack.client, SystemClock(), memory, steerers=settings.steering, members_valid_seconds=valid)
+    return SlackPeople(
+        slack.client, SystemClock(), memory, steerers=operators_of(settings), members_valid_seconds=valid
+    )
 
 
 def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:

@@ -56,7 +56,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         on = open_dependencies(settings, facts, stack)
         notify_once = NotifyOnce(on.storage.store, on.slack.messenger)
         playbooks = LivePlaybooks(
-            lambda: load_folders(settings.playbooks, settings.overrides, settings.tuning),
+            lambda: load_folders(settings.playbooks, settings.overrides),
             lambda: hashes_of(settings.playbooks),
             notify_once,
             notify_once.forget,
@@ -120,7 +120,9 @@ def runtime_of(
         silences=on.alertmanager,
         from_bundle=from_bundle,
     )
-    rules = Rules(approvals=settings.approval_rules, status_every_seconds=settings.slack.status_every.total_seconds())
+    rules = Rules(
+        approvals=settings.approvals.rules(), status_every_seconds=settings.slack.status_every.total_seconds()
+    )
     reopen = settings.reopen_within.total_seconds()
     return Runtime(ports, rules, cluster_name=settings.cluster, reopen_within_seconds=reopen, changed=changed.set)
 
@@ -138,7 +140,7 @@ def desk_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: L
         show_again=runtime.show_again.all_of,
         draw=DrawForChannel(on.slack.messenger.share, draw_png),
         deployment=settings.redis_tag,
-        silencers=settings.approval_rules.of_a_silence() if on.alertmanager else None,
+        silencers=settings.approvals.rules().of_a_silence() if on.alertmanager else None,
     )
 
 

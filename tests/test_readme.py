@@ -47,7 +47,7 @@ def test_the_settings_shown_are_enough_and_known() -> None:
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(INCIDENT_BOT_\w+)`", README))))
 def test_every_setting_of_the_table_is_known(name: str) -> None:
     examples = {
-        "INCIDENT_BOT_SET": "kv_ceiling=0.92,calm_for=15m",
+        "INCIDENT_BOT_OVERRIDES": "kv_ceiling=0.92,calm_for=15m",
         "INCIDENT_BOT_SAMPLING_WORKLOADS": "serving/llm",
         "INCIDENT_BOT_SAMPLING_THROUGH": "proxy",
         "INCIDENT_BOT_GPU_EXEC": "true",

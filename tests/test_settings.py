@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.dependencies import paces_of
+from bot.dependencies import operators_of, paces_of
 from bot.domain.approvals.grant import Demand
 from bot.domain.kernel.errors import SettingsError
 from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.settings import Override
 from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
 
 pytestmark = pytest.mark.fast
@@ -49,7 +50,7 @@ def test_seven_variables_are_enough() -> None:
 
 
 def test_the_default_approvals_are_those_of_the_operations_manual() -> None:
-    rules = settings().approval_rules
+    rules = settings().approvals.rules()
     assert [p.expires_seconds for p in (rules.low, rules.medium, rules.high)] == [1800, 900, 900]
     assert [p.needed for p in (rules.low, rules.medium, rules.high)] == [1, 1, 1]
     assert [p.own_work_counts for p in (rules.low, rules.medium, rules.high)] == [True, True, False]
@@ -58,19 +59,19 @@ def test_the_default_approvals_are_those_of_the_operations_manual() -> None:
 
 
 def test_a_single_operator_may_approve_their_own_work_and_the_policy_says_so() -> None:
-    policy = settings(APPROVALS_SINGLE_OPERATOR="true").approval_rules.high
+    policy = settings(APPROVALS_SINGLE_OPERATOR="true").approvals.rules().high
     assert policy.own_work_counts
     assert policy.single_operator
 
 
 def test_a_level_may_name_its_own_people() -> None:
-    rules = settings(APPROVALS_HIGH_USERS="U0ANA, U0BEN", APPROVALS_HIGH_NEEDED="2").approval_rules
+    rules = settings(APPROVALS_HIGH_USERS="U0ANA, U0BEN", APPROVALS_HIGH_NEEDED="2").approvals.rules()
     assert rules.high.demands == (Demand(needed=2, users=("U0ANA", "U0BEN")),)
     assert rules.low.demands[0].user_group == "S0SERVING"
 
 
 def test_a_team_without_people_is_stood_in_for_by_the_approvers() -> None:
-    rules = settings(APPROVALS_TEAMS_PLATFORM_USERS="U0PLA").approval_rules
+    rules = settings(APPROVALS_TEAMS_PLATFORM_USERS="U0PLA").approvals.rules()
     platform, serving = rules.policy("high", ("platform", "serving")).demands
     assert platform == Demand(team="platform", users=("U0PLA",))
     assert serving == Demand(team="serving", user_group="S0SERVING", stands_in=True)
@@ -97,7 +98,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("kind", OPERATIONS)
 def test_the_default_of_each_kind_is_that_of_the_operations_manual(kind: str) -> None:
-    rules = settings().approval_rules
+    rules = settings().approvals.rules()
     risk = rules.risk_of(kind, kind)
     policy = rules.policy(risk, kind=kind)
     teams = " + ".join(demand.team for demand in policy.demands)
@@ -110,7 +111,7 @@ def test_a_kind_may_be_asked_of_other_teams_for_another_time() -> None:
         APPROVALS_WHO="scale=2 approvers, set_flags=serving, uncordon_node=platform or lead",
         APPROVALS_EXPIRES="scale=5m",
         APPROVALS_HIGH_EXPIRES="7m",
-    ).approval_rules
+    ).approvals.rules()
     assert [(d.team, d.needed) for d in rules.policy("low", kind="scale").demands] == [("approvers", 2)]
     more = rules.policy("medium", kind="scale_more")
     assert ([(d.team, d.needed) for d in more.demands], more.expires_seconds) == ([("approvers", 2)], 300)
@@ -121,32 +122,32 @@ def test_a_kind_may_be_asked_of_other_teams_for_another_time() -> None:
 
 def test_any_of_several_teams_is_a_demand_that_each_of_them_meets() -> None:
     teams = {"APPROVALS_TEAMS_PLATFORM_CHANNEL": "C0PLATFORM", "APPROVALS_TEAMS_SERVING_USERS": "U0ANA"}
-    (either,) = settings(**teams).approval_rules.policy("medium", kind="cordon_node").demands
+    (either,) = settings(**teams).approvals.rules().policy("medium", kind="cordon_node").demands
     assert (either.team, either.needed, either.stands_in) == ("serving or platform", 1, False)
     assert [source.users or source.channel for source in either.sources] == [("U0ANA",), "C0PLATFORM"]
 
 
 def test_only_a_critical_incident_with_two_teams_has_a_glass_to_break() -> None:
-    rules = settings(APPROVALS_TEAMS_LEAD_USERS="U0LEA").approval_rules
+    rules = settings(APPROVALS_TEAMS_LEAD_USERS="U0LEA").approvals.rules()
     lead = Demand(team="lead", users=("U0LEA",))
     assert rules.policy("high", kind="set_flags", critical=True).break_glass == lead
     assert rules.policy("high", kind="set_flags").break_glass is None
     assert rules.policy("high", kind="promote", critical=True).break_glass is None
     assert rules.policy("high", kind="promote").escalate_to == lead
-    never = settings(APPROVALS_TEAMS_LEAD_USERS="U0LEA", APPROVALS_BREAK_GLASS="false").approval_rules
+    never = settings(APPROVALS_TEAMS_LEAD_USERS="U0LEA", APPROVALS_BREAK_GLASS="false").approvals.rules()
     assert never.policy("high", kind="set_flags", critical=True).break_glass is None
-    nobody = settings().approval_rules.policy("high", kind="set_flags", critical=True)
+    nobody = settings().approvals.rules().policy("high", kind="set_flags", critical=True)
     assert (nobody.break_glass, nobody.escalate_to) == (None, None)
 
 
 def test_floors_name_verbs_and_risks() -> None:
-    assert settings(APPROVALS_RISK_FLOORS="scale=medium").approval_rules.risk_floors == {"scale": "medium"}
+    assert settings(APPROVALS_RISK_FLOORS="scale=medium").approvals.rules().risk_floors == {"scale": "medium"}
 
 
 def test_the_approvers_steer_when_nobody_else_is_named() -> None:
-    assert settings().steering == Demand(team="steerers", user_group="S0SERVING")
-    assert settings(SLACK_STEERING_USERS="U0LEA").steering == Demand(team="steerers", users=("U0LEA",))
-    both = settings(APPROVALS_HIGH_USERS="U0LEA,U0BEN").steering
+    assert operators_of(settings()) == Demand(team="steerers", user_group="S0SERVING")
+    assert operators_of(settings(SLACK_STEERING_USERS="U0LEA")) == Demand(team="steerers", users=("U0LEA",))
+    both = operators_of(settings(APPROVALS_HIGH_USERS="U0LEA,U0BEN"))
     assert [source.users or source.user_group for source in both.sources] == ["S0SERVING", ("U0LEA", "U0BEN")]
 
 
@@ -174,12 +175,16 @@ def test_a_secret_with_the_newline_of_its_file_is_the_secret() -> None:
 
 def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_path: Path) -> None:
     path = written(
-        tmp_path, "http: {port: 1}\nlog: {level: debug}\nset: {window: 1m, calm: 2m, ratio: 0.1, on: true}\n"
+        tmp_path,
+        "http: {port: 1}\nlog: {level: debug}\noverrides: [{settings: {window: 1m, calm: 2m, ratio: 0.1, on: true}}]\n",
     )
     environ = ENOUGH | {"INCIDENT_BOT_HTTP_PORT": "2", "INCIDENT_BOT_SETTINGS": str(path)}
     read = load_settings(environ, overrides=["calm=3m"])
     assert (read.http.port, read.log.level) == (2, "debug")
-    assert read.overrides == {"window": "1m", "calm": "3m", "ratio": "0.1", "on": "true"}
+    assert [each.settings for each in read.overrides] == [
+        {"window": "1m", "calm": "2m", "ratio": "0.1", "on": "true"},
+        {"calm": "3m"},
+    ]
 
 
 def test_every_setting_has_one_name_in_the_environment() -> None:
@@ -251,7 +256,7 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
         ("APPROVALS_TEAMS_LEAD_CHANNEL", "#leads", "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_CHANNEL: is not of the right"),
         ("APPROVALS_RISK_FLOORS", "scale=huge", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: Input should be 'low'"),
         ("APPROVALS_HIGH_USERS", "ben", "INCIDENT_BOT_APPROVALS_HIGH_USERS: is not of the right form"),
-        ("SET", "window", "INCIDENT_BOT_SET: write name=value"),
+        ("OVERRIDES", "window", "INCIDENT_BOT_OVERRIDES: write name=value"),
         ("LOG_FORMAT", "xml", "INCIDENT_BOT_LOG_FORMAT: Input should be 'json' or 'console'"),
         ("PLAYBOOKS", "/no/such/folder", "INCIDENT_BOT_PLAYBOOKS: '/no/such/folder' is not a folder"),
         ("SLACK_CHANEL", "C0INC", "INCIDENT_BOT_SLACK_CHANEL is no setting; did you mean INCIDENT_BOT_SLACK_CHANNEL?"),
@@ -335,7 +340,7 @@ def test_a_file_that_is_not_there_is_a_fault_beside_the_others(tmp_path: Path) -
 
 def test_a_wrong_override_of_the_command_line_is_a_fault() -> None:
     assert faults(ENOUGH, overrides=("window",)) == (
-        "--set: write name=value, several of them with commas between; example: --set window=15s",
+        "--set: write name=value, several of them with commas between; example: window=15s",
     )
 
 
@@ -360,13 +365,15 @@ def test_a_kind_that_cannot_be_sampled_is_refused(strange: str) -> None:
 
 def test_playbooks_are_tuned_as_a_whole_and_for_targets(tmp_path: Path) -> None:
     text = """
-playbook_settings: {kv-cache-oom: {kv_ceiling: 0.85, careful: true}}
-target_settings:
-  llm/chat-*: {kv-cache-oom: {window: 10m}}
+overrides:
+  - {playbook: kv-cache-oom, settings: {kv_ceiling: 0.85, careful: true}}
+  - {playbook: kv-cache-oom, target: llm/chat-*, settings: {window: 10m}}
 """
-    tuning = load_settings(ENOUGH, written(tmp_path, text)).tuning
-    assert tuning.playbooks == {"kv-cache-oom": {"kv_ceiling": "0.85", "careful": "true"}}
-    assert tuning.targets == {"llm/chat-*": {"kv-cache-oom": {"window": "10m"}}}
+    assert load_settings(ENOUGH | {"INCIDENT_BOT_OVERRIDES": "calm=1m"}, written(tmp_path, text)).overrides == (
+        Override(playbook="kv-cache-oom", settings={"kv_ceiling": "0.85", "careful": "true"}),
+        Override(playbook="kv-cache-oom", target="llm/chat-*", settings={"window": "10m"}),
+        Override(settings={"calm": "1m"}),
+    )
 
 
 def test_slack_is_listened_to_over_http_or_in_socket_mode() -> None:

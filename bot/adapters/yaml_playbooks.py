@@ -31,11 +31,11 @@ from bot.domain.playbooks.loading.check_paths import NOTHING_OPENS
 from bot.domain.playbooks.loading.fragment import Pieces, ReadPiece, read_piece
 from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.link import Known, link_faults
-from bot.domain.playbooks.loading.overrides import tuned_settings, tuning_faults
+from bot.domain.playbooks.loading.overrides import faults_of_override, settings_of_override
 from bot.domain.playbooks.loading.yaml_words import Spot, told
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.packaged import packaged_playbooks
-from bot.domain.playbooks.settings import Tuning
+from bot.domain.playbooks.settings import Override
 from bot.domain.playbooks.source import Position, Source
 from bot.domain.signals.signal import Value
 from bot.probes.catalogue import PROBES
@@ -44,7 +44,6 @@ PIECES = "pieces"
 """The folder of pieces, beside the playbooks."""
 NO_PIECES: Pieces = MappingProxyType({})
 NOTHING: Mapping[str, str] = MappingProxyType({})
-NO_TUNING = Tuning()
 SETTINGS = "settings"
 """In place of a file: where an operator's own settings are wrong."""
 BIGGEST_BYTES = 256 * 1024
@@ -123,8 +122,8 @@ def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
     return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"], PROBES)
 
 
-def load_folder(folder: FilePath, overrides: Mapping[str, str] | None = None, tuning: Tuning = NO_TUNING) -> Library:
-    return load_folders((folder,), overrides, tuning)
+def load_folder(folder: FilePath, *overrides: Override) -> Library:
+    return load_folders((folder,), overrides)
 
 
 def with_packaged(folder: FilePath) -> tuple[FilePath, ...]:
@@ -133,14 +132,8 @@ def with_packaged(folder: FilePath) -> tuple[FilePath, ...]:
     return (folder,) if folder.resolve() == packaged.resolve() else (packaged, folder)
 
 
-def load_folders(
-    folders: Sequence[FilePath], overrides: Mapping[str, str] | None = None, tuning: Tuning = NO_TUNING
-) -> Library:
-    """Every `*.yaml` of the folders but `*.test.yaml`; of files with one name the last folder's counts.
-
-    An override counts for each playbook that has such a setting.
-    """
-    overrides = overrides or {}
+def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()) -> Library:
+    """Every `*.yaml` of the folders but `*.test.yaml`; of files with one name the last folder's counts."""
     pieces = {folder: read_pieces(folder / PIECES) for folder in folders}
     playbooks: dict[str, CompiledPlaybook] = {}
     faults = {
@@ -151,7 +144,7 @@ def load_folders(
     }
     warnings: dict[str, tuple[Fault, ...]] = {}
     for path in {path.stem: path for folder in folders for path in _playbooks_in(folder)}.values():
-        own = {**overrides, **tuning.playbooks.get(path.stem, {})}
+        own = _everywhere(overrides, path.stem)
         known = {**packaged_pieces(), **pieces[path.parent]}
         checked = check_file(path, own, pieces=known, only_known_overrides=True)
         found = checked.compiled
@@ -164,16 +157,9 @@ def load_folders(
         if checked.warnings:
             warnings[str(path)] = checked.warnings
     _unlink(playbooks, faults, warnings)
-    known_settings = {name for playbook in playbooks.values() for name in playbook.settings}
-    where = ", ".join(map(str, folders))
-    if unknown := [
-        Fault(where, f"no playbook has a setting '{name}'") for name in overrides if name not in known_settings
-    ]:
-        faults[where] = tuple(unknown)
-    targets, wrong = _tuned(playbooks, faults, tuning)
-    if wrong:
-        faults[SETTINGS] = tuple(wrong)
-    return Library(playbooks, faults, warnings, targets)
+    if wrong := tuple(_faults_of_overrides(playbooks, faults, overrides)):
+        faults[SETTINGS] = wrong
+    return Library(playbooks, faults, warnings, _on_targets(playbooks, overrides))
 
 
 def _playbooks_in(folder: FilePath) -> list[FilePath]:
@@ -197,24 +183,52 @@ def _unlink(
             warnings[file] = others
 
 
-def _tuned(
-    playbooks: Mapping[str, CompiledPlaybook], faults: Mapping[str, object], tuning: Tuning
-) -> tuple[dict[str, dict[str, dict[str, Value]]], list[Fault]]:
-    """The settings for targets, and what is wrong with anything that an operator set; what is wrong does not count."""
-    wrong: list[Fault] = []
+def _everywhere(overrides: Sequence[Override], playbook: str) -> dict[str, str]:
+    """What is set for this playbook whatever its target."""
+    own: dict[str, str] = {}
+    for override in overrides:
+        if not override.target and override.playbook in ("", playbook):
+            own |= override.settings
+    return own
+
+
+def _faults_of_overrides(
+    playbooks: Mapping[str, CompiledPlaybook], faults: Mapping[str, object], overrides: Sequence[Override]
+) -> Iterator[Fault]:
+    """What is wrong with anything that an operator set; what is wrong does not count."""
     refused = {FilePath(file).stem for file in faults}
-    named = [("playbook_settings", name, own) for name, own in tuning.playbooks.items()]
-    named += [(f"target_settings: {glob}", n, own) for glob, some in tuning.targets.items() for n, own in some.items()]
-    for place, name, own in named:
-        if name not in playbooks and name not in refused:
-            wrong.append(Fault(f"{place}: {name}", f"unknown playbook '{name}'", did_you_mean(name, playbooks)))
-        elif name in playbooks:
-            wrong += tuning_faults(playbooks[name], own, f"{place}: {name}")
-    good = {
-        glob: {name: tuned_settings(playbooks[name], own) for name, own in some.items() if name in playbooks}
-        for glob, some in tuning.targets.items()
-    }
-    return good, wrong
+    known = {name for playbook in playbooks.values() for name in playbook.settings}
+    for override in overrides:
+        name = override.playbook
+        for setting in [] if name else override.settings.keys() - known:
+            hint = did_you_mean(setting, known)
+            yield Fault(override.place, f"no playbook has a setting '{setting}'", hint)
+        if name and name not in playbooks and name not in refused:
+            yield Fault(override.place, f"unknown playbook '{name}'", did_you_mean(name, playbooks))
+        for playbook, own in _meant(override, playbooks):
+            yield from faults_of_override(playbook, own, override.place)
+
+
+def _meant(
+    override: Override, playbooks: Mapping[str, CompiledPlaybook]
+) -> Iterator[tuple[CompiledPlaybook, Mapping[str, str]]]:
+    """The playbooks that an override is for, each with what it takes of it."""
+    for name, playbook in playbooks.items():
+        if override.playbook == name:
+            yield playbook, override.settings
+        elif not override.playbook and override.target:
+            yield playbook, {key: text for key, text in override.settings.items() if key in playbook.settings}
+
+
+def _on_targets(
+    playbooks: Mapping[str, CompiledPlaybook], overrides: Sequence[Override]
+) -> list[tuple[str, dict[str, dict[str, Value]]]]:
+    found = []
+    for override in overrides:
+        if override.target:
+            settings = {each.name: settings_of_override(each, own) for each, own in _meant(override, playbooks)}
+            found.append((override.target, settings))
+    return found
 
 
 def load_table(path: FilePath) -> Source:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Iterable, Sequence
 
 import httpx
 
-from bot import dependencies
 from bot.adapters import alertmanager_api
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.doctor import access
@@ -19,6 +18,7 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import teams_asked, who_approves
+from bot.dependencies import cluster_connection, operators_of
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
 from bot.domain.playbooks.language import ChangeState
 from bot.domain.playbooks.library import Library
@@ -29,7 +29,7 @@ MARKS: dict[Grade, str] = {"fine": "✔", "weak": "!", "broken": "✖"}
 
 
 async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
-    library = load_folders(settings.playbooks, settings.overrides, settings.tuning)
+    library = load_folders(settings.playbooks, settings.overrides)
     looks = [
         _within("redis", _redis(settings)),
         _within("slack", _slack(settings)),
@@ -41,7 +41,7 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
         looks.append(_within("prometheus", _prometheus(settings)))
     found = await asyncio.gather(*looks)
     own = [*of_settings(settings), *of_playbooks(library), *of_reach(settings, verbs_of(library))]
-    own += who_approves(library.playbooks.values(), settings.approval_rules)
+    own += who_approves(library.playbooks.values(), settings.approvals.rules())
     return [*own, *(finding for some in found for finding in some)]
 
 
@@ -61,9 +61,9 @@ async def _redis(settings: Settings) -> Sequence[Finding]:
 
 
 async def _slack(settings: Settings) -> Sequence[Finding]:
-    rules = settings.approval_rules
+    rules = settings.approvals.rules()
     demands = [each for level in (rules.low, rules.medium, rules.high) for each in level.demands]
-    people = [source for each in (*demands, *rules.teams.values(), settings.steering) for source in each.sources]
+    people = [source for each in (*demands, *rules.teams.values(), operators_of(settings)) for source in each.sources]
     groups, channels = {each.user_group for each in people}, {each.channel for each in people}
     async with web_session() as session:
         token = settings.slack.bot_token.get_secret_value()
@@ -78,7 +78,7 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
 
 
 async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
-    async with KubernetesClient(dependencies.cluster_connection(settings)) as client:
+    async with KubernetesClient(cluster_connection(settings)) as client:
         namespaces = [one.strip() for one in namespace.split(",") if one.strip()]
         sampled = sorted({workload.split("/")[0] for workload in settings.sampling.workloads})
         return await access(client, verbs=verbs, options=options_of(settings), namespaces=namespaces, known=sampled)
@@ -114,7 +114,7 @@ def of_settings(settings: Settings) -> list[Finding]:
     if settings.approvals.single_operator:
         what = "one person may ask for and approve a high-risk change (approvals.single_operator)"
         found.append(weak("settings", what, "Turn it off as soon as two people are on call."))
-    if unnamed := sorted(teams_asked(settings.approval_rules) - settings.approval_rules.teams.keys()):
+    if unnamed := sorted(teams_asked(settings.approvals.rules()) - settings.approvals.rules().teams.keys()):
         what = f"nobody is named for {', '.join(unnamed)}: the approvers stand in"
         if "lead" in unnamed:
             what += ", nobody else is asked at half time, and no glass can be broken"

@@ -281,6 +281,7 @@ Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ..
 def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
     from bot.adapters.yaml_playbooks import check_file, load_folders, with_packaged
     from bot.domain.kernel.errors import Fault
+    from bot.domain.playbooks.settings import Override
 
     if path.name.endswith(".test.yaml"):
         yield None, (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),), ()
@@ -289,7 +290,7 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
         checked = check_file(path, overrides)
         yield checked.compiled, checked.faults, checked.warnings
         return
-    library = load_folders(with_packaged(path), overrides)
+    library = load_folders(with_packaged(path), [Override(settings=overrides)] if overrides else ())
     if not any(path.glob("*.yaml")):
         yield None, (Fault(str(path), "holds no playbook (*.yaml)"),), ()
     packaged = {str(file) for file in packaged_playbooks().rglob("*.yaml")} - {

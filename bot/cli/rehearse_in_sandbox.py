@@ -105,7 +105,7 @@ def rehearse(wanted: Wanted) -> int:
         world.bot_environment["INCIDENT_BOT_PLAYBOOKS"] = ",".join(
             map(str, with_packaged(Path(wanted.playbook.file).parent.absolute()))
         )
-        world.bot_environment["INCIDENT_BOT_SET"] = ",".join(f"{name}={value}" for name, value in windows.items())
+        world.bot_environment["INCIDENT_BOT_OVERRIDES"] = ",".join(f"{name}={value}" for name, value in windows.items())
         world.start_bot()
         typer.echo(f"Slack page: {world.slack_url}")
         typer.echo(f"Windows are shortened: {', '.join(f'{name} {value}' for name, value in windows.items())}")

@@ -63,7 +63,7 @@ async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
             return ()
         circuits = Circuits()
         fleet = open_fleet(settings, storage, open_cluster(settings, circuits, stack), circuits, stack)
-        playbook_of = AdvanceRun(storage.store, from_bundle, Rules(approvals=settings.approval_rules)).playbook_of
+        playbook_of = AdvanceRun(storage.store, from_bundle, Rules(approvals=settings.approvals.rules())).playbook_of
         return await ReadSeriesHandler(fleet.history, playbook_of).lines_or_why_not(run, await storage.store.now())
 
 

@@ -28,6 +28,7 @@ from bot.adapters.yaml_playbooks import (
 )
 from bot.domain.kernel.errors import PlaybookError
 from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.settings import Override
 
 pytestmark = pytest.mark.fast
 
@@ -236,17 +237,17 @@ def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("playbook: [", encoding="utf-8")
     (tmp_path / "c.yaml").write_text(SMALL, encoding="utf-8")
     (tmp_path / "d.test.yaml").write_text("no playbook", encoding="utf-8")
-    library = load_folder(tmp_path, {"window": "12s"})
+    library = load_folder(tmp_path, Override(settings={"window": "12s"}))
     assert list(library.playbooks) == ["small"]
     assert library.playbooks["small"].settings["window"] == 12
     assert [Path(file).name for file in library.faults] == ["b.yaml", "c.yaml"]
     assert "'small' is also in" in library.faults[str(tmp_path / "c.yaml")][0].what
 
 
-def test_an_override_that_no_playbook_knows_is_a_fault_of_the_folder(tmp_path: Path) -> None:
+def test_an_override_that_no_playbook_knows_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(SMALL, encoding="utf-8")
-    library = load_folder(tmp_path, {"windw": "12s"})
-    assert [fault.what for fault in library.faults[str(tmp_path)]] == ["no playbook has a setting 'windw'"]
+    library = load_folder(tmp_path, Override(settings={"windw": "12s"}))
+    assert [fault.what for fault in library.faults["settings"]] == ["no playbook has a setting 'windw'"]
 
 
 def test_the_highest_priority_opens_first(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
         "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_CHANNEL": "C0SERVING",
         "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USERS": "U0LEA",
     }
-    rules = load_settings(ENOUGH | teams).approval_rules
+    rules = load_settings(ENOUGH | teams).approvals.rules()
     assert [finding.what for finding in who_approves([load_text(CHANGES)], rules)] == [
         "at half time whoever is missing and U0LEA is asked again; "
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
@@ -140,7 +140,7 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
 
 @pytest.mark.fast
 def test_playbooks_that_ask_the_same_share_a_line_and_states_that_ask_more_are_named() -> None:
-    rules = load_settings(ENOUGH).approval_rules
+    rules = load_settings(ENOUGH).approvals.rules()
     other = CHANGES.replace("playbook: small", "playbook: other")
     said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(other)], rules)]
     assert [line.partition(":")[0] for line in said[2:]] == [
@@ -154,7 +154,7 @@ def test_playbooks_that_ask_the_same_share_a_line_and_states_that_ask_more_are_n
 
 @pytest.mark.fast
 def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None:
-    rules = load_settings(ENOUGH | {"INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}).approval_rules
+    rules = load_settings(ENOUGH | {"INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}).approvals.rules()
     text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
     first = who_approves([load_text(text)], rules)[2].what
     added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers stand in)"

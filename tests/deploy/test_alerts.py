@@ -69,7 +69,7 @@ def test_the_scenarios_notice_another_threshold(rule: str, other: str, tmp_path:
 
 @pytest.mark.fast
 def test_every_alert_opens_a_playbook_or_is_left_out_on_purpose() -> None:
-    library = load_folder(packaged_playbooks(), {})
+    library = load_folder(packaged_playbooks())
     unmatched = {rule["alert"] for rule in rules() if not library.match(labels_of(rule))}
     assert unmatched == set(UNMATCHED_ON_PURPOSE)
 

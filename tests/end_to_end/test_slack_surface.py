@@ -43,7 +43,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         environment = running.world.bot_environment
         environment["INCIDENT_BOT_PLAYBOOKS"] = str(folder)
         # The demo's shortened windows belong to its own playbook.
-        environment.pop("INCIDENT_BOT_SET", None)
+        environment.pop("INCIDENT_BOT_OVERRIDES", None)
         if request.param == "socket mode":
             environment["SLACK_APP_TOKEN"] = "xapp-sandbox"
             environment["SLACK_SIGNING_SECRET"] = ""

@@ -65,7 +65,7 @@ def bundle_of(name: str, settings: tuple[tuple[str, str], ...] = ()) -> Bundle:
 
 @functools.cache
 def library() -> Mapping[str, CompiledPlaybook]:
-    return load_folder(PLAYBOOKS, {}).playbooks
+    return load_folder(PLAYBOOKS).playbooks
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from bot.adapters.yaml_playbooks import load_folder
 from bot.cli.playbook_coverage import Covered, covered
 from bot.cli.playbook_test import ENDING, play_file, told
 from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.settings import Override
 from bot.domain.playbooks.testing.rows import rows
 from bot.sandbox.demo import WINDOWS
 from bot.sandbox.scenarios import SCENARIOS, Scenario
@@ -70,5 +71,5 @@ TUNED = {name: scenario for name, scenario in SCENARIOS.items() if scenario.wind
 
 @pytest.mark.parametrize("scenario", TUNED.values(), ids=list(TUNED))
 def test_the_settings_of_a_scenario_are_accepted_by_every_playbook_that_has_them(scenario: Scenario) -> None:
-    library = load_folder(PLAYBOOKS, {**WINDOWS, **scenario.windows})
+    library = load_folder(PLAYBOOKS, Override(settings={**WINDOWS, **scenario.windows}))
     assert dict(library.faults) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -20,13 +20,13 @@ class Library:
     faults: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
     """By file."""
     warnings: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
-    targets: Mapping[str, Mapping[str, Mapping[str, Value]]] = field(default_factory=dict)
-    """`namespace/workload` as a glob, to playbook, to the settings that differ there."""
+    on_targets: Sequence[tuple[str, Mapping[str, Mapping[str, Value]]]] = ()
+    """`namespace/workload` as a glob, with the settings that differ there, by playbook. Later ones count more."""
 
     def bundle(self, name: str, target: Target) -> Bundle | None:
         """This playbook and all that it may divert to, with the settings for that target."""
         playbooks = self.playbooks
-        for glob, settings in self.targets.items():
+        for glob, settings in self.on_targets:
             if fnmatchcase(f"{target.namespace}/{target.name}", glob):
                 tuned = {
                     each: playbooks[each].with_settings(own) for each, own in settings.items() if each in playbooks

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.playbooks.expressions.expression import did_you_mean
@@ -13,18 +15,30 @@ from bot.domain.playbooks.mistakes import Mistake, Path, Report
 from bot.domain.signals.signal import Kind
 
 SettingValue = float | str | bool
-ByName = Mapping[str, str]
 _MEASURED = re.compile(r"\d+(\.\d+)?\s*(s|m|h|d|ms|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?)", re.ASCII | re.I)
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """What an operator sets otherwise than the playbooks: for a playbook, and for a playbook on some targets."""
+def _texts(value: object) -> object:
+    """Numbers and switches as they are written: a playbook says what it takes."""
+    if not isinstance(value, dict):
+        return value
+    return {name: str(each).lower() if isinstance(each, bool) else str(each) for name, each in value.items()}
 
-    playbooks: Mapping[str, ByName] = field(default_factory=dict)
-    """Playbook to its settings."""
-    targets: Mapping[str, Mapping[str, ByName]] = field(default_factory=dict)
-    """`namespace/workload` as a glob, to playbook, to its settings; of several that match, the last counts most."""
+
+class Override(BaseModel):
+    """Settings of playbooks that an operator sets otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: Annotated[dict[str, str], BeforeValidator(_texts)]
+    playbook: str = ""
+    """Empty: each playbook takes the settings that it declares."""
+    target: str = ""
+    """`namespace/workload` as a glob; empty: they count everywhere."""
+
+    @property
+    def place(self) -> str:
+        return ": ".join(filter(None, ("overrides", self.target, self.playbook)))
 
 
 def kind_of_setting(setting: Setting) -> Kind:

@@ -12,7 +12,7 @@ from bot.domain.playbooks.settings import effective_settings
 from bot.domain.signals.signal import Value
 
 
-def tuning_faults(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> list[Fault]:
+def faults_of_override(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> list[Fault]:
     """All that is wrong with these settings, told where they were set."""
     found: list[Mistake] = []
     values = effective_settings(playbook.playbook.settings, own, found.append)
@@ -22,9 +22,9 @@ def tuning_faults(playbook: CompiledPlaybook, own: Mapping[str, str], place: str
     return [Fault(place, _said(mistake), mistake.hint) for mistake in found]
 
 
-def tuned_settings(playbook: CompiledPlaybook, own: Mapping[str, str]) -> dict[str, Value]:
+def settings_of_override(playbook: CompiledPlaybook, own: Mapping[str, str]) -> dict[str, Value]:
     """The values that differ; none where any is wrong, so that half of what was meant never counts."""
-    if tuning_faults(playbook, own, ""):
+    if faults_of_override(playbook, own, ""):
         return {}
     values = effective_settings(playbook.playbook.settings, own, lambda _: None)
     return {name: values[name] for name in own}

@@ -1,0 +1,201 @@
+"""Who may approve what, as an operator configures it, and the approval policy that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+
+from bot.domain.approvals.grant import Demand, Policy, still_missing_at_best
+from bot.domain.approvals.kinds import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_KIND, Asked, Share, more_of, shares_of
+from bot.domain.approvals.rules import ApprovalRules, people_named
+from bot.domain.changes.catalogue import VERBS
+from bot.domain.changes.plan import RISKS, Risk
+from bot.domain.kernel.configured import Duration, Section, listed, pairs
+
+EXPIRES = {"low": timedelta(minutes=30), "medium": timedelta(minutes=15), "high": timedelta(minutes=15)}
+
+
+def _named_kinds(raw: dict[str, Any]) -> dict[str, Any]:
+    strange = sorted(raw.keys() - set(KINDS) - VERBS.keys())
+    if strange:
+        near = get_close_matches(strange[0], KINDS, n=1)
+        raise ValueError(f"'{strange[0]}' is no kind of change" + (f"; did you mean {near[0]}?" if near else ""))
+    return raw
+
+
+def _who(raw: object) -> object:
+    found = pairs(raw)
+    if not isinstance(found, Mapping):
+        return found
+    return {kind: shares_of(str(text)) if isinstance(text, str) else text for kind, text in found.items()}
+
+
+Floors = Annotated[dict[str, Risk], BeforeValidator(pairs), AfterValidator(_named_kinds)]
+Who = Annotated[dict[str, tuple[Share, ...]], BeforeValidator(_who), AfterValidator(_named_kinds)]
+Times = Annotated[dict[str, Duration], BeforeValidator(pairs), AfterValidator(_named_kinds)]
+Users = Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[UW][A-Z0-9]+$")], ...], BeforeValidator(listed)]
+UserGroup = Annotated[str, StringConstraints(pattern=r"^(S[A-Z0-9]+)?$")]
+Channel = Annotated[str, StringConstraints(pattern=r"^([CG][A-Z0-9]+)?$")]
+
+
+class People(Section):
+    """People of Slack; whoever is named in any of these ways is one of them."""
+
+    users: Users = Field((), examples=["U0123456789,U9876543210"])
+    """The ids of these people."""
+    user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    """The id of a user group whose members are meant."""
+    channel: Channel = Field("", examples=["C0123456789, whose members are meant"])
+    """The id of a channel whose members are meant."""
+
+    @property
+    def is_anybody(self) -> bool:
+        return bool(self.users or self.user_group or self.channel)
+
+    def demand(self, **fields: Any) -> Demand:
+        return Demand(users=self.users, user_group=self.user_group, channel=self.channel, **fields)
+
+
+class Level(People):
+    """Who decides about one risk level; whoever is named here replaces those named for all levels."""
+
+    needed: int = Field(1, ge=1, le=9)
+    """How many people must approve."""
+    expires: Duration | None = Field(None, examples=["15m"])
+    """How long an approval is waited for."""
+
+
+class Team(People):
+    """The people of one team."""
+
+
+class Teams(Section):
+    """Teams whose approval a change may ask for; where nobody is named, the approvers stand in, and it is said."""
+
+    serving: Team = Team()
+    """On call for the endpoint."""
+    platform: Team = Team()
+    """Nodes, quota, autoscalers: moving pods of others, and putting a node back into service."""
+    model: Team = Team()
+    """Owns the answers' quality."""
+    lead: Team = Team()
+    """Incident commanders."""
+
+
+class Approvals(People):
+    low: Level = Level()
+    medium: Level = Level()
+    high: Level = Level()
+    teams: Teams = Teams()
+    who: Who = Field({}, examples=["scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform"])
+    """By kind of change: which teams, and how many of each. A verb's entry adds to what its other kinds ask."""
+    expires: Times = Field({}, examples=["scale=20m,uncordon_node=1h"])
+    """By kind of change. A playbook may only shorten it."""
+    risk_floors: Floors = Field({}, examples=["scale=medium,rollback=high"])
+    """By kind or verb. A playbook may only raise it."""
+    escalate_to: Literal["", "serving", "platform", "model", "lead"] = Field("lead", examples=["lead"])
+    """The team that is asked besides at half time, where it has people."""
+    break_glass: bool = True
+    """In a critical incident, after half time, one of `lead` may decide with a typed reason while a team is silent."""
+    single_operator: bool = False
+    """For the demo and small teams: who asked for a high-risk change may approve it alone. Every card says so."""
+    grant_valid: Duration = Field(timedelta(minutes=10), examples=["10m"])
+    """How long an approval may be used after it was given."""
+
+    def who_decides(self, level: Level) -> People:
+        return level if level.is_anybody else self
+
+    def level(self, risk: Risk) -> Level:
+        return {"low": self.low, "medium": self.medium, "high": self.high}[risk]
+
+    def rules(self) -> ApprovalRules:
+        return ApprovalRules(
+            low=self._policy("low"),
+            medium=self._policy("medium"),
+            high=self._policy("high"),
+            teams=self._teams(),
+            kinds={kind: self._asked(kind) for kind in KINDS},
+            risk_floors=self.risk_floors,
+            escalate_to=self.escalate_to,
+            break_glass="lead" if self.break_glass else "",
+            grant_valid_seconds=self.grant_valid.total_seconds(),
+        )
+
+    def _policy(self, risk: Risk) -> Policy:
+        level = self.level(risk)
+        return Policy(
+            demands=(self.who_decides(level).demand(needed=level.needed),),
+            expires_seconds=(level.expires or EXPIRES[risk]).total_seconds(),
+            # Who asks may approve what is easily taken back; a high risk takes a second pair of eyes.
+            own_work_counts=risk != "high" or self.single_operator,
+            single_operator=self.single_operator,
+        )
+
+    def _asked(self, kind: str) -> Asked:
+        """The settings for the kind, else what operations agreed on, with what the settings add for its verb."""
+        default = DEFAULTS.get(kind, Asked())
+        verb = VERB_OF_KIND.get(kind, kind)
+        shares = self.who[kind] if kind in self.who else more_of(default.shares, self.who.get(verb, ()))
+        time = self.expires.get(kind) or self.expires.get(verb)
+        if time is None and self.level(RISKS_OF_KINDS.get(kind, "low")).expires:
+            return Asked(shares=shares)
+        return Asked(shares=shares, expires_seconds=time.total_seconds() if time else default.expires_seconds)
+
+    def _teams(self) -> dict[str, Demand]:
+        """Those that have people; `ApprovalRules` knows who stands in for the others."""
+        teams: dict[str, Team] = {name: getattr(self.teams, name) for name in Teams.model_fields}
+        return {name: team.demand(team=name) for name, team in teams.items() if team.is_anybody}
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> Self:
+        problems: dict[Risk, str] = {}
+        orphans = [risk for risk in RISKS if not self.who_decides(self.level(risk)).is_anybody]
+        if orphans:
+            problems |= dict.fromkeys(
+                orphans,
+                f"name nobody who may approve {', '.join(orphans)} risk; "
+                f"set INCIDENT_BOT_APPROVALS_USER_GROUP=S0123456789 or INCIDENT_BOT_APPROVALS_USERS=U0123456789",
+            )
+        for risk in RISKS:
+            needed, people = self.level(risk).needed, self.who_decides(self.level(risk))
+            if people.users and not (people.user_group or people.channel) and len(set(people.users)) < needed:
+                problems[risk] = f"need {needed} people for {risk} risk and name {len(set(people.users))}"
+            if self.single_operator and needed > 1:
+                problems[risk] = f"say single_operator and need {needed} people for {risk} risk; keep one of both"
+        if listed := [*dict.fromkeys(problems.values()), *self._out_of_reach(problems)]:
+            raise ValueError("\n".join(listed))
+        return self
+
+    def _out_of_reach(self, faulty: Collection[Risk]) -> Iterator[str]:
+        """Kinds for which the settings name too few people, whoever of them presses."""
+        rules = self.rules()
+        found: dict[str, list[str]] = {}
+        for kind in KINDS:
+            risk = rules.risk_of(kind, VERB_OF_KIND.get(kind, kind))
+            policy = rules.policy(risk, kind=kind)
+            people = people_named(policy.demands)
+            if risk not in faulty and people is not None and (missing := still_missing_at_best(policy, people)):
+                lacking = " and ".join(f"{demand.needed} of {demand.team}" for demand in missing)
+                found.setdefault(lacking, []).append(kind)
+        for lacking, kinds in found.items():
+            yield f"name too few people for {', '.join(kinds)}: {lacking} missing; name more of them, or a user group"
+
+
+def operators(approvals: Approvals, *, users: tuple[str, ...], user_group: str) -> Demand:
+    """Who may answer questions, halt, resume, undo and resolve: those named, else the approvers."""
+    if users or user_group:
+        return Demand(team="steerers", users=users, user_group=user_group)
+    approvers = [approvals.who_decides(approvals.level(risk)) for risk in RISKS]
+    first, *others = dict.fromkeys(people.demand(team="steerers") for people in approvers)
+    return first.model_copy(update={"or_of": tuple(others)})
+
+
+def on_call(demand: Demand) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Users and user groups whom an incident's channel begins with."""
+    everybody = (demand, *demand.or_of)
+    groups = [each.user_group for each in everybody if each.user_group]
+    return tuple(dict.fromkeys(user for each in everybody for user in each.users)), tuple(dict.fromkeys(groups))

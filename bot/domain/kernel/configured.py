@@ -1,0 +1,50 @@
+"""Kinds of values that an operator may set, in the settings and in what other layers declare of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from bot.domain.kernel.durations import seconds
+
+
+class Section(BaseModel):
+    """A part of the settings. The docstring of an attribute is its description."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+
+
+def _duration(raw: object) -> object:
+    if isinstance(raw, timedelta):
+        return raw
+    if not isinstance(raw, str):
+        raise ValueError("a duration needs a unit; write 90s, 5m or 1h30m")
+    return timedelta(seconds=seconds(raw))
+
+
+def listed(raw: object) -> object:
+    return tuple(part.strip() for part in raw.split(",") if part.strip()) if isinstance(raw, str) else raw
+
+
+def pairs(raw: object) -> object:
+    if isinstance(raw, Mapping):
+        return {name: _text(value) for name, value in raw.items()}
+    if not isinstance(raw, str):
+        return raw
+    found = [part.partition("=") for part in raw.split(",") if part.strip()]
+    if any(not equals or not name.strip() or not value.strip() for name, equals, value in found):
+        raise ValueError("write name=value, several of them with commas between")
+    return {name.strip(): value.strip() for name, _, value in found}
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0))]
+Pairs = Annotated[dict[str, str], BeforeValidator(pairs)]

@@ -1,0 +1,106 @@
+"""Says what is wrong with settings: every fault at once, with its place, and an example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic import ValidationError as Invalid
+
+from bot.settings.model import PREFIX
+from bot.settings.places import LEAVES, PLAIN_NAMES, Location, did_you_mean
+
+
+def explain(
+    model: type[BaseModel], invalid: Invalid, values: dict[str, Any], sources: Mapping[Location, str]
+) -> Iterator[str]:
+    """Each fault as one line. `sources`: where each value was found."""
+    found = _Faults(sources)
+    for error in invalid.errors(include_url=False, include_input=False, include_context=False):
+        yield from found.of(error)
+    yield from found.hidden_by(model, invalid, values)
+
+
+@dataclass(frozen=True)
+class _Faults:
+    sources: Mapping[Location, str]
+
+    def of(self, error: Mapping[str, Any]) -> Iterator[str]:
+        path = tuple(str(part) for part in error["loc"] if not isinstance(part, int))
+        for line in _plain(error["msg"]).splitlines():
+            yield self._fault(path, error["type"], line)
+
+    def hidden_by(self, model: type[BaseModel], invalid: Invalid, values: dict[str, Any]) -> Iterator[str]:
+        """The faults that checks of whole parts find once what stopped them is taken away."""
+        rest = deepcopy(values)
+        for error in invalid.errors(include_url=False, include_input=False, include_context=False):
+            _take_away(rest, tuple(str(part) for part in error["loc"]))
+        try:
+            model.model_validate(rest)
+        except Invalid as second:
+            known = {(error["loc"], error["msg"]) for error in invalid.errors(include_url=False)}
+            for error in second.errors(include_url=False, include_input=False, include_context=False):
+                # What is missing now was there: it has been told already.
+                if error["type"] != "missing" and (error["loc"], error["msg"]) not in known:
+                    yield from self.of(error)
+
+    def _fault(self, path: Location, kind: str, what: str) -> str:
+        known = path in LEAVES
+        where = self._where(path)
+        if kind == "missing" and known:
+            return f"{where} is not set; example: {_example(path)}"
+        if kind == "extra_forbidden":
+            siblings = {leaf[len(path) - 1] for leaf in LEAVES if leaf[: len(path) - 1] == path[:-1]}
+            return f"{where} is no setting{did_you_mean(path[-1], siblings)}"
+        example = _example(path) if known else ""
+        return f"{where}: {what}" + (f"; example: {example}" if example else "")
+
+    def _where(self, path: Location) -> str:
+        """Where the value came from; a part of a value that is one setting is found at the setting."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.sources:
+                return self.sources[path[:end]]
+        if path not in LEAVES:
+            return ".".join(path)
+        plain = next((name for name, place in PLAIN_NAMES.items() if place == path), "")
+        return f"{plain or PREFIX + '_'.join(path).upper()} ({'.'.join(path)} in the file)"
+
+
+_STAND_INS = {
+    "users": ("user_group", "S0"),
+    "user_group": ("user_group", "S0"),
+    "channel": ("channel", "C0"),
+    "url": ("url", "https://localhost"),
+}
+"""What stands for a faulty value, so that nothing is told that is wrong only because it is gone."""
+
+
+def _take_away(values: dict[str, Any], path: Location) -> None:
+    """The setting at `path`, or the one that it is a part of; a part of the settings as a whole stays."""
+    end = next((end for end in range(len(path), 0, -1) if path[:end] in LEAVES), 0)
+    inner: Any = values
+    for name in path[: end - 1] if end else path[:-1]:
+        inner = inner.get(name) if isinstance(inner, dict) else None
+    last = path[end - 1] if end else path[-1]
+    if not isinstance(inner, dict) or (isinstance(inner.get(last), dict) and not end):
+        return
+    inner.pop(last, None)
+    if last in _STAND_INS:
+        name, value = _STAND_INS[last]
+        inner[name] = value
+
+
+def _plain(message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    return "is not of the right form" if message.startswith("String should match pattern") else message
+
+
+def _example(path: Location) -> str:
+    info = LEAVES[path]
+    if info.examples:
+        return str(info.examples[0])
+    choices = get_args(info.annotation) if isinstance(info.default, str) else ()
+    return " or ".join(map(str, choices)) if choices else str(info.default if info.default is not None else "")

@@ -1,0 +1,133 @@
+"""Reads the settings: the environment over one optional YAML file, as one frozen value or one error with every fault.
+
+Read before any socket opens. Every setting has one name in the file (`slack.channel`) and one in the environment
+(`INCIDENT_BOT_SLACK_CHANNEL`); the environment wins, and an empty variable counts as unset. Secrets are never printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError as Invalid
+
+from bot.domain.kernel.configured import pairs
+from bot.domain.kernel.errors import SettingsError
+from bot.settings.explain import explain
+from bot.settings.model import PREFIX, Settings
+from bot.settings.places import PLAIN_NAMES, VARIABLES, Location, did_you_mean, sections
+
+FILE_VARIABLE = "INCIDENT_BOT_SETTINGS"
+OVERRIDES: Location = ("overrides",)
+
+# A Service named `incident-bot` makes Kubernetes put variables like INCIDENT_BOT_PORT=tcp://… into every pod.
+_SERVICE_LINK = re.compile(
+    r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)", re.ASCII
+)
+
+
+def load_settings(environ: Mapping[str, str], file: Path | None = None, *, overrides: Sequence[str] = ()) -> Settings:
+    """Raise `SettingsError` with every fault. `overrides` are `name=value` texts of the command line; they win."""
+    gathered = _Gathered()
+    path = file or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+    if path is not None:
+        gathered.read_file(path)
+    gathered.read_environment(environ)
+    gathered.read_overrides(overrides)
+    try:
+        settings = Settings.model_validate(gathered.values)
+    except Invalid as invalid:
+        explained = explain(Settings, invalid, gathered.values, gathered.sources)
+        raise SettingsError([*gathered.problems, *explained]) from None
+    if gathered.problems:
+        raise SettingsError(gathered.problems)
+    return settings
+
+
+@dataclass
+class _Gathered:
+    """Raw values by place, with where each was found, and what is wrong already."""
+
+    values: dict[str, Any] = field(default_factory=lambda: {name: {} for name in sections(Settings)})
+    sources: dict[Location, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def put(self, path: Location, value: Any, source: str) -> None:
+        inner = self.values
+        for name in path[:-1]:
+            deeper = inner.setdefault(name, {})
+            if not isinstance(deeper, dict):
+                return  # the file holds something else there, and that is reported by itself
+            inner = deeper
+        inner[path[-1]] = value
+        self.sources[path] = source
+
+    def read_environment(self, environ: Mapping[str, str]) -> None:
+        for variable, path in (PLAIN_NAMES | VARIABLES).items():
+            value = environ.get(variable, "").strip()
+            if value and path == OVERRIDES:
+                self._add_overrides(value, variable)
+            elif value:
+                self.put(path, value, variable)
+        for name in sorted(environ):
+            rest = name.removeprefix(PREFIX)
+            if rest == name or name in VARIABLES or name == FILE_VARIABLE or _SERVICE_LINK.fullmatch(rest):
+                continue
+            self.problems.append(f"{name} is no setting{did_you_mean(name, VARIABLES)}")
+
+    def read_overrides(self, overrides: Sequence[str]) -> None:
+        if overrides:
+            self._add_overrides(",".join(overrides), "--set")
+
+    def _add_overrides(self, text: str, source: str) -> None:
+        """They come after those of the file, so that they count more."""
+        try:
+            added = pairs(text)
+        except ValueError as wrong:
+            self.problems.append(f"{source}: {wrong}; example: window=15s")
+            return
+        known = self.values.get("overrides", [])
+        if isinstance(known, list):
+            self.put(OVERRIDES, [*known, {"settings": added}], source)
+
+    def read_file(self, path: Path) -> None:
+        from ruamel.yaml import YAML
+        from ruamel.yaml.constructor import DuplicateKeyError
+        from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+        # Only `problem` is shown: an error's snippet and the message about a duplicate hold values, perhaps secret.
+        try:
+            text = path.read_text(encoding="utf-8")
+            root = YAML(typ="safe", pure=True).compose(text)
+            content = YAML(typ="safe", pure=True).load(text)
+        except (OSError, UnicodeDecodeError) as unreadable:
+            reason = unreadable.strerror if isinstance(unreadable, OSError) else "it is not UTF-8"
+            self.problems.append(f"{path} cannot be read: {reason}; correct --settings or {FILE_VARIABLE}")
+        except MarkedYAMLError as wrong:
+            mark = wrong.problem_mark
+            where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+            what = "a key is written twice" if isinstance(wrong, DuplicateKeyError) else wrong.problem
+            self.problems.append(f"{where}: not YAML: {what}")
+        except YAMLError as wrong:
+            self.problems.append(f"{path}: not YAML: {type(wrong).__name__}")
+        else:
+            if isinstance(content, dict):
+                self._take(content, dict(_positions(root, str(path))))
+            elif content is not None:
+                self.problems.append(f"{path}: must hold settings by name; example: 'slack: {{channel: C0123456789}}'")
+
+    def _take(self, content: dict[str, Any], positions: Mapping[Location, str]) -> None:
+        self.values |= {name: value for name, value in content.items() if value is not None}
+        self.sources |= {path: f"{where} ({'.'.join(path)})" for path, where in positions.items()}
+
+
+def _positions(node: Any, file: str, path: Location = ()) -> Iterator[tuple[Location, str]]:
+    if getattr(node, "id", "") != "mapping" or len(path) > 8:  # an alias may hold itself
+        return
+    for key, value in node.value:
+        here = (*path, str(key.value))
+        yield here, f"{file}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
+        yield from _positions(value, file, here)

@@ -1,0 +1,304 @@
+"""The settings: what an operator may set, with its default and its description. Data only."""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from bot.domain.approvals.configuration import Approvals, UserGroup, Users
+from bot.domain.kernel.configured import Duration, Pairs, Section, listed
+from bot.domain.playbooks.packaged import PACKAGED, packaged_playbooks
+from bot.domain.playbooks.settings import Override
+
+PREFIX = "INCIDENT_BOT_"
+
+
+def _web_address(raw: str) -> str:
+    """`https`, or `http` on this machine only: a token must not travel in clear."""
+    parts = urlsplit(raw)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise ValueError("is not a web address")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise ValueError("would send a token in clear; use https:// (http:// is for loopback addresses only)")
+    return raw
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _redis_address(raw: SecretStr) -> SecretStr:
+    if not raw.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("is not a Redis address")
+    return raw
+
+
+def _folders(raw: object) -> object:
+    folders = listed(raw)
+    if not isinstance(folders, list | tuple):
+        return folders
+    if not folders:
+        raise ValueError("names no folder")
+    return tuple(packaged_playbooks() if each == PACKAGED else each for each in folders)
+
+
+def _folder(raw: Path) -> Path:
+    if not raw.is_dir():
+        raise ValueError(f"'{raw}' is not a folder")
+    return raw
+
+
+def _unreadable(path: Path) -> str:
+    """Why this file cannot be read; empty when it can."""
+    try:
+        with path.open("rb"):
+            return ""
+    except OSError as error:
+        return error.strerror or type(error).__name__
+
+
+Secret = Annotated[SecretStr, Field(min_length=1)]
+Workload = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9-]+/((Deployment|StatefulSet|LeaderWorkerSet)/)?[a-z0-9.-]+$")
+]
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+
+
+class Http(Section):
+    host: str = "127.0.0.1"
+    """Loopback, so that nothing listens to the network by accident; in a container set 0.0.0.0."""
+    port: int = Field(8080, ge=0, le=65535)
+    """The port that Alertmanager, Slack, probes and Prometheus talk to."""
+    body_limit_bytes: int = Field(2 * 1024 * 1024, ge=1024)
+    """The largest webhook that is read. A larger one is refused with 413."""
+
+
+class Alertmanager(Section):
+    """How Alertmanager proves itself: a bearer token, or user and password. `open` accepts alerts from anybody."""
+
+    bearer_token: Secret | None = None
+    """The token that Alertmanager sends."""
+    user: str = ""
+    """The user name that Alertmanager sends with basic authentication."""
+    password: Secret | None = None
+    """The password that Alertmanager sends with basic authentication."""
+    open: bool = False
+    """Accept alerts from anybody who reaches the port."""
+    url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://alertmanager.monitoring:9093"])
+    """Its own address, for silences; without it nobody can silence from Slack."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        basic = bool(self.user) or self.password is not None
+        ways = sum((self.bearer_token is not None, basic, self.open))
+        names = (
+            f"{PREFIX}ALERTMANAGER_BEARER_TOKEN, or {PREFIX}ALERTMANAGER_USER with {PREFIX}ALERTMANAGER_PASSWORD, "
+            "or alertmanager.open: true to accept alerts from anybody who reaches the port"
+        )
+        if ways == 0:
+            raise ValueError(f"does not say who may send alerts; set {names}")
+        if ways > 1:
+            raise ValueError(f"has more than one way to prove a sender; keep one: {names}")
+        if basic and not (self.user and self.password):
+            raise ValueError("has only one of user and password; set both")
+        return self
+
+
+class Slack(Section):
+    bot_token: Secret = Field(examples=["xoxb-…"])
+    """The bot token of the Slack app."""
+    signing_secret: Secret | None = Field(None, examples=["the Signing Secret on the app's Basic Information page"])
+    """The secret by which requests from Slack are verified. Not needed in Socket Mode."""
+    app_token: Secret | None = Field(None, examples=["xapp-…"], validate_default=True)
+    """Set, Slack is listened to in Socket Mode, and need not reach the bot; unset, over signed HTTP."""
+    channel: str = Field(pattern=r"^[CG][A-Z0-9]+$", examples=["C0123456789, the channel's id, not its name"])
+    """The channel of the incident cards."""
+    base_url: WebAddress = Field("https://slack.com/api/", examples=["https://slack.com/api/"])
+    """The address of Slack's API."""
+    steering_user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    """The user group that may answer questions, halt, resume, undo and resolve."""
+    steering_users: Users = Field((), examples=["U0123456789,U9876543210"])
+    """Who may answer questions, halt, resume, undo and resolve; when nobody is named, the approvers may."""
+    posts_per_second: float = Field(1.0, gt=0, le=10_000)
+    """New messages a channel, Slack's own pace for chat.postMessage; a workspace may have been granted more."""
+    posts_burst: int = Field(5, ge=1, le=10_000)
+    """New messages that may be sent to a channel at once."""
+    updates_per_minute: float = Field(50.0, gt=0, le=100_000)
+    """Edits a workspace, Slack's Tier 3."""
+    cards_per_minute: float = Field(10.0, ge=1, le=10_000)
+    """Cards of new incidents; of more at once, those that need nobody yet share one message until their cards come."""
+    incident_channels: bool = False
+    """A channel of its own for each incident, beside its card; needs the scope channels:manage."""
+    archive_channels: bool = False
+    """Archive that channel when the incident is closed and its timeline is in it."""
+    status_every: Duration = Field(timedelta(minutes=30), examples=["30m"])
+    """How long an incident that pages may be without a word about how it stands, before its thread is reminded."""
+
+    @field_validator("app_token")
+    @classmethod
+    def _one_way(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        # A check of the whole part would be silent while another field is missing, and be a second error later.
+        if value is None and info.data.get("signing_secret", "") is None:
+            raise ValueError(
+                "is not set, nor is SLACK_SIGNING_SECRET; set the Signing Secret of the app's Basic Information page, "
+                "or this one for Socket Mode"
+            )
+        return value
+
+
+class Kubernetes(Section):
+    """Which cluster; named outright, because the current context of a laptop may be any."""
+
+    in_cluster: bool = False
+    """Use the service account of the pod that the bot runs in."""
+    kubeconfig: Path | None = Field(None, examples=["/home/me/.kube/config"])
+    """The kubeconfig file to use."""
+    context: str = ""
+    """The context of the kubeconfig; empty: its current one."""
+    url: WebAddress | None = Field(None, examples=["https://kubernetes.example:6443"])
+    """The address of the API server, without a kubeconfig."""
+    token: Secret | None = None
+    """The bearer token for that address."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = sum((self.in_cluster, self.kubeconfig is not None, self.url is not None))
+        if ways != 1:
+            raise ValueError(
+                f"must name one cluster in one way; set one of {PREFIX}KUBERNETES_IN_CLUSTER=true, "
+                f"{PREFIX}KUBERNETES_KUBECONFIG (with _CONTEXT), {PREFIX}KUBERNETES_URL (with _TOKEN)"
+            )
+        if self.context and self.kubeconfig is None:
+            raise ValueError("has a context without a kubeconfig; set kubernetes.kubeconfig")
+        if self.token is not None and self.url is None:
+            raise ValueError("has a token without a url; set kubernetes.url")
+        if self.kubeconfig is not None and (why := _unreadable(self.kubeconfig)):
+            raise ValueError(f"has a kubeconfig that cannot be read: {self.kubeconfig}: {why}")
+        return self
+
+
+class Prometheus(Section):
+    """Where readings come from when it is set; else every replica is scraped."""
+
+    url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
+    """Read the history of metrics from this Prometheus. Empty: scrape the pods."""
+    bearer_token: Secret | None = None
+    """The token for Prometheus."""
+    router_errors: str = Field(
+        "",
+        examples=[
+            'sum(rate(router_requests_total{status=~"5..",service="$workload"}[5m])) '
+            '/ sum(rate(router_requests_total{service="$workload"}[5m]))'
+        ],
+    )
+    """A PromQL query for the share of requests that the router answers with an error."""
+    gateway_p99: str = Field(
+        "",
+        examples=[
+            "histogram_quantile(0.99, sum by (le) "
+            '(rate(gateway_request_seconds_bucket{namespace="$namespace",service="$workload"}[5m])))'
+        ],
+    )
+    """A PromQL query for the gateway's p99 latency in seconds."""
+
+
+class Sampling(Section):
+    """What is scraped all the time, so that an incident finds a history from before it opened."""
+
+    workloads: Annotated[tuple[Workload, ...], BeforeValidator(listed)] = Field(
+        (), examples=["serving/llm,serving/StatefulSet/llm-large"]
+    )
+    """As namespace/name for a Deployment, else namespace/kind/name; those with an open incident are sampled besides."""
+    every: Duration = Field(timedelta(seconds=10), examples=["10s"])
+    """How often the workloads under `sampling.workloads` and open incidents are scraped."""
+    through: Literal["address", "proxy"] = "address"
+    """How pods' pages are read: at the pods' addresses, or by the API server's pod proxy (needs get on pods/proxy)."""
+
+    @property
+    def named(self) -> tuple[tuple[str, str, str], ...]:
+        """Namespace, kind and name of each workload."""
+        parts = (workload.split("/") for workload in self.workloads)
+        return tuple((part[0], part[1] if len(part) == 3 else "Deployment", part[-1]) for part in parts)
+
+
+class Gpu(Section):
+    """How GPUs are looked at beside their exporters and the nodes' own words."""
+
+    exec: bool = False
+    """Run `nvidia-smi` or `rocm-smi`, to query only, in replicas on nodes whose exporter does not answer.
+
+    It needs get and create on pods/exec, which would also let its holder run anything else there.
+    """
+    amd_exporter: Pairs = Field({}, examples=["app=release-amdgpu-metrics-exporter"])
+    """The labels of AMD's device-metrics-exporter where they are not its GPU operator's or its chart's usual ones."""
+
+
+class Breaker(Section):
+    disruptive_changes: int = Field(3, ge=1)
+    """On one workload within `per`: more of them is a facility's problem or the bot's, and no single workload's."""
+    per: Duration = Field(timedelta(hours=1), examples=["1h"])
+    """The time in which the limits of the breakers count."""
+    node_disruptions: int = Field(2, ge=1, le=50)
+    """Nodes cordoned or drained within `per`, over the whole deployment: a hall that heats takes nodes one by one."""
+    cordoned_share: float = Field(0.1, gt=0, le=1, examples=["0.1"])
+    """Of the fleet's GPUs, 0 to 1, that may be cordoned, whoever cordoned them; one node may always go."""
+
+
+class Log(Section):
+    format: Literal["json", "console"] = "json"
+    """How log lines are written."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least level that is logged."""
+
+
+class Settings(Section):
+    cluster: str = ""
+    """The value of the alerts' `cluster` label that means this cluster."""
+    redis_url: Annotated[Secret, AfterValidator(_redis_address)] = Field(examples=["redis://localhost:6379/0"])
+    """The address of Redis or Valkey."""
+    redis_tag: str = Field("bot", pattern=r"^[A-Za-z0-9_.-]+$", examples=["bot"])
+    """The prefix of all keys. Two bots may share a Redis under two tags."""
+    redis_replicas: int = Field(0, ge=0, le=9)
+    """Redis replicas that must confirm a claim before its call."""
+    http: Http
+    alertmanager: Alertmanager
+    slack: Slack
+    kubernetes: Kubernetes
+    prometheus: Prometheus
+    sampling: Sampling
+    gpu: Gpu
+    playbooks: Annotated[tuple[Annotated[Path, AfterValidator(_folder)], ...], BeforeValidator(_folders)] = Field(
+        PACKAGED, examples=["packaged,/etc/incident-bot/playbooks"], validate_default=True
+    )
+    """Folders; `packaged` are those that came with the bot. Of files with one name the last folder's counts."""
+    overrides: tuple[Override, ...] = Field((), examples=["window=15s,calm_for=20s"])
+    """Settings of playbooks, in order: `{playbook: kv-cache-oom, target: llm/chat-*, settings: {kv_ceiling: 0.85}}`.
+
+    Without `playbook`, each playbook takes the settings that it declares. Without `target`, they count everywhere; `*`
+    stands for anything. An override with a target counts more than one without; of equals, the later one. In the
+    environment, `name=value` texts for all playbooks.
+    """
+    approvals: Approvals
+    breaker: Breaker
+    retention_days: int = Field(90, ge=1)
+    """How many days a closed incident is kept."""
+    reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
+    """An alert that fires again within this time reopens its closed incident."""
+    log: Log

@@ -1,0 +1,51 @@
+"""Where each setting is found: its place in the file and its name in the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from bot.domain.kernel.configured import Section
+from bot.settings.model import PREFIX, Settings
+
+Location = tuple[str, ...]
+
+PLAIN_NAMES: dict[str, Location] = {
+    "REDIS_URL": ("redis_url",),
+    "SLACK_BOT_TOKEN": ("slack", "bot_token"),
+    "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
+    "SLACK_APP_TOKEN": ("slack", "app_token"),
+}
+"""Names that other tools use too; the prefixed name wins over them."""
+
+
+def leaves(model: type[BaseModel], path: Location = ()) -> Iterator[tuple[Location, FieldInfo]]:
+    """Every single setting with its place in the file."""
+    for name, info in model.model_fields.items():
+        here = (*path, info.alias or name)
+        nested = _nested(info)
+        if nested is None:
+            yield here, info
+        else:
+            yield from leaves(nested, here)
+
+
+def sections(model: type[BaseModel]) -> list[str]:
+    return [name for name, info in model.model_fields.items() if _nested(info)]
+
+
+def _nested(info: FieldInfo) -> type[Section] | None:
+    kind = info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+LEAVES = dict(leaves(Settings))
+VARIABLES = {PREFIX + "_".join(path).upper(): path for path in LEAVES}
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,63 @@
+"""Settings of an operator: for a playbook, for targets, judged by the playbook's own ranges, all faults at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_folder
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.settings import Override
+
+pytestmark = pytest.mark.fast
+
+SMALL = Path(__file__).parent / "small.yaml"
+CHAT = Target(cluster="c", namespace="llm", kind="Deployment", name="chat-large")
+OTHER = Target(cluster="c", namespace="llm", kind="Deployment", name="embed")
+
+
+def ratio(target: Target, *overrides: Override) -> object:
+    bundle = load_folder(SMALL.parent, *overrides).bundle("small", target)
+    assert bundle is not None
+    return bundle.entry_playbook.settings["ratio"]
+
+
+EVERYWHERE = Override(playbook="small", settings={"ratio": "0.3"})
+ON_CHAT = Override(playbook="small", target="llm/chat-*", settings={"ratio": "0.5"})
+
+
+def test_a_target_counts_more_than_a_playbook_and_that_more_than_the_file() -> None:
+    assert ratio(CHAT) == 0.1
+    assert [ratio(OTHER, *each) for each in ((EVERYWHERE, ON_CHAT), (ON_CHAT, EVERYWHERE))] == [0.3, 0.3]
+    assert [ratio(CHAT, *each) for each in ((EVERYWHERE, ON_CHAT), (ON_CHAT, EVERYWHERE))] == [0.5, 0.5]
+
+
+def test_of_equal_overrides_the_later_one_counts() -> None:
+    assert ratio(CHAT, EVERYWHERE, Override(settings={"ratio": "0.4"})) == 0.4
+    assert ratio(CHAT, ON_CHAT, Override(target="*", settings={"ratio": "0.4"})) == 0.4
+
+
+def test_settings_of_a_target_are_in_the_digest() -> None:
+    library = load_folder(SMALL.parent, ON_CHAT)
+    bundles = [library.bundle("small", target) for target in (CHAT, OTHER)]
+    assert bundles[0] is not None
+    assert bundles[1] is not None
+    assert bundles[0].digest != bundles[1].digest
+
+
+def test_all_faults_are_told_at_once_and_what_is_wrong_does_not_count() -> None:
+    wrong = (
+        Override(playbook="smal", settings={"ratio": "0.3"}),
+        Override(playbook="small", settings={"windw": "5m"}),
+        Override(playbook="small", target="llm/*", settings={"ratio": "7", "window": "soon"}),
+        Override(target="llm/*", settings={"ratoi": "7"}),
+    )
+    assert [str(fault) for fault in load_folder(SMALL.parent, *wrong).faults["settings"]] == [
+        "overrides: smal: unknown playbook 'smal'. Did you mean 'small'?",
+        "overrides: small: no setting 'windw' to override. Did you mean 'window'?",
+        "overrides: llm/*: small: window: 'soon' is not a duration. Write 90s, 5m or 1h30m.",
+        "overrides: llm/*: small: ratio: 7 is above the most allowed, 1 (captures)",
+        "overrides: llm/*: no playbook has a setting 'ratoi'. Did you mean 'ratio'?",
+    ]
+    assert ratio(CHAT, *wrong) == 0.1
