@@ -74,7 +74,7 @@ def test_a_team_without_people_is_stood_in_for_by_the_approvers() -> None:
     rules = settings(APPROVALS_TEAMS_PLATFORM_USERS="U0PLA").approvals.rules()
     platform, serving = rules.policy("high", ("platform", "serving")).demands
     assert platform == Demand(team="platform", users=("U0PLA",))
-    assert serving == Demand(team="serving", user_group="S0SERVING", stands_in=True)
+    assert serving == Demand(team="serving", user_group="S0SERVING", falls_back=True)
 
 
 OPERATIONS = {
@@ -123,7 +123,7 @@ def test_a_kind_may_be_asked_of_other_teams_for_another_time() -> None:
 def test_any_of_several_teams_is_a_demand_that_each_of_them_meets() -> None:
     teams = {"APPROVALS_TEAMS_PLATFORM_CHANNEL": "C0PLATFORM", "APPROVALS_TEAMS_SERVING_USERS": "U0ANA"}
     (either,) = settings(**teams).approvals.rules().policy("medium", kind="cordon_node").demands
-    assert (either.team, either.needed, either.stands_in) == ("serving or platform", 1, False)
+    assert (either.team, either.needed, either.falls_back) == ("serving or platform", 1, False)
     assert [source.users or source.channel for source in either.sources] == [("U0ANA",), "C0PLATFORM"]
 
 

@@ -114,7 +114,7 @@ def explained(policy: Policy, risk: Risk) -> str:
 
 
 def _demand(demand: Demand) -> str:
-    instead = ": the approvers stand in" if demand.stands_in else ""
+    instead = ": the approvers stand in" if demand.falls_back else ""
     of = _people(demand) if demand.team == APPROVERS else f"{demand.team} ({_people(demand)}{instead})"
     return f"{demand.needed} of {of}"
 

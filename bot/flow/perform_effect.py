@@ -39,7 +39,7 @@ class Later:
 
 
 @dataclass(frozen=True)
-class Job:
+class EffectContext:
     """One effect as a handler sees it: the newest run, and whether the lease is still ours."""
 
     run: Run
@@ -52,7 +52,7 @@ class Job:
         return self.run.incident_id
 
 
-Handler = Callable[[Job, Any], Awaitable[Done | Later]]
+Handler = Callable[[EffectContext, Any], Awaitable[Done | Later]]
 
 
 class PerformEffect:
@@ -67,63 +67,63 @@ class PerformEffect:
         if owed.run is None or _is_void(owed.run, owed.effect):
             await self._effects.settle(owed, ())
             return None
-        job = Job(owed.run, owed, owed.taken_at)
-        result = await self._run(job)
-        return await self._record(job, result)
+        context = EffectContext(owed.run, owed, owed.taken_at)
+        result = await self._run(context)
+        return await self._record(context, result)
 
-    async def _run(self, job: Job) -> Done | Later:
-        effect = job.owed.effect
-        renewing = asyncio.create_task(self._renew(job))
+    async def _run(self, context: EffectContext) -> Done | Later:
+        effect = context.owed.effect
+        renewing = asyncio.create_task(self._renew(context))
         try:
-            return await self._handlers[type(effect)](job, effect)
+            return await self._handlers[type(effect)](context, effect)
         except MessengerError as error:
             if error.lasting:
-                return self._give_up(job, error.reason)
+                return self._give_up(context, error.reason)
             return Later(error.retry_after_seconds)
         except StorageUnavailableError:
             raise
         except Exception as error:
             # The last resort: three times, then the run is told and asks a person.
             if not isinstance(error, BotError):
-                log.exception("effect.failed", incident=job.incident_id, effect=effect.effect_id)
+                log.exception("effect.failed", incident=context.incident_id, effect=effect.effect_id)
             reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"
-            if job.owed.attempts + 1 >= ATTEMPTS:
-                return self._give_up(job, reason)
-            log.warning("effect.retried", incident=job.incident_id, effect=effect.effect_id, reason=reason)
-            return Later(min(2.0**job.owed.attempts, LONGEST_BACKOFF_SECONDS), failed=True)
+            if context.owed.attempts + 1 >= ATTEMPTS:
+                return self._give_up(context, reason)
+            log.warning("effect.retried", incident=context.incident_id, effect=effect.effect_id, reason=reason)
+            return Later(min(2.0**context.owed.attempts, LONGEST_BACKOFF_SECONDS), failed=True)
         finally:
             renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await renewing
 
-    async def _renew(self, job: Job) -> None:
+    async def _renew(self, context: EffectContext) -> None:
         while True:
             await asyncio.sleep(RENEW_EVERY_SECONDS)
             try:
-                if not await self._effects.renew(job.owed):
-                    job.lost.set()
+                if not await self._effects.renew(context.owed):
+                    context.lost.set()
                     return
             except StorageUnavailableError as error:
-                log.warning("lease.not_renewed", incident=job.incident_id, reason=str(error))
+                log.warning("lease.not_renewed", incident=context.incident_id, reason=str(error))
 
-    def _give_up(self, job: Job, reason: str) -> Done:
-        effect = job.owed.effect
-        log.error("effect.given_up", incident=job.incident_id, effect=effect.effect_id, reason=reason)
+    def _give_up(self, context: EffectContext, reason: str) -> Done:
+        effect = context.owed.effect
+        log.error("effect.given_up", incident=context.incident_id, effect=effect.effect_id, reason=reason)
         failed = EffectFailed(
-            event_id=f"failed/{effect.effect_id}/{job.run.version}",
+            event_id=f"failed/{effect.effect_id}/{context.run.version}",
             effect_id=effect.effect_id,
             effect_kind=effect.kind,
             reason=reason,
         )
         return Done((failed,))
 
-    async def _record(self, job: Job, result: Done | Later) -> float | None:
+    async def _record(self, context: EffectContext, result: Done | Later) -> float | None:
         if isinstance(result, Done):
-            owed_anew = await self._effects.settle(job.owed, result.events)
+            owed_anew = await self._effects.settle(context.owed, result.events)
             return 0.0 if owed_anew else None
         if result.events:
-            await self._runs.append(job.incident_id, result.events)
-        await self._effects.put_back(job.owed, after_seconds=result.after_seconds, failed=result.failed)
+            await self._runs.append(context.incident_id, result.events)
+        await self._effects.put_back(context.owed, after_seconds=result.after_seconds, failed=result.failed)
         return result.after_seconds
 
 

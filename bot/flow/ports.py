@@ -265,7 +265,7 @@ class EffectStore(Protocol):
 
 
 @dataclass(frozen=True)
-class Tick:
+class WatchSample:
     """One look of a watch: when, and what each named part said (`held`, `not held`, or `unknown: why`)."""
 
     at: float
@@ -275,9 +275,9 @@ class Tick:
 class WatchLog(Protocol):
     """The looks of one watch, so that a restart neither forgets nor repeats them."""
 
-    async def add(self, incident_id: str, visit: int, tick: Tick) -> None: ...
+    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> None: ...
 
-    async def ticks(self, incident_id: str, visit: int) -> Sequence[Tick]:
+    async def samples(self, incident_id: str, visit: int) -> Sequence[WatchSample]:
         """All looks of this visit, oldest first."""
         ...
 
@@ -594,7 +594,7 @@ class Cluster(Protocol):
         """
         ...
 
-    async def rehearse(self, call: Call) -> str:
+    async def dry_run(self, call: Call) -> str:
         """Send the call as a server-side dry run; an empty text when it would be accepted, else the server's reason."""
         ...
 

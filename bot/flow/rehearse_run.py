@@ -38,8 +38,8 @@ from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.plan import arguments_of
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.watch import HELD, WatchHandler
-from bot.flow.perform_effect import Done, Handler, Job, Later
-from bot.flow.ports import Owed, Signals, Tick
+from bot.flow.perform_effect import Done, EffectContext, Handler, Later
+from bot.flow.ports import Owed, Signals, WatchSample
 
 MOST_VISITS = 200
 ANYBODY = Policy(
@@ -89,12 +89,12 @@ class MemoryWatchLog:
     """The `WatchLog` port."""
 
     def __init__(self) -> None:
-        self._ticks: dict[int, list[Tick]] = defaultdict(list)
+        self._ticks: dict[int, list[WatchSample]] = defaultdict(list)
 
-    async def add(self, incident_id: str, visit: int, tick: Tick) -> None:
-        self._ticks[visit].append(tick)
+    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> None:
+        self._ticks[visit].append(sample)
 
-    async def ticks(self, incident_id: str, visit: int) -> Sequence[Tick]:
+    async def samples(self, incident_id: str, visit: int) -> Sequence[WatchSample]:
         return self._ticks[visit]
 
     def holds(self, visit: int) -> bool:
@@ -119,7 +119,7 @@ class _Due:
     effect: Effect = field(compare=False)
 
 
-class Rehearsal:
+class DryRun:
     def __init__(
         self,
         run: Run,
@@ -197,7 +197,7 @@ class Rehearsal:
         if handler is None:  # leases and files: there is nothing to release and nowhere to upload
             return
         owed = Owed(self.run.incident_id, effect, attempts=0, token="")
-        result = await handler(Job(self.run, owed, self._clock.now), effect)
+        result = await handler(EffectContext(self.run, owed, self._clock.now), effect)
         if isinstance(result, Later):
             self._owe(effect, self._clock.now + result.after_seconds)
         for event in result.events:
@@ -255,26 +255,26 @@ class Rehearsal:
 
     # --- stand-ins --------------------------------------------------------------------------------------------------
 
-    async def _watched(self, job: Job, effect: WatchSignals) -> Done | Later:
-        verdict = self._met.verdict(job.run)
+    async def _watched(self, context: EffectContext, effect: WatchSignals) -> Done | Later:
+        verdict = self._met.verdict(context.run)
         if verdict:
-            return await self._given_verdict(job, effect, verdict)
-        result = await self._watch(job, effect)
+            return await self._given_verdict(context, effect, verdict)
+        result = await self._watch(context, effect)
         watch = self.run.watch
         if (
             isinstance(result, Later)
             and watch
-            and self._met.still_the_same(job.run)
-            and not self._looks.holds(job.run.visit)
+            and self._met.still_the_same(context.run)
+            and not self._looks.holds(context.run.visit)
         ):
             # What does not hold now will not hold by waiting.
             return replace(result, after_seconds=max(watch.until - self._clock.now, 0.0))
         return result
 
-    async def _given_verdict(self, job: Job, effect: WatchSignals, verdict: str) -> Done:
+    async def _given_verdict(self, context: EffectContext, effect: WatchSignals, verdict: str) -> Done:
         word, _, clause = verdict.partition(":")
-        readings = await self._read.readings(job.run, effect.state)
-        watch = job.run.watch
+        readings = await self._read.readings(context.run, effect.state)
+        watch = context.run.watch
         if word in ("not_held", "unknown") and watch is not None:
             self._clock.now = watch.until
         event = {
@@ -283,8 +283,8 @@ class Rehearsal:
         }  # fmt: skip
         return Done((Watched.model_validate(event),))
 
-    async def _planned(self, job: Job, effect: PlanChange) -> Done:
-        run, change, readings = job.run, job.run.change, {}
+    async def _planned(self, context: EffectContext, effect: PlanChange) -> Done:
+        run, change, readings = context.run, context.run.change, {}
         if change is None:
             return Done()
         playbook = await self._playbook_of(run)
@@ -311,13 +311,14 @@ class Rehearsal:
         """What is said of a state's change is not meant for an undo that a person asks for there."""
         return "done" if run.change and run.change.undo_of else self._met.change(run)
 
-    async def _applied(self, job: Job, effect: ApplyStep) -> Done:
-        outcome = self._outcome(job.run)
+    async def _applied(self, context: EffectContext, effect: ApplyStep) -> Done:
+        outcome = self._outcome(context.run)
         result = outcome if outcome in ("failed", "unclear") else "done"
+        call_id = f"{context.incident_id}/{effect.request_id}/{effect.step}"
         event = {
             "event_id": effect.effect_id, "effect_id": effect.effect_id, "request_id": effect.request_id,
-            "step": effect.step, "call_id": f"{job.incident_id}/{effect.request_id}/{effect.step}", "result": result,
-            "detail": "as the table says", "readings": self._came_back(job.run),
+            "step": effect.step, "call_id": call_id, "result": result,
+            "detail": "as the table says", "readings": self._came_back(context.run),
         }  # fmt: skip
         return Done((StepSettled.model_validate(event),))
 
@@ -325,14 +326,14 @@ class Rehearsal:
         said, verb = dict(self._met.came_back(run)), run.change.verb if run.change else ""
         return {verb: Reading(name=verb, fields=said, at=self._clock(), source="the table")} if said else {}
 
-    async def _shown(self, job: Job, effect: ShowInSlack) -> Done:
+    async def _shown(self, context: EffectContext, effect: ShowInSlack) -> Done:
         """A message stands in Slack as soon as it is wanted: requests count their time from there."""
-        waiting = job.run.open_request
+        waiting = context.run.open_request
         if waiting is None or waiting.posted_at is not None:
             return Done()
         slot = f"request:{waiting.request_id}"
         return Done((Posted(event_id=f"posted/{slot}", slot=slot, ts="0", channel="-"),))
 
-    async def _tell(self, job: Job, effect: Any) -> Done:
+    async def _tell(self, context: EffectContext, effect: Any) -> Done:
         self._told = effect.text
         return Done()

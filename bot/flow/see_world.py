@@ -11,7 +11,7 @@ import structlog
 
 from bot.domain.changes.context import QUIET_SECONDS
 from bot.domain.cluster.snapshot import World
-from bot.domain.incidents.impact import BURDEN_METRICS, BURDEN_SECONDS, Burden, burden_in
+from bot.domain.incidents.impact import IMPACT_METRICS, IMPACT_SECONDS, Impact, impact_in
 from bot.domain.incidents.run import Run, moments_of
 from bot.domain.kernel.errors import BotError
 from bot.domain.signals.sampling import loads_in
@@ -56,12 +56,12 @@ class SeeWorld:
             return replace(world, unreadable=world.unreadable | {"load": str(error)})
         return replace(world, load=loads_in(scrapes, window))
 
-    async def burden(self, context: ReadContext, *, at: float) -> Burden:
+    async def impact(self, context: ReadContext, *, at: float) -> Impact:
         """What users bore in the minute before `at`, from what was sampled; unknown where that cannot be had."""
-        window = Window(at - BURDEN_SECONDS, at + CLOCKS_DIFFER_SECONDS)
+        window = Window(at - IMPACT_SECONDS, at + CLOCKS_DIFFER_SECONDS)
         try:
-            scrapes = await self._scraped.between(context, BURDEN_METRICS, window.start, window.end)
+            scrapes = await self._scraped.between(context, IMPACT_METRICS, window.start, window.end)
         except BotError as error:
-            log.warning("burden.unreadable", incident=context.incident_id, reason=str(error))
-            return Burden()
-        return burden_in(scrapes, window)
+            log.warning("impact.unreadable", incident=context.incident_id, reason=str(error))
+            return Impact()
+        return impact_in(scrapes, window)

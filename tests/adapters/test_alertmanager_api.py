@@ -28,7 +28,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import BadWebhookError, SourceError
 from bot.domain.kernel.silence import matchers_of
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
-from bot.flow.perform_effect import Job
+from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed
 from bot.sandbox import valkey
 from tests import builders
@@ -162,11 +162,11 @@ def alert(fingerprint: str, labels: dict[str, str]) -> Alert:
     return builders.alert(fingerprint=fingerprint).model_copy(update={"labels": labels})
 
 
-def job(effect: SilenceAlerts | EndSilences) -> Job:
+def job(effect: SilenceAlerts | EndSilences) -> EffectContext:
     alerts = {f"f{n}": alert(str(n), labels) for n, labels in enumerate(ALERTS[:2])}
     resolved = builders.alert("resolved", fingerprint="r", alertname="Gone")
     run = builders.run(alerts={**alerts, "r": resolved})
-    return Job(run, Owed(run.incident_id, effect, 1, "t"), time.time())
+    return EffectContext(run, Owed(run.incident_id, effect, 1, "t"), time.time())
 
 
 async def test_the_doctor_finds_it_and_its_version(url: str) -> None:

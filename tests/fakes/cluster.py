@@ -99,7 +99,7 @@ class MemoryCluster:
     async def lacking(self, calls: Sequence[Call]) -> str:
         return ""
 
-    async def rehearse(self, call: Call) -> str:
+    async def dry_run(self, call: Call) -> str:
         self._reach()
         if call.method == "patch":
             return misfit(call, self.objects.get(_key(call)))

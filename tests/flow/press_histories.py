@@ -41,7 +41,7 @@ from bot.flow.handlers.generate import GenerateOnReplica
 from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.plan import PlanHandler
 from bot.flow.perform_effect import Done as Performed
-from bot.flow.perform_effect import Job, Later
+from bot.flow.perform_effect import EffectContext, Later
 from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord, Owed, RunStore, Sent
 from bot.flow.see_world import SeeWorld
 from tests import builders
@@ -377,9 +377,9 @@ class History:
             self._apply(effect)
 
     def _apply(self, effect: ApplyStep) -> None:
-        job = Job(self.run, Owed(self.run.incident_id, effect, self.rng.choice([0, 0, 3]), ""), self.at)
+        context = EffectContext(self.run, Owed(self.run.incident_id, effect, self.rng.choice([0, 0, 3]), ""), self.at)
         replicas = self.rng.choice([1, 1, 2])
-        for ended in self._in_turns([self.apply(job, effect) for _ in range(replicas)]):
+        for ended in self._in_turns([self.apply(context, effect) for _ in range(replicas)]):
             if isinstance(ended, Performed):
                 self.owed.pop(effect.effect_id, None)
                 for event in ended.events:

@@ -276,8 +276,8 @@ class StagedCluster:
     async def lacking(self, calls: Sequence[Call]) -> str:
         return ""
 
-    async def rehearse(self, call: Call) -> str:
-        return await self._read("rehearse", lambda: self._cluster.rehearse(call))
+    async def dry_run(self, call: Call) -> str:
+        return await self._read("rehearse", lambda: self._cluster.dry_run(call))
 
     async def look(self, call: Call, *, call_id: str) -> Looked:
         return await self._read("look", lambda: self._cluster.look(call, call_id=call_id))

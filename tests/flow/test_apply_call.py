@@ -12,7 +12,7 @@ from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Commanded, StepSettled
 from bot.domain.incidents.run import Run
 from bot.flow.handlers.apply import PATIENCE_SECONDS, what_changed
-from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed
 from tests import builders
 from tests.flow.harness import GRANT_VALID_SECONDS, Bot, Scene, play, told, until
@@ -55,7 +55,7 @@ async def test_without_enough_presses_nothing_is_sent(scene: Scene, bot: Bot) ->
     run = await asked(scene, bot)
     assert run.change is not None
     granted_by_nobody = run.with_(change=run.change.model_copy(update={"begun": True}))
-    done = await bot.apply(Job(granted_by_nobody, Owed("INC-1", STEP, 0, ""), scene.time.now()), STEP)
+    done = await bot.apply(EffectContext(granted_by_nobody, Owed("INC-1", STEP, 0, ""), scene.time.now()), STEP)
     assert isinstance(done, Done)
     (event,) = done.events
     assert isinstance(event, StepSettled)
@@ -116,8 +116,8 @@ async def test_the_workload_stays_leased_for_as_long_as_its_rollout_takes(scene:
     rolling = run.with_(change=run.change.model_copy(update={"step": 1, "step_started_at": began}))
     effect = ApplyStep(effect_id="v3/apply/R2/1/0", request_id="R2", step=1)
     while scene.time.now() < began + BreakerLimits().lease_seconds + 60:
-        job = Job(rolling, Owed("INC-1", effect, 0, ""), scene.time.now())
-        assert await bot.apply(job, effect) == Later(0.0), "it still waits"
+        context = EffectContext(rolling, Owed("INC-1", effect, 0, ""), scene.time.now())
+        assert await bot.apply(context, effect) == Later(0.0), "it still waits"
     theirs = f"{OTHER}/R1/0"
     assert await bot.claims.claim(OTHER, theirs, workload_key="", lease_keys=leases, counts=True) == "lease_held"
 
@@ -299,7 +299,7 @@ async def test_a_lost_lease_stops_before_the_call(scene: Scene, bot: Bot) -> Non
     await command(scene, bot, "halt")
     run = await approved(scene, bot, is_halted, "halted")
     await bot.claims.set_halt("INC-1", by="")
-    job = Job(run, Owed("INC-1", STEP, 0, ""), scene.time.now())
-    job.lost.set()
-    assert await bot.apply(job, STEP) == Later(0.0)
+    context = EffectContext(run, Owed("INC-1", STEP, 0, ""), scene.time.now())
+    context.lost.set()
+    assert await bot.apply(context, STEP) == Later(0.0)
     assert scene.cluster.sent == []

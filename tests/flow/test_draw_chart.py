@@ -18,7 +18,7 @@ from bot.domain.reports.chart import Chart, chart_of
 from bot.domain.signals.scrape import Scrape
 from bot.flow.handlers.draw_chart import ReadSeriesHandler, comment_of
 from bot.flow.handlers.show import ExportHandler
-from bot.flow.perform_effect import Job
+from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed, ReadContext
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import Story
@@ -32,11 +32,11 @@ class Sampled:
 
     source = "samples"
 
-    async def sample(self, context: ReadContext) -> None:
+    async def sample(self, read_context: ReadContext) -> None:
         raise AssertionError("a line is about the past")
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float
     ) -> Sequence[Scrape]:
         assert metrics == {"kv_cache_usage_perc"}
         times = [BEGAN + after for after in range(0, 600, 5)]
@@ -49,8 +49,8 @@ async def test_the_lines_are_read_from_the_history_with_their_limits() -> None:
         return WATCHED
 
     effect = ReadSeries(effect_id="series/closed:9")
-    job = Job(run(state="calm", way=("calm",)), Owed("INC-7", effect, 1, "t"), BEGAN + 600)
-    done = await ReadSeriesHandler(Sampled(), playbook_of)(job, effect)
+    context = EffectContext(run(state="calm", way=("calm",)), Owed("INC-7", effect, 1, "t"), BEGAN + 600)
+    done = await ReadSeriesHandler(Sampled(), playbook_of)(context, effect)
     [event] = done.events
     assert isinstance(event, SeriesRead)
     [line] = event.lines
@@ -73,7 +73,7 @@ async def test_a_history_that_does_not_answer_leaves_the_page_its_readings_and_s
 
 class Silent(Sampled):
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float
     ) -> Sequence[Scrape]:
         raise SourceError("nobody answers")
 
@@ -119,8 +119,8 @@ async def exported_page(history: Sampled, uploaded: list[bytes] | None = None) -
     runs: Any = Timelines(chain(entries, head=GENESIS, length=0))
     messenger: Any = Uploads([] if uploaded is None else uploaded)
     export = ExportHandler(messenger, runs, draw, ReadSeriesHandler(history, playbook_of))
-    job = Job(run(state="calm", way=("calm",)), Owed("INC-7", EXPORT, 1, "t"), BEGAN + 600)
-    await export(job, EXPORT)
+    context = EffectContext(run(state="calm", way=("calm",)), Owed("INC-7", EXPORT, 1, "t"), BEGAN + 600)
+    await export(context, EXPORT)
     return drawn[0]
 
 

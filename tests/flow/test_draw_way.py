@@ -10,7 +10,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.picture import Picture
 from bot.flow.handlers.draw_path import DrawPathHandler, way_picture
-from bot.flow.perform_effect import Job
+from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
@@ -71,8 +71,8 @@ async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
 
     standing = run(state="grow", way=("look", "choose", "grow"))
     effect = DrawWay(effect_id="draw/1")
-    job = Job(standing, Owed("INC-7", effect, 1, "t"), BEGAN)
-    await DrawPathHandler(uploads, playbook_of, draw)(job, effect)
+    context = EffectContext(standing, Owed("INC-7", effect, 1, "t"), BEGAN)
+    await DrawPathHandler(uploads, playbook_of, draw)(context, effect)
     [(name, content, comment)] = uploads.files
     assert (name, content) == ("INC-7-way.png", b"png")
     assert "now in grow" in comment

@@ -13,7 +13,7 @@ from bot.domain.changes.plan import Call
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.flow.handlers.generate import GenerateOnReplica, Made
-from bot.flow.perform_effect import Job
+from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Generated, Replica
 from tests import builders
 from tests.adapters.kubernetes.lab import granted
@@ -67,8 +67,8 @@ class Stage:
         itself: Any = self
         nothing: Any = None
         send = GenerateOnReplica(itself, itself, self.engines, itself, itself, pause=self.pause)
-        job = Job(builders.run(), nothing, self.time, self.lost)
-        return await send(job, granted(PLAN), PLAN.calls[0], self.tell)
+        context = EffectContext(builders.run(), nothing, self.time, self.lost)
+        return await send(context, granted(PLAN), PLAN.calls[0], self.tell)
 
 
 @pytest.mark.parametrize(

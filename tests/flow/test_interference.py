@@ -13,7 +13,7 @@ from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.run import Run
 from bot.flow.handlers.apply import ApplyCall
-from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders
 from tests.domain.changes.worlds import deployment, planned, world
@@ -77,7 +77,7 @@ async def applied(writer: Writer, claims: Claims, *, replicas: int) -> Done | La
     assert run.change is not None
     effect = ApplyStep(effect_id="v/apply", request_id=run.change.request_id, step=1)
     owed: Any = Owed.__new__(Owed)
-    return await applier(writer, claims, replicas)(Job(run=run, owed=owed, now=run.entered_at + 20), effect)
+    return await applier(writer, claims, replicas)(EffectContext(run=run, owed=owed, now=run.entered_at + 20), effect)
 
 
 def settled(outcome: Done | Later) -> StepSettled:

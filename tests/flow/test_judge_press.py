@@ -7,7 +7,7 @@ from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged
 from bot.domain.incidents.run import Question
 from bot.flow.handlers.judge import JudgeHandler
-from bot.flow.perform_effect import Job
+from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed
 from tests import builders
 
@@ -31,7 +31,9 @@ async def judged(question: Question, user: str) -> Authority:
     run = builders.run(questions={question.question_id: question}, question=question.question_id)
     press = builders.press(action="choose", about=question.question_id, value="yes", user=user)
     effect = JudgePress(effect_id="judge/p1", press=press, pressed_at=builders.START)
-    done = await JudgeHandler(TeamsApart())(Job(run, Owed(run.incident_id, effect, 0, ""), builders.START), effect)
+    done = await JudgeHandler(TeamsApart())(
+        EffectContext(run, Owed(run.incident_id, effect, 0, ""), builders.START), effect
+    )
     (event,) = done.events
     assert isinstance(event, Judged)
     return event.authority

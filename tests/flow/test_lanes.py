@@ -14,7 +14,7 @@ from bot.domain.incidents.effect import ApplyStep, Effect, JudgePress, ReadSigna
 from bot.domain.kernel.target import Target
 from bot.flow.advance_run import Advanced
 from bot.flow.handlers.judge import JudgeHandler
-from bot.flow.perform_effect import Done, Handler, Job, PerformEffect
+from bot.flow.perform_effect import Done, EffectContext, Handler, PerformEffect
 from bot.flow.reconcile import Reconcile
 from bot.flow.wake import Wake
 from tests import builders
@@ -42,7 +42,7 @@ class Frozen:
 
     asked: int = 0
 
-    async def __call__(self, job: Job, effect: Any) -> Done:
+    async def __call__(self, context: EffectContext, effect: Any) -> Done:
         self.asked += 1
         await asyncio.Event().wait()
         return Done()
@@ -54,7 +54,7 @@ class Answered:
 
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def __call__(self, job: Job, effect: Any) -> Done:
+    async def __call__(self, context: EffectContext, effect: Any) -> Done:
         self.done.set()
         return Done()
 

@@ -15,7 +15,7 @@ from bot.domain.cluster.objects import ObjectRef
 from bot.domain.cluster.snapshot import World
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Event, Progressed, StepSettled
-from bot.domain.incidents.impact import Burden
+from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.run import ActiveChange, Run
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
@@ -30,7 +30,7 @@ from bot.flow.handlers.apply import (
     what_changed,
 )
 from bot.flow.handlers.generate import Made
-from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders
 from tests.domain.changes import worlds
@@ -57,14 +57,14 @@ class Outside:
     seen: str = "not_done"
     replanned: PlanResult | None = None
     world: World | ClusterError = field(default_factory=worlds.world)
-    burden_now: Burden = field(default_factory=Burden)
+    impact_now: Impact = field(default_factory=Impact)
     at: float = NOW
     claims: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     calls: list[tuple[Approved, Call, str]] = field(default_factory=list)
     looks: int = 0
     held: list[tuple[str, ...]] = field(default_factory=list)
     heard: list[Event] = field(default_factory=list)
-    burdens_at: list[float] = field(default_factory=list)
+    impact_at: list[float] = field(default_factory=list)
     lose: Any = None
     lose_while_it_runs: bool = False
     made: Made = field(default_factory=lambda: Made("done", "40 tokens", Reading(name="made", value=40.0)))
@@ -110,11 +110,13 @@ class Outside:
     async def job_result(self, run: Run, about: ObjectRef, *, at: float) -> Reading:
         return Reading(name="run_job", value=0.9, at=at)
 
-    async def __call__(self, job: Job, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]) -> Made:
+    async def __call__(
+        self, context: EffectContext, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]
+    ) -> Made:
         self.calls.append((approved, call, "generated"))
         await tell("20 tokens so far")
         if self.lose_while_it_runs:
-            job.lost.set()
+            context.lost.set()
         return self.made
 
     def apply(self) -> ApplyCall:
@@ -131,14 +133,14 @@ class See:
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
 
-    async def __call__(self, run: Run, context: Any, *, at: float) -> World:
+    async def __call__(self, run: Run, read_context: Any, *, at: float) -> World:
         if isinstance(self._outside.world, ClusterError):
             raise self._outside.world
         return self._outside.world
 
-    async def burden(self, context: Any, *, at: float) -> Burden:
-        self._outside.burdens_at.append(at)
-        return self._outside.burden_now
+    async def impact(self, read_context: Any, *, at: float) -> Impact:
+        self._outside.impact_at.append(at)
+        return self._outside.impact_now
 
 
 def granted(plan: Plan | None = None, *, step: int = 0, **fields: Any) -> Run:
@@ -154,7 +156,7 @@ def granted(plan: Plan | None = None, *, step: int = 0, **fields: Any) -> Run:
 
 async def taken(outside: Outside, run: Run, *, step: int = 0, now: float = NOW, attempts: int = 0) -> Done | Later:
     effect = ApplyStep(effect_id=f"v2/apply/R1/{step}/0", request_id="R1", step=step)
-    return await outside.apply()(Job(run, Owed("INC-1", effect, attempts, ""), now), effect)
+    return await outside.apply()(EffectContext(run, Owed("INC-1", effect, attempts, ""), now), effect)
 
 
 async def settled(outside: Outside, run: Run, **more: Any) -> StepSettled:
@@ -299,9 +301,9 @@ async def test_the_same_word_is_not_said_twice() -> None:
 async def test_a_lease_that_was_lost_during_the_claim_sends_nothing() -> None:
     outside, run = Outside(), granted()
     effect = ApplyStep(effect_id="v2/apply/R1/0/0", request_id="R1", step=0)
-    job = Job(run, Owed("INC-1", effect, 0, ""), NOW)
-    outside.lose = job.lost
-    assert await outside.apply()(job, effect) == Later(0.0)
+    context = EffectContext(run, Owed("INC-1", effect, 0, ""), NOW)
+    outside.lose = context.lost
+    assert await outside.apply()(context, effect) == Later(0.0)
     assert outside.calls == []
 
 
@@ -609,34 +611,34 @@ async def test_a_generation_whose_lease_was_lost_is_not_settled() -> None:
 # --- those who stay ---------------------------------------------------------------------------------------------------
 
 ROLLED = SCALED.model_copy(update={"condition": "rolled_out"})
-BEFORE, MUCH_MORE = Burden(waiting=1.0), Burden(waiting=9.0)
+BEFORE, MUCH_MORE = Impact(waiting=1.0), Impact(waiting=9.0)
 ROLLOUT = builders.plan(steps=(builders.call(), builders.call(title="second call"), ROLLED))
 
 
-def bearing(plan: Plan = ROLLOUT, *, step: int = 1, burden: Burden | None = BEFORE) -> Run:
+def bearing(plan: Plan = ROLLOUT, *, step: int = 1, impact: Impact | None = BEFORE) -> Run:
     run = granted(plan, step=step)
     assert run.change is not None
-    return run.with_(change=run.change.model_copy(update={"burden": burden}))
+    return run.with_(change=run.change.model_copy(update={"impact": impact}))
 
 
 async def test_a_step_is_not_taken_once_users_pay_too_dearly() -> None:
-    outside = Outside(burden_now=MUCH_MORE)
+    outside = Outside(impact_now=MUCH_MORE)
     event = await settled(outside, bearing(), step=1)
-    assert said(event) == ("burdened", "requests waiting a replica 1.0 → 9.0")
-    assert (event.burden, outside.burdens_at, outside.claims) == (MUCH_MORE, [NOW], [])
+    assert said(event) == ("affected", "requests waiting a replica 1.0 → 9.0")
+    assert (event.impact, outside.impact_at, outside.claims) == (MUCH_MORE, [NOW], [])
 
 
 @pytest.mark.parametrize(
     ("outside", "run", "step"),
     [
         pytest.param(Outside(), bearing(), 1, id="no-more-than-before"),
-        pytest.param(Outside(burden_now=MUCH_MORE), bearing(step=0), 0, id="the-first-step"),
-        pytest.param(Outside(burden_now=MUCH_MORE), bearing(burden=None), 1, id="nothing-known-before"),
+        pytest.param(Outside(impact_now=MUCH_MORE), bearing(step=0), 0, id="the-first-step"),
+        pytest.param(Outside(impact_now=MUCH_MORE), bearing(impact=None), 1, id="nothing-known-before"),
         pytest.param(
-            Outside(burden_now=MUCH_MORE), bearing(builders.plan(steps=ROLLOUT.steps[:2])), 1, id="takes-none"
+            Outside(impact_now=MUCH_MORE), bearing(builders.plan(steps=ROLLOUT.steps[:2])), 1, id="takes-none"
         ),
         pytest.param(
-            Outside(burden_now=MUCH_MORE, claimed_before=True, verdict="already_claimed"), bearing(), 1, id="on-its-way"
+            Outside(impact_now=MUCH_MORE, claimed_before=True, verdict="already_claimed"), bearing(), 1, id="on-its-way"
         ),
     ],
 )
@@ -645,22 +647,22 @@ async def test_otherwise_the_step_is_taken(outside: Outside, run: Run, step: int
 
 
 @pytest.mark.parametrize(
-    ("plan", "sent", "burden"),
+    ("plan", "sent", "impact"),
     [
         pytest.param(ROLLOUT, Sent("done"), MUCH_MORE, id="of-a-rollout"),
         pytest.param(builders.plan(), Sent("done"), None, id="not-of-what-takes-no-capacity"),
         pytest.param(ROLLOUT, Sent("failed", "409"), None, id="not-of-what-failed"),
     ],
 )
-async def test_the_first_step_tells_what_users_bore_at_the_grant(plan: Plan, sent: Sent, burden: Burden | None) -> None:
-    outside = Outside(burden_now=MUCH_MORE, sent=sent)
-    assert (await settled(outside, granted(plan))).burden == burden
-    assert set(outside.burdens_at) <= {NOW - 60}
+async def test_the_first_step_tells_what_users_bore_at_the_grant(plan: Plan, sent: Sent, impact: Impact | None) -> None:
+    outside = Outside(impact_now=MUCH_MORE, sent=sent)
+    assert (await settled(outside, granted(plan))).impact == impact
+    assert set(outside.impact_at) <= {NOW - 60}
 
 
 async def test_later_steps_do_not_tell_it_again() -> None:
-    outside = Outside(burden_now=BEFORE)
-    assert (await settled(outside, bearing(), step=1)).burden is None
+    outside = Outside(impact_now=BEFORE)
+    assert (await settled(outside, bearing(), step=1)).impact is None
 
 
 # --- waits ------------------------------------------------------------------------------------------------------------
@@ -711,9 +713,9 @@ async def test_a_wait_goes_back_after_its_turn_and_says_each_progress_once() -> 
 async def test_a_wait_whose_lease_was_lost_looks_no_more() -> None:
     outside = Outside(world=ClusterError("must not be read"))
     effect = ApplyStep(effect_id="v2/apply/R1/1/0", request_id="R1", step=1)
-    job = Job(waiting(FIVE), Owed("INC-1", effect, 0, ""), NOW)
-    job.lost.set()
-    assert await outside.apply()(job, effect) == Later(0.0)
+    context = EffectContext(waiting(FIVE), Owed("INC-1", effect, 0, ""), NOW)
+    context.lost.set()
+    assert await outside.apply()(context, effect) == Later(0.0)
     assert outside.heard == []
 
 

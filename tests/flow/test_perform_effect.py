@@ -13,7 +13,7 @@ from bot.domain.incidents.effect import Effect, ReadSignals, ShowInSlack
 from bot.domain.incidents.event import EffectFailed, Event, Progressed
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError, MessengerError, StorageUnavailableError
-from bot.flow.perform_effect import Done, Job, Later, PerformEffect
+from bot.flow.perform_effect import Done, EffectContext, Later, PerformEffect
 from tests import builders
 from tests.redis_server import VirtualTime
 
@@ -28,10 +28,10 @@ class Handled:
 
     def __init__(self, *answers: Done | Later | Exception) -> None:
         self._answers = list(answers)
-        self.jobs: list[Job] = []
+        self.jobs: list[EffectContext] = []
 
-    async def __call__(self, job: Job, effect: Any) -> Done | Later:
-        self.jobs.append(job)
+    async def __call__(self, context: EffectContext, effect: Any) -> Done | Later:
+        self.jobs.append(context)
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -120,7 +120,7 @@ async def test_slack_that_refuses_for_now_is_tried_again_when_it_says_and_as_oft
         assert await perform("INC-1", "show") == 7.0
         await time.advance(7)
     assert await perform("INC-1", "show") is None
-    assert {job.owed.attempts for job in handler.jobs} == {0}
+    assert {context.owed.attempts for context in handler.jobs} == {0}
     assert await outcome(store) == []
 
 
@@ -170,8 +170,8 @@ async def test_an_effect_that_was_owed_anew_while_it_was_performed_is_due_again(
     run = await owing(store, SHOW)
 
     class Meanwhile(Handled):
-        async def __call__(self, job: Job, effect: Any) -> Done | Later:
+        async def __call__(self, context: EffectContext, effect: Any) -> Done | Later:
             await store.commit(run.with_(version=2), consumed=0, entries=(), effects=[SHOW])
-            return await super().__call__(job, effect)
+            return await super().__call__(context, effect)
 
     assert await performer(store, Meanwhile(Done()))("INC-1", "show") == 0.0

@@ -17,7 +17,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.scrape import Scrape
 from bot.flow.handlers.plan import GRANT_IT, PlanHandler
 from bot.flow.handlers.read import ReadHandler
-from bot.flow.perform_effect import Job
+from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed, ReadContext
 from bot.flow.see_world import SeeWorld
 from tests import builders
@@ -49,7 +49,7 @@ class Asked(MemoryCluster):
         self.asked.append(("permissions", len(calls)))
         return self._lacking
 
-    async def rehearse(self, call: Call) -> str:
+    async def dry_run(self, call: Call) -> str:
         self._must_answer("rehearsal")
         self.asked.append(("rehearsal", 1))
         return self._refusal
@@ -64,10 +64,10 @@ class NoHistory:
 
     source = "nothing"
 
-    async def sample(self, context: ReadContext) -> None: ...
+    async def sample(self, read_context: ReadContext) -> None: ...
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float
     ) -> Sequence[Scrape]:
         return ()
 
@@ -211,7 +211,7 @@ async def test_what_a_person_wrote_is_planned_in_place_of_the_playbooks_number()
 async def test_the_answer_goes_to_the_run_with_what_it_rests_on(lacking: str) -> None:
     effect = PlanChange(effect_id="v3/plan/0", visit=3, state="grow")
     asked = planner(Asked(lacking=lacking), lambda: {"usage": 0.95})
-    done = await asked(Job(growing(), Owed("INC-1", effect, 0, ""), AT), effect)
+    done = await asked(EffectContext(growing(), Owed("INC-1", effect, 0, ""), AT), effect)
     (event,) = done.events
     assert isinstance(event, Planned)
     assert (event.effect_id, event.readings["usage"].value) == ("v3/plan/0", 0.95)

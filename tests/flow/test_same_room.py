@@ -18,7 +18,7 @@ from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.run import Run
 from bot.flow.handlers.apply import ROOM_TAKEN, ApplyCall
-from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, Sent
 from tests.domain.changes import worlds
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
@@ -98,7 +98,7 @@ async def tried(apply: ApplyCall, run: Run, at: float) -> Done | Later:
     assert run.change is not None
     effect = ApplyStep(effect_id="v/apply", request_id=run.change.request_id, step=0)
     now = run.change.step_started_at + at
-    return await apply(Job(run=run, owed=Owed(run.incident_id, effect, 0, ""), now=now), effect)
+    return await apply(EffectContext(run=run, owed=Owed(run.incident_id, effect, 0, ""), now=now), effect)
 
 
 def result(outcome: Done | Later) -> str:

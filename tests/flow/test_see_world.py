@@ -42,7 +42,7 @@ class OnePod:
     async def lacking(self, calls: Sequence[Call]) -> str:
         return ""
 
-    async def rehearse(self, call: Call) -> str:
+    async def dry_run(self, call: Call) -> str:
         return ""
 
 

@@ -16,8 +16,8 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.watch import WatchHandler, held_seconds
-from bot.flow.perform_effect import Done, Job, Later
-from bot.flow.ports import Owed, Tick
+from bot.flow.perform_effect import Done, EffectContext, Later
+from bot.flow.ports import Owed, WatchSample
 from tests import builders
 from tests.fakes.signals import ScriptedSignals
 
@@ -71,7 +71,7 @@ class Watching:
 
     async def look(self, second: float, said: Mapping[str, object]) -> Done | Later:
         self.said, self._at = said, builders.START + second
-        return await self._watch(Job(self._run, Owed("INC-1", LOOK, 0, ""), self._at), LOOK)
+        return await self._watch(EffectContext(self._run, Owed("INC-1", LOOK, 0, ""), self._at), LOOK)
 
 
 async def playbook_of(run: Run) -> CompiledPlaybook:
@@ -166,16 +166,16 @@ async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: W
 async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> None:
     left = builders.run(state="calm", visit=3, watch=None)
     watch = WatchHandler(ReadHandler(ScriptedSignals(dict, lambda: 0.0), playbook_of), NoLog(), playbook_of)
-    assert await watch(Job(left, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK) == Done()
+    assert await watch(EffectContext(left, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK) == Done()
 
 
 class NoLog:
     """`WatchLog` that must not be asked."""
 
-    async def add(self, incident_id: str, visit: int, tick: Tick) -> None:
+    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> None:
         raise AssertionError("nothing is watched any more")
 
-    async def ticks(self, incident_id: str, visit: int) -> Sequence[Tick]:
+    async def samples(self, incident_id: str, visit: int) -> Sequence[WatchSample]:
         raise AssertionError("nothing is watched any more")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.dry_run import DryRun
 from bot.adapters.kubernetes.permissions import Permissions
 from bot.adapters.kubernetes.reader import KubernetesReader
-from bot.adapters.kubernetes.rehearsal import Rehearsal
 from bot.adapters.kubernetes.targets import TargetFinder
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.snapshot import World
@@ -21,7 +21,7 @@ class KubernetesCluster:
     def __init__(self, client: KubernetesClient, *, name: str, reader: KubernetesReader | None = None) -> None:
         self.reader = reader or KubernetesReader(client)
         self._targets = TargetFinder(self.reader, cluster=name)
-        self._rehearsal = Rehearsal(client, self.reader)
+        self._dry_run = DryRun(client, self.reader)
         self._permissions = Permissions(client)
 
     async def resolve(self, alert: Alert) -> Target | None:
@@ -36,5 +36,5 @@ class KubernetesCluster:
     async def lacking(self, calls: Sequence[Call]) -> str:
         return await self._permissions.lacking(calls)
 
-    async def rehearse(self, call: Call) -> str:
-        return await self._rehearsal.rehearse(call)
+    async def dry_run(self, call: Call) -> str:
+        return await self._dry_run.dry_run(call)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from bot.adapters.redis.connection import Connection
-from bot.flow.ports import Tick
+from bot.flow.ports import WatchSample
 
 KEEP_SECONDS = 2 * 24 * 3600
 
@@ -15,14 +15,14 @@ class RedisWatchLog:
     def __init__(self, connection: Connection) -> None:
         self._redis = connection
 
-    async def add(self, incident_id: str, visit: int, tick: Tick) -> None:
+    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> None:
         key = self._redis.key("watch", incident_id, str(visit))
         pipe = self._redis.client.pipeline(transaction=True)
-        pipe.rpush(key, json.dumps([tick.at, dict(tick.parts)]))
+        pipe.rpush(key, json.dumps([sample.at, dict(sample.parts)]))
         pipe.expire(key, KEEP_SECONDS)
         await self._redis.ask(pipe.execute())
 
-    async def ticks(self, incident_id: str, visit: int) -> Sequence[Tick]:
+    async def samples(self, incident_id: str, visit: int) -> Sequence[WatchSample]:
         key = self._redis.key("watch", incident_id, str(visit))
         raw = await self._redis.ask(self._redis.client.lrange(key, 0, -1))
-        return [Tick(at, parts) for at, parts in map(json.loads, raw)]
+        return [WatchSample(at, parts) for at, parts in map(json.loads, raw)]

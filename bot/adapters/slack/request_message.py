@@ -239,7 +239,7 @@ def pinged(request: Request, *, everybody: bool) -> str:
 
 def stand_ins(policy: Policy) -> list[str]:
     sources = [source for demand in policy.demands for source in (demand, *demand.or_of)]
-    return list(dict.fromkeys(source.team for source in sources if source.stands_in))
+    return list(dict.fromkeys(source.team for source in sources if source.falls_back))
 
 
 def missing_teams(request: Request) -> str:

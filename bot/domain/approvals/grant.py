@@ -35,7 +35,7 @@ class Demand(BaseModel):
     """Whoever is a member of this channel."""
     or_of: tuple[Demand, ...] = ()
     """Other teams whose people are as good (`serving or platform`)."""
-    stands_in: bool = False
+    falls_back: bool = False
     """The settings name nobody for this team: the approvers stand in for it, and the request says so."""
 
     @property

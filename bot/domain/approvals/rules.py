@@ -78,14 +78,14 @@ class ApprovalRules(BaseModel):
         approvers = level.demands[0] if level.demands else Demand()
         named = [self._one_team(name, approvers) for name in share.team.split(OR)]
         # Whoever stands in for two teams of one demand is still the same people.
-        first = next((each for each in named if not each.stands_in), named[0])
-        others = tuple(each for each in named if each is not first and not (each.stands_in and first.stands_in))
+        first = next((each for each in named if not each.falls_back), named[0])
+        others = tuple(each for each in named if each is not first and not (each.falls_back and first.falls_back))
         return first.model_copy(update={"team": share.team, "needed": share.needed, "or_of": others})
 
     def _one_team(self, name: str, approvers: Demand) -> Demand:
         if name == APPROVERS:
             return approvers
-        return self.teams.get(name, approvers.model_copy(update={"team": name, "needed": 1, "stands_in": True}))
+        return self.teams.get(name, approvers.model_copy(update={"team": name, "needed": 1, "falls_back": True}))
 
 
 def people_named(demands: Iterable[Demand]) -> Mapping[str, frozenset[str]] | None:

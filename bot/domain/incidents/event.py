@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bot.domain.approvals.grant import Authority, Press
 from bot.domain.changes.plan import PlanResult, Result
-from bot.domain.incidents.impact import Burden
+from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.run import Offer
 from bot.domain.incidents.series import Series
 from bot.domain.kernel.alert import Alert
@@ -76,13 +76,13 @@ class StepSettled(_Event):
     request_id: str
     step: int
     call_id: str = ""
-    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered", "withheld", "burdened"]
+    result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered", "withheld", "affected"]
     detail: str = ""
     replanned: PlanResult | None = None
     readings: dict[str, Reading] = {}
     """What was read right before the call."""
-    burden: Burden | None = None
-    """With the first step: at the grant. With `burdened`: now."""
+    impact: Impact | None = None
+    """With the first step: at the grant. With `affected`: now."""
     evidence: dict[str, Any] = {}
 
 

@@ -17,7 +17,7 @@ from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import MetricSignal, QuantileSignal
 from bot.domain.signals.window import Window
 
-BURDEN_SECONDS = 60.0
+IMPACT_SECONDS = 60.0
 """A shorter look takes one burst for a trend; a longer one tells after the next replica is gone."""
 TTFT_FACTOR, WAITING_FACTOR = 1.5, 2.0
 TTFT_LEAST_SECONDS, WAITING_LEAST = 0.5, 2.0
@@ -25,11 +25,11 @@ TTFT_LEAST_SECONDS, WAITING_LEAST = 0.5, 2.0
 
 TTFT = QuantileSignal(histogram="time_to_first_token_seconds", quantile=0.99, over="60s")
 WAITING = MetricSignal(metric="num_requests_waiting", over="60s", take="avg", across="avg")
-BURDEN_METRICS = metrics_of(TTFT) | metrics_of(WAITING)
+IMPACT_METRICS = metrics_of(TTFT) | metrics_of(WAITING)
 TAKES_CAPACITY = frozenset({"rolled_out", "replaced", "released", "emptied"})
 
 
-class Burden(BaseModel):
+class Impact(BaseModel):
     """How the replicas in rotation served over a minute; None is unknown."""
 
     model_config = ConfigDict(frozen=True)
@@ -43,12 +43,12 @@ class Burden(BaseModel):
         waiting = "unknown" if self.waiting is None else f"{self.waiting:.1f}"
         return f"TTFT p99 {ttft}, {waiting} waiting a replica"
 
-    def or_else(self, earlier: Burden | None) -> Burden:
+    def or_else(self, earlier: Impact | None) -> Impact:
         """What is not known any more is as it was."""
         if earlier is None:
             return self
         ttft = earlier.ttft_p99_seconds if self.ttft_p99_seconds is None else self.ttft_p99_seconds
-        return Burden(ttft_p99_seconds=ttft, waiting=earlier.waiting if self.waiting is None else self.waiting)
+        return Impact(ttft_p99_seconds=ttft, waiting=earlier.waiting if self.waiting is None else self.waiting)
 
 
 def takes_capacity(plan: Plan) -> bool:
@@ -57,16 +57,16 @@ def takes_capacity(plan: Plan) -> bool:
     return plan.verb != "undo" and bool(waits & TAKES_CAPACITY)
 
 
-def burden_in(scrapes: Sequence[Scrape], window: Window) -> Burden:
+def impact_in(scrapes: Sequence[Scrape], window: Window) -> Impact:
     serving = [scrape for scrape in scrapes if scrape.in_rotation is not False]
     ttft, waiting = (
         _number(read_window(name, spec, serving, window=window, picked={}))
         for name, spec in (("ttft_p99", TTFT), ("waiting", WAITING))
     )
-    return Burden(ttft_p99_seconds=ttft, waiting=waiting)
+    return Impact(ttft_p99_seconds=ttft, waiting=waiting)
 
 
-def too_much(before: Burden, now: Burden) -> str:
+def too_much(before: Impact, now: Impact) -> str:
     """Which of them rose beyond its factor since `before`, in words; empty when none did, or nobody can tell."""
     found = []
     was, ttft = before.ttft_p99_seconds, now.ttft_p99_seconds

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.grant import Policy, Request
 from bot.domain.changes.plan import LedgerEntry
-from bot.domain.incidents.impact import Burden
+from bot.domain.incidents.impact import Impact
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.form import Form, moment_in
 from bot.domain.kernel.target import Target
@@ -83,7 +83,7 @@ class ActiveChange(_Frozen):
     values: dict[str, int | float] = {}
     """What a person wrote in place of the playbook's numbers; planned, shown and approved like these."""
     edited_by: str = ""
-    burden: Burden | None = None
+    impact: Impact | None = None
     """What users bore at the grant, or when a person last said to go on."""
     stopped: bool = False
     """It waits before its next step for a person to say whether to go on."""

@@ -209,8 +209,8 @@ class Playbook(Strict):
     title: str
     summary: str = ""
     priority: int = 50
-    rehearsed_on: tuple[str, ...] = ()
-    """Engine versions (`0.32`) it was rehearsed on."""
+    tested_on: tuple[str, ...] = ()
+    """Engine versions (`0.32`) it was tested on."""
     opens_on: tuple[str, ...] = ()
     """Alertmanager's matchers, one list of them a line: which alerts open it."""
     opens: Literal["by_hand"] | None = None

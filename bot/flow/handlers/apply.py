@@ -20,7 +20,7 @@ from bot.domain.changes.progress import progress
 from bot.domain.cluster.node_disruption import NodeDisruption, node_disruption
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Progressed, StepSettled
-from bot.domain.incidents.impact import Burden, takes_capacity, too_much
+from bot.domain.incidents.impact import Impact, takes_capacity, too_much
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.domain.kernel.redaction import redacted
@@ -29,7 +29,7 @@ from bot.flow.handlers.generate import GenerateOnReplica
 from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.plan import PlanHandler
 from bot.flow.handlers.read import PlaybookOf
-from bot.flow.perform_effect import Done, Job, Later
+from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
 from bot.flow.see_world import SeeWorld, context_of
 
@@ -79,55 +79,57 @@ class ApplyCall:
         self._planner, self._see, self._playbook_of = planner, see, playbook_of
         self._grant_valid, self._pause = grant_valid_seconds, pause
 
-    async def __call__(self, job: Job, effect: ApplyStep) -> Done | Later:
-        change, request = job.run.change, job.run.requests.get(effect.request_id)
+    async def __call__(self, context: EffectContext, effect: ApplyStep) -> Done | Later:
+        change, request = context.run.change, context.run.requests.get(effect.request_id)
         if change is None or request is None or change.step != effect.step or change.request_id != effect.request_id:
             return Done()
         if not request.plan.steps:
             return self._settled(effect, "done", "nothing to do")
         step = request.plan.steps[effect.step]
-        if (stopped := await self._stopped(job, effect, request)) is not None:
+        if (stopped := await self._stopped(context, effect, request)) is not None:
             return stopped
         if isinstance(step, Wait):
             # A rollout may take longer than a lease lasts, and is no less a hand on the wheel than its calls.
-            await self._claims.hold(job.incident_id, lease_keys(job.run, request.plan, is_first=False))
-            return await self._wait(job, effect, step)
+            await self._claims.hold(context.incident_id, lease_keys(context.run, request.plan, is_first=False))
+            return await self._wait(context, effect, step)
         try:
             approved = grant(request, request.presses)
         except ApprovalError as error:
             return self._settled(effect, "withheld", f"not granted: {error}")
-        outcome = await self._call(job, effect, request, approved, step)
-        return await self._with_burden(job, effect, request, outcome)
+        outcome = await self._call(context, effect, request, approved, step)
+        return await self._with_impact(context, effect, request, outcome)
 
     # --- those who stay ---------------------------------------------------------------------------------------------
 
-    async def _stopped(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:
+    async def _stopped(self, context: EffectContext, effect: ApplyStep, request: Request) -> Done | None:
         """Before each step but the first: whether users of the other replicas pay too dearly for it to go on."""
-        change = job.run.change
-        if effect.step == 0 or change is None or change.burden is None or not takes_capacity(request.plan):
+        change = context.run.change
+        if effect.step == 0 or change is None or change.impact is None or not takes_capacity(request.plan):
             return None
-        call_id = f"{job.incident_id}/{request.request_id}/{effect.step}"
+        call_id = f"{context.incident_id}/{request.request_id}/{effect.step}"
         # A call that may have gone out already has an outcome, which must be known first.
-        if await self._claims.was_claimed(job.incident_id, call_id):
+        if await self._claims.was_claimed(context.incident_id, call_id):
             return None
-        now = await self._burden(job, at=job.now)
-        risen = too_much(change.burden, now)
+        now = await self._impact(context, at=context.now)
+        risen = too_much(change.impact, now)
         if not risen:
             return None
-        log.warning("change.burdens", incident=job.incident_id, request=request.request_id, risen=risen)
-        return self._settled(effect, "burdened", risen, burden=now)
+        log.warning("change.burdens", incident=context.incident_id, request=request.request_id, risen=risen)
+        return self._settled(effect, "affected", risen, impact=now)
 
-    async def _burden(self, job: Job, *, at: float) -> Burden:
-        playbook = await self._playbook_of(job.run)
-        return await self._see.burden(context_of(job.run, playbook.settings), at=at)
+    async def _impact(self, context: EffectContext, *, at: float) -> Impact:
+        playbook = await self._playbook_of(context.run)
+        return await self._see.impact(context_of(context.run, playbook.settings), at=at)
 
-    async def _with_burden(self, job: Job, effect: ApplyStep, request: Request, outcome: Done | Later) -> Done | Later:
+    async def _with_impact(
+        self, context: EffectContext, effect: ApplyStep, request: Request, outcome: Done | Later
+    ) -> Done | Later:
         """The first step also tells what users bore at the grant: from the samples, so the same after a crash."""
         if effect.step > 0 or not isinstance(outcome, Done) or not takes_capacity(request.plan):
             return outcome
-        burden = await self._burden(job, at=request.decided_at if request.decided_at is not None else job.now)
+        impact = await self._impact(context, at=request.decided_at if request.decided_at is not None else context.now)
         events = [
-            event.model_copy(update={"burden": burden})
+            event.model_copy(update={"impact": impact})
             if isinstance(event, StepSettled) and event.result == "done"
             else event
             for event in outcome.events
@@ -137,155 +139,159 @@ class ApplyCall:
     # --- calls ------------------------------------------------------------------------------------------------------
 
     async def _call(
-        self, job: Job, effect: ApplyStep, request: Request, approved: Approved, call: Call
+        self, context: EffectContext, effect: ApplyStep, request: Request, approved: Approved, call: Call
     ) -> Done | Later:
-        call_id = f"{job.incident_id}/{request.request_id}/{effect.step}"
-        claimed_before = await self._claims.was_claimed(job.incident_id, call_id)
+        call_id = f"{context.incident_id}/{request.request_id}/{effect.step}"
+        claimed_before = await self._claims.was_claimed(context.incident_id, call_id)
         if not claimed_before and effect.step == 0:
-            changed = await self._looked_again(job, effect, request)
+            changed = await self._looked_again(context, effect, request)
             if changed is not None:
                 return changed
         # An undo compares each value itself; after a possible attempt, the world may show what this very call did.
         if not claimed_before and request.plan.verb != "undo":
-            touched = await self._touched(job, effect, call_id)
+            touched = await self._touched(context, effect, call_id)
             if touched is not None:
                 return touched
         counts = not (call.restores or call.harmless) and request.plan.verb != "undo"
-        node = await self._node_at_stake(job, request.plan) if counts and not claimed_before else None
+        node = await self._node_at_stake(context, request.plan) if counts and not claimed_before else None
         if isinstance(node, str):
-            return self._put_off(job, effect, f"what the node takes from the fleet is not known: {node}", call_id)
+            return self._put_off(context, effect, f"what the node takes from the fleet is not known: {node}", call_id)
         verdict = await self._claims.claim(
-            job.incident_id,
+            context.incident_id,
             call_id,
-            workload_key=job.run.target.key,
-            lease_keys=lease_keys(job.run, request.plan, is_first=effect.step == 0),
+            workload_key=context.run.target.key,
+            lease_keys=lease_keys(context.run, request.plan, is_first=effect.step == 0),
             counts=counts,
             node=node,
         )
         if verdict == "halted":
             return self._settled(effect, "halted", "the kill switch is on", call_id=call_id)
         if verdict in HELD_BY_OTHERS:
-            return self._put_off(job, effect, HELD_BY_OTHERS[verdict], call_id)
+            return self._put_off(context, effect, HELD_BY_OTHERS[verdict], call_id)
         if verdict in OPEN_BREAKERS:
             return self._settled(effect, "withheld", _breaker_text(verdict, node), call_id=call_id)
-        if job.lost.is_set():
+        if context.lost.is_set():
             return Later(0.0)
         if verdict != "already_claimed":
-            return await self._send(job, effect, approved, call, call_id)
-        known = await self._after_an_attempt(job, effect, request, call, call_id)
-        return known if known is not None else await self._send_again(job, effect, approved, call, call_id)
+            return await self._send(context, effect, approved, call, call_id)
+        known = await self._after_an_attempt(context, effect, request, call, call_id)
+        return known if known is not None else await self._send_again(context, effect, approved, call, call_id)
 
-    async def _node_at_stake(self, job: Job, plan: Plan) -> NodeDisruption | str | None:
+    async def _node_at_stake(self, context: EffectContext, plan: Plan) -> NodeDisruption | str | None:
         """What the plan takes from the fleet, read now; None when it disturbs no node, a text when it is not known."""
         verb = VERBS.get(plan.verb)
         if verb is None or not verb.takes_node:
             return None
-        playbook = await self._playbook_of(job.run)
+        playbook = await self._playbook_of(context.run)
         try:
-            world = await self._see(job.run, context_of(job.run, playbook.settings), at=job.now)
+            world = await self._see(context.run, context_of(context.run, playbook.settings), at=context.now)
         except ClusterError as error:
             return str(error)
         return node_disruption(world, str(plan.choices["node"]))
 
-    async def _send(self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str) -> Done | Later:
-        log.info("call.sent", incident=job.incident_id, call=call_id, method=call.method, target=str(call.target))
+    async def _send(
+        self, context: EffectContext, effect: ApplyStep, approved: Approved, call: Call, call_id: str
+    ) -> Done | Later:
+        log.info("call.sent", incident=context.incident_id, call=call_id, method=call.method, target=str(call.target))
         if call.method == "generate":
-            return await self._generated(job, effect, approved, call, call_id)
+            return await self._generated(context, effect, approved, call, call_id)
         sent = await self._writer.send(approved, call, call_id=call_id)
         if sent.result == "done":
             return self._settled(effect, "done", sent.detail, call_id=call_id)
         if sent.result == "failed" and sent.retry_after_seconds is not None:
-            return self._put_off(job, effect, sent.detail, call_id, after_seconds=sent.retry_after_seconds)
+            return self._put_off(context, effect, sent.detail, call_id, after_seconds=sent.retry_after_seconds)
         if sent.result == "failed":
             return self._settled(effect, "failed", sent.detail, call_id=call_id)
-        unclear = self._unclear(job, effect, sent.detail, call_id)
-        if isinstance(unclear, Done) and await self._is_done_after_all(job, call, call_id):
+        unclear = self._unclear(context, effect, sent.detail, call_id)
+        if isinstance(unclear, Done) and await self._is_done_after_all(context, call, call_id):
             return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
         return unclear
 
-    async def _is_done_after_all(self, job: Job, call: Call, call_id: str) -> bool:
+    async def _is_done_after_all(self, context: EffectContext, call: Call, call_id: str) -> bool:
         """Look once more a moment after the last attempt, before a person is asked."""
         await self._pause(LOOK_EVERY_SECONDS)
-        return await self._look(job, call, call_id) == "done"
+        return await self._look(context, call, call_id) == "done"
 
     async def _send_again(
-        self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str
+        self, context: EffectContext, effect: ApplyStep, approved: Approved, call: Call, call_id: str
     ) -> Done | Later:
         """Look once more at what is refused now: the earlier attempt may have been carried out in this very moment."""
-        outcome = await self._send(job, effect, approved, call, call_id)
+        outcome = await self._send(context, effect, approved, call, call_id)
         refused = next((e for e in _settlements(outcome) if e.result == "failed"), None)
-        seen = await self._look(job, call, call_id) if refused is not None else "not_done"
+        seen = await self._look(context, call, call_id) if refused is not None else "not_done"
         if refused is None or seen == "not_done":
             return outcome
         if seen == "unclear":
-            return self._unclear(job, effect, refused.detail, call_id)
+            return self._unclear(context, effect, refused.detail, call_id)
         return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
 
     async def _generated(
-        self, job: Job, effect: ApplyStep, approved: Approved, call: Call, call_id: str
+        self, context: EffectContext, effect: ApplyStep, approved: Approved, call: Call, call_id: str
     ) -> Done | Later:
         """Stays with the request until its end, which a halt or a lost lease brings sooner."""
 
         async def tell(text: str) -> None:
-            await self._runs.append(job.incident_id, self._progress(job, effect, text))
+            await self._runs.append(context.incident_id, self._progress(context, effect, text))
 
-        made = await self._generate(job, approved, call, tell)
-        if job.lost.is_set():
+        made = await self._generate(context, approved, call, tell)
+        if context.lost.is_set():
             return Later(0.0)
         readings = {made.reading.name: made.reading} if made.reading else {}
         return self._settled(effect, made.result, made.detail, call_id=call_id, readings=readings)
 
     async def _after_an_attempt(
-        self, job: Job, effect: ApplyStep, request: Request, call: Call, call_id: str
+        self, context: EffectContext, effect: ApplyStep, request: Request, call: Call, call_id: str
     ) -> Done | Later | None:
         """What an earlier attempt did; None when it did nothing and the same call may be sent (at most one can win)."""
         if call.method == "generate":
             reason = "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended"
             return self._settled(effect, "unclear", reason, call_id=call_id)
-        seen = await self._look(job, call, call_id)
+        seen = await self._look(context, call, call_id)
         if seen == "done":
             return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
         if seen == "unclear":
-            return self._unclear(job, effect, "the cluster shows neither the state before nor the one after", call_id)
-        return self._lapsed(job, effect, request, PATIENCE_SECONDS) if effect.step == 0 else None
+            return self._unclear(
+                context, effect, "the cluster shows neither the state before nor the one after", call_id
+            )
+        return self._lapsed(context, effect, request, PATIENCE_SECONDS) if effect.step == 0 else None
 
-    async def _look(self, job: Job, call: Call, call_id: str) -> Literal["done", "not_done", "unclear"]:
+    async def _look(self, context: EffectContext, call: Call, call_id: str) -> Literal["done", "not_done", "unclear"]:
         seen = await self._writer.look(call, call_id=call_id)
-        log.info("call.looked_up", incident=job.incident_id, call=call_id, seen=seen)
+        log.info("call.looked_up", incident=context.incident_id, call=call_id, seen=seen)
         return seen
 
-    def _unclear(self, job: Job, effect: ApplyStep, detail: str, call_id: str) -> Done | Later:
+    def _unclear(self, context: EffectContext, effect: ApplyStep, detail: str, call_id: str) -> Done | Later:
         """Look again a moment later; after some attempts nobody but a person can tell."""
-        if job.owed.attempts + 1 < UNCLEAR_ATTEMPTS:
+        if context.owed.attempts + 1 < UNCLEAR_ATTEMPTS:
             return Later(LOOK_EVERY_SECONDS, failed=True)
         return self._settled(effect, "unclear", detail, call_id=call_id)
 
     def _put_off(
-        self, job: Job, effect: ApplyStep, why: str, call_id: str, *, after_seconds: float = 5.0
+        self, context: EffectContext, effect: ApplyStep, why: str, call_id: str, *, after_seconds: float = 5.0
     ) -> Done | Later:
-        change = job.run.change
-        if change is not None and job.now - change.step_started_at > PATIENCE_SECONDS:
+        change = context.run.change
+        if change is not None and context.now - change.step_started_at > PATIENCE_SECONDS:
             waited = f"{why}; waited {PATIENCE_SECONDS / 60:.0f} minutes"
             return self._settled(effect, "withheld", waited, call_id=call_id)
-        return Later(after_seconds, self._progress(job, effect, f"waiting: {why}"))
+        return Later(after_seconds, self._progress(context, effect, f"waiting: {why}"))
 
-    async def _looked_again(self, job: Job, effect: ApplyStep, request: Request) -> Done | None:
+    async def _looked_again(self, context: EffectContext, effect: ApplyStep, request: Request) -> Done | None:
         """Right before the first call: grant still fresh, reason still there, plan still the same and no riskier.
 
         A look that speaks against it is repeated: one failed read must not cost people their decision.
         """
-        if (lapsed := self._lapsed(job, effect, request)) is not None:
+        if (lapsed := self._lapsed(context, effect, request)) is not None:
             return lapsed
-        against = await self._against(job, effect, request, at=job.now)
+        against = await self._against(context, effect, request, at=context.now)
         for seconds in LOOKS_APART_SECONDS:
-            if against is None or _settlements(against)[0].result == "not_needed" or job.lost.is_set():
+            if against is None or _settlements(against)[0].result == "not_needed" or context.lost.is_set():
                 break
             await self._pause(seconds)
-            against = await self._against(job, effect, request, at=await self._runs.now())
+            against = await self._against(context, effect, request, at=await self._runs.now())
         return against
 
-    async def _against(self, job: Job, effect: ApplyStep, request: Request, *, at: float) -> Done | None:
-        result, readings = await self._planner.plan(job.run, at=at)
+    async def _against(self, context: EffectContext, effect: ApplyStep, request: Request, *, at: float) -> Done | None:
+        result, readings = await self._planner.plan(context.run, at=at)
         if result.outcome == "not_needed":
             return self._settled(effect, "not_needed", result.reason, readings=dict(readings))
         if result.outcome == "unknown":
@@ -295,71 +301,73 @@ class ApplyCall:
         moved = what_changed(request.plan, result.plan)
         return self._settled(effect, "superseded", moved, replanned=result) if moved else None
 
-    def _lapsed(self, job: Job, effect: ApplyStep, request: Request, more_seconds: float = 0.0) -> Done | None:
+    def _lapsed(
+        self, context: EffectContext, effect: ApplyStep, request: Request, more_seconds: float = 0.0
+    ) -> Done | None:
         """A grant of long ago, of which nothing has arrived yet, is asked for again: nobody watches it any more.
 
         `more_seconds`: how long a call may be put off once it was claimed.
         """
-        waited = job.now - (request.decided_at if request.decided_at is not None else job.now)
+        waited = context.now - (request.decided_at if request.decided_at is not None else context.now)
         # Less than nothing: the storage's clock went back, and nobody can tell how long ago it was decided.
         if -CLOCK_STEP_SECONDS <= waited <= self._grant_valid + more_seconds:
             return None
         return self._settled(effect, "lapsed", f"the grant was not begun within {self._grant_valid / 60:.0f} minutes")
 
-    async def _touched(self, job: Job, effect: ApplyStep, call_id: str) -> Done | Later | None:
+    async def _touched(self, context: EffectContext, effect: ApplyStep, call_id: str) -> Done | Later | None:
         """Whether somebody else changed meanwhile what this run has changed: then a person says how to go on."""
-        if not job.run.held:
+        if not context.run.held:
             return None
-        playbook = await self._playbook_of(job.run)
+        playbook = await self._playbook_of(context.run)
         try:
-            world = await self._see(job.run, context_of(job.run, playbook.settings), at=job.now)
+            world = await self._see(context.run, context_of(context.run, playbook.settings), at=context.now)
         except ClusterError as error:
-            return self._put_off(job, effect, f"the cluster cannot be read: {error}", call_id)
-        found = interference(job.run.ledger, world)
+            return self._put_off(context, effect, f"the cluster cannot be read: {error}", call_id)
+        found = interference(context.run.ledger, world)
         if not found:
             return None
-        log.warning("call.interfered", incident=job.incident_id, call=call_id, calls=[one.call_id for one in found])
+        log.warning("call.interfered", incident=context.incident_id, call=call_id, calls=[one.call_id for one in found])
         detail, calls = "; ".join(one.text for one in found), [one.call_id for one in found]
         return self._settled(effect, "interfered", detail, call_id=call_id, evidence={"calls": calls})
 
     # --- waits ------------------------------------------------------------------------------------------------------
 
-    async def _wait(self, job: Job, effect: ApplyStep, wait: Wait) -> Done | Later:
+    async def _wait(self, context: EffectContext, effect: ApplyStep, wait: Wait) -> Done | Later:
         """Look until it is seen, failed or too late. Waiting is not a call: it may be repeated and needs no claim."""
-        change = job.run.change
-        started = change.step_started_at if change else job.now
-        playbook = await self._playbook_of(job.run)
-        context = context_of(job.run, playbook.settings)
+        change = context.run.change
+        started = change.step_started_at if change else context.now
+        playbook = await self._playbook_of(context.run)
+        read_context = context_of(context.run, playbook.settings)
         said = change.progress if change else ""
-        now, turn_ends = job.now, job.now + ONE_TURN_SECONDS
-        while now < turn_ends and not job.lost.is_set():
+        now, turn_ends = context.now, context.now + ONE_TURN_SECONDS
+        while now < turn_ends and not context.lost.is_set():
             try:
-                seen = progress(wait, await self._see(job.run, context, at=now), waited_seconds=now - started)
+                seen = progress(wait, await self._see(context.run, read_context, at=now), waited_seconds=now - started)
                 state, text = seen.state, seen.text
             except ClusterError as error:
                 state, text = "pending", f"the cluster cannot be read: {error}"
             if state in ("done", "failed"):
-                return self._settled(effect, state, text, readings=await self._given(job, wait, at=now))
+                return self._settled(effect, state, text, readings=await self._given(context, wait, at=now))
             if now - started > wait.within_seconds:
                 return self._settled(effect, "failed", f"not seen within {wait.within_seconds:.0f} s: {text}")
             if text != said:
-                await self._runs.append(job.incident_id, self._progress(job, effect, text))
+                await self._runs.append(context.incident_id, self._progress(context, effect, text))
                 said = text
             await self._pause(LOOK_EVERY_SECONDS)
             now = await self._runs.now()
         return Later(0.0)
 
-    async def _given(self, job: Job, wait: Wait, *, at: float) -> dict[str, Reading]:
+    async def _given(self, context: EffectContext, wait: Wait, *, at: float) -> dict[str, Reading]:
         """What there is to read once the wait is over."""
-        return {wait.gives: await self._job_result(job.run, wait.about, at=at)} if wait.gives else {}
+        return {wait.gives: await self._job_result(context.run, wait.about, at=at)} if wait.gives else {}
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
-    def _progress(self, job: Job, effect: ApplyStep, text: str) -> tuple[Progressed, ...]:
+    def _progress(self, context: EffectContext, effect: ApplyStep, text: str) -> tuple[Progressed, ...]:
         text = redacted(text)  # an API server's message may quote what it refuses
-        if job.run.change is not None and job.run.change.progress == text:
+        if context.run.change is not None and context.run.change.progress == text:
             return ()
-        event_id = f"progress/{effect.effect_id}/{job.run.version}/{text}"
+        event_id = f"progress/{effect.effect_id}/{context.run.version}/{text}"
         return (Progressed(event_id=event_id, effect_id=effect.effect_id, text=text),)
 
     def _settled(self, effect: ApplyStep, result: Any, detail: str, **more: Any) -> Done:

@@ -20,7 +20,7 @@ from bot.domain.reports.chart import Chart, chart_of
 from bot.domain.signals.sampling import metrics_of, span_of, with_target
 from bot.domain.signals.window import Window
 from bot.flow.handlers.read import PlaybookOf
-from bot.flow.perform_effect import Done, Job
+from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import History, Messenger, ReadContext, RunStore
 from bot.flow.see_world import context_of
 
@@ -32,17 +32,17 @@ class ReadSeriesHandler:
     def __init__(self, history: History, playbook_of: PlaybookOf, *, aside: Aside = asyncio.to_thread) -> None:
         self._history, self._playbook_of, self._aside = history, playbook_of, aside
 
-    async def __call__(self, job: Job, effect: ReadSeries) -> Done:
-        lines = await self.lines(job.run, job.now)
+    async def __call__(self, context: EffectContext, effect: ReadSeries) -> Done:
+        lines = await self.lines(context.run, context.now)
         return Done((SeriesRead(event_id=effect.effect_id, effect_id=effect.effect_id, lines=lines),))
 
     async def lines(self, run: Run, now: float) -> tuple[Series, ...]:
         playbook = await self._playbook_of(run)
-        context = context_of(run, playbook.settings)
+        read_context = context_of(run, playbook.settings)
         shown = shown_time(run, now)
         wanted = charted(playbook, run.way)
         # One after the other: nobody waits for a picture, and a fleet's hours need not be in memory four times.
-        return tuple([await self._line(playbook, name, limits, context, shown) for name, limits in wanted.items()])
+        return tuple([await self._line(playbook, name, limits, read_context, shown) for name, limits in wanted.items()])
 
     async def lines_or_why_not(self, run: Run, now: float) -> tuple[Series, ...]:
         """As `lines`, but where the history does not answer each line says so: a report is made all the same."""
@@ -53,16 +53,16 @@ class ReadSeriesHandler:
             return tuple(Series(signal=name, unknown=str(error)) for name in charted(playbook, run.way))
 
     async def _line(
-        self, playbook: CompiledPlaybook, name: str, limits: tuple[Limit, ...], context: ReadContext, shown: Window
+        self, playbook: CompiledPlaybook, name: str, limits: tuple[Limit, ...], read_context: ReadContext, shown: Window
     ) -> Series:
         written = line_of(playbook, name)
         if written is None:
             return Series(signal=name, unknown="it is not one number over time")
         try:
-            spec, span = with_target(written, context.settings), span_of(written.over, context.settings)
+            spec, span = with_target(written, read_context.settings), span_of(written.over, read_context.settings)
         except ValueError as error:
             return Series(signal=name, limits=limits, unknown=str(error))
-        scrapes = await self._history.between(context, metrics_of(spec), shown.start - span, shown.end)
+        scrapes = await self._history.between(read_context, metrics_of(spec), shown.start - span, shown.end)
         line: Series = await self._aside(sampled_line, name, spec, limits, scrapes, shown=shown, span=span)
         return line
 
@@ -73,18 +73,18 @@ class DrawChartHandler:
     ) -> None:
         self._messenger, self._runs, self._draw, self._aside = messenger, runs, draw, aside
 
-    async def __call__(self, job: Job, effect: DrawChart) -> Done:
-        chart = chart_of(await self._runs.timeline(job.incident_id))
+    async def __call__(self, context: EffectContext, effect: DrawChart) -> Done:
+        chart = chart_of(await self._runs.timeline(context.incident_id))
         if chart is None:
             return Done()
         # Drawing takes most of a second, in which nobody else's press may wait.
         content = await self._aside(self._draw, chart)
         await self._messenger.upload(
-            job.run,
+            context.run,
             key=effect.effect_id,
-            name=f"{job.incident_id}-chart{'-so-far' if job.run.is_open else ''}.png",
+            name=f"{context.incident_id}-chart{'-so-far' if context.run.is_open else ''}.png",
             content=content,
-            comment=comment_of(job.run, chart),
+            comment=comment_of(context.run, chart),
         )
         return Done()
 

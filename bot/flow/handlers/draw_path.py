@@ -10,7 +10,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.overview import overview
 from bot.domain.playbooks.picture.picture import Picture
-from bot.flow.perform_effect import Done, Job
+from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Messenger
 
 Share = Callable[[str, str, bytes, str], Awaitable[None]]
@@ -26,8 +26,8 @@ class DrawPathHandler:
     ) -> None:
         self._messenger, self._playbook_of, self._draw = messenger, playbook_of, draw
 
-    async def __call__(self, job: Job, effect: DrawWay) -> Done:
-        run = job.run
+    async def __call__(self, context: EffectContext, effect: DrawWay) -> Done:
+        run = context.run
         drawing = way_picture(run, await self._playbook_of(run))
         # Drawing takes most of a second, in which nobody else's press may wait.
         content = await asyncio.to_thread(self._draw, drawing)

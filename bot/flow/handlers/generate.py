@@ -18,7 +18,7 @@ from bot.domain.changes.generation import Blocks, Generation, blocks_in, generat
 from bot.domain.changes.plan import Call
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
-from bot.flow.perform_effect import Job
+from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import CallClaims, Generated, Generations, Replica, Replicas, RunStore, Scraper
 
 log = structlog.get_logger()
@@ -59,9 +59,11 @@ class GenerateOnReplica:
         self._generations, self._replicas, self._scraper = generations, replicas, scraper
         self._claims, self._runs, self._pause = claims, runs, pause
 
-    async def __call__(self, job: Job, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]) -> Made:
+    async def __call__(
+        self, context: EffectContext, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]
+    ) -> Made:
         try:
-            found = await self._replicas.replicas(job.run.target, incident_id=job.incident_id)
+            found = await self._replicas.replicas(context.run.target, incident_id=context.incident_id)
         except ClusterError as error:
             return Made("failed", f"nothing was sent: {error}")
         replica = next((one for one in found if one.uid == call.target.uid), None)
@@ -73,7 +75,7 @@ class GenerateOnReplica:
             return Made("failed", f"nothing was sent to {replica.name}: {seen}")
         sending = asyncio.create_task(self._generations.generate(approved, call, replica))
         try:
-            watched = await self._watch(job, call, replica, sending, tell)
+            watched = await self._watch(context, call, replica, sending, tell)
             generated = await sending if not watched.ended_because else None
         finally:
             sending.cancel()
@@ -82,20 +84,20 @@ class GenerateOnReplica:
 
     async def _watch(
         self,
-        job: Job,
+        context: EffectContext,
         call: Call,
         replica: Replica,
         sending: asyncio.Task[Generated],
         tell: Callable[[str], Awaitable[None]],
     ) -> _Watched:
-        watched, began, told_at = _Watched([]), job.now, job.now
+        watched, began, told_at = _Watched([]), context.now, context.now
         while not sending.done():
             now = await self._runs.now()
-            if job.lost.is_set():
+            if context.lost.is_set():
                 watched.ended_because = "another process took over"
             elif now - began > float(call.body["within_seconds"]):
                 watched.ended_because = f"it did not finish within {call.body['within_seconds'] / 60:.0f} minutes"
-            elif by := await self._claims.halted_by(job.incident_id):
+            elif by := await self._claims.halted_by(context.incident_id):
                 watched.ended_because, watched.is_halted = f"halted by {by}", True
             if watched.ended_because:
                 return watched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.domain.approvals.grant import Authority
 from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged
-from bot.flow.perform_effect import Done, Job
+from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import People
 
 
@@ -13,17 +13,19 @@ class JudgeHandler:
     def __init__(self, people: People) -> None:
         self._people = people
 
-    async def __call__(self, job: Job, effect: JudgePress) -> Done:
+    async def __call__(self, context: EffectContext, effect: JudgePress) -> Done:
         press = effect.press
-        request, question = job.run.requests.get(press.about), job.run.questions.get(press.about)
+        request, question = context.run.requests.get(press.about), context.run.questions.get(press.about)
         policy = request.policy if request else question.by if question else None
         if request is not None and request.status != "open":
             # Nothing can come of it any more, so nobody is asked who that is.
-            authority = Authority(allowed=False, reason=f"the request was {request.status} already", read_at=job.now)
+            authority = Authority(
+                allowed=False, reason=f"the request was {request.status} already", read_at=context.now
+            )
         elif policy is not None:
-            authority = await self._people.authority(press.user, policy, at=job.now)
+            authority = await self._people.authority(press.user, policy, at=context.now)
         else:
-            authority = await self._people.may_steer(press.user, at=job.now)
+            authority = await self._people.may_steer(press.user, at=context.now)
         event = Judged(
             event_id=f"judged/{press.press_id}", press=press, pressed_at=effect.pressed_at, authority=authority
         )

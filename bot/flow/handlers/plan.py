@@ -19,7 +19,7 @@ from bot.domain.playbooks.language import ChangeState
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.incident_history import PastRuns, asked_by_the_last, rollbacks_in_a_day
-from bot.flow.perform_effect import Done, Job
+from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Cluster
 from bot.flow.see_world import SeeWorld, context_of
 
@@ -33,8 +33,8 @@ class PlanHandler:
     ) -> None:
         self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 
-    async def __call__(self, job: Job, effect: PlanChange) -> Done:
-        result, readings = await self.plan(job.run, at=job.now)
+    async def __call__(self, context: EffectContext, effect: PlanChange) -> Done:
+        result, readings = await self.plan(context.run, at=context.now)
         event = Planned(event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings))
         return Done((event,))
 
@@ -85,7 +85,7 @@ class PlanHandler:
         try:
             if lacking := await self._cluster.lacking(calls):
                 return PlanResult(outcome="impossible", reason=lacking, hint=GRANT_IT)
-            refusal = await self._cluster.rehearse(calls[0])
+            refusal = await self._cluster.dry_run(calls[0])
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the API server did not rehearse the change: {error}")
         if refusal:

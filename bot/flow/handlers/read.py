@@ -9,7 +9,7 @@ from bot.domain.incidents.event import SignalsRead
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
-from bot.flow.perform_effect import Done, Job
+from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Signals
 from bot.flow.see_world import context_of
 
@@ -24,7 +24,7 @@ class ReadHandler:
         playbook = await self._playbook_of(run)
         return await self._signals.read(playbook.wanted(state), context_of(run, playbook.settings))
 
-    async def __call__(self, job: Job, effect: ReadSignals) -> Done:
-        readings = await self.readings(job.run, effect.state)
+    async def __call__(self, context: EffectContext, effect: ReadSignals) -> Done:
+        readings = await self.readings(context.run, effect.state)
         event = SignalsRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=dict(readings))
         return Done((event,))

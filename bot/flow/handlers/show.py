@@ -11,7 +11,7 @@ from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.reports import as_json, html, markdown
 from bot.domain.reports.chart import Chart
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
-from bot.flow.perform_effect import Done, Job
+from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, RunStore
 from bot.flow.whole_timeline import whole_timeline
 
@@ -21,9 +21,9 @@ class ShowHandler:
         """`changed` is told that what people see of a run is not as it was."""
         self._messenger, self._changed = messenger, changed
 
-    async def __call__(self, job: Job, effect: ShowInSlack) -> Done:
+    async def __call__(self, context: EffectContext, effect: ShowInSlack) -> Done:
         self._changed()
-        return Done(tuple(await self._messenger.show(job.run)))
+        return Done(tuple(await self._messenger.show(context.run)))
 
 
 class ShowAgain:
@@ -50,7 +50,7 @@ class TellHandler:
     def __init__(self, messenger: Messenger) -> None:
         self._messenger = messenger
 
-    async def __call__(self, job: Job, effect: Tell) -> Done:
+    async def __call__(self, context: EffectContext, effect: Tell) -> Done:
         await self._messenger.tell(effect.user, effect.channel, effect.text, response_url=effect.response_url)
         return Done()
 
@@ -61,25 +61,25 @@ class ExportHandler:
     ) -> None:
         self._messenger, self._runs, self._draw, self._series = messenger, runs, draw, series
 
-    async def __call__(self, job: Job, effect: ExportTimeline) -> Done:
-        entries, stored = await whole_timeline(self._runs, job.incident_id)
-        content = await self._written(job, entries, stored, effect.format)
-        name = f"{job.incident_id}-timeline.{effect.format}"
-        comment = f"Timeline of {job.incident_id}"
+    async def __call__(self, context: EffectContext, effect: ExportTimeline) -> Done:
+        entries, stored = await whole_timeline(self._runs, context.incident_id)
+        content = await self._written(context, entries, stored, effect.format)
+        name = f"{context.incident_id}-timeline.{effect.format}"
+        comment = f"Timeline of {context.incident_id}"
         await self._messenger.upload(
-            job.run, key=effect.effect_id, name=name, content=content.encode(), comment=comment
+            context.run, key=effect.effect_id, name=name, content=content.encode(), comment=comment
         )
         return Done()
 
     async def _written(
-        self, job: Job, entries: Sequence[Chained], stored: StoredHead | None, wanted: ExportFormat
+        self, context: EffectContext, entries: Sequence[Chained], stored: StoredHead | None, wanted: ExportFormat
     ) -> str:
         match wanted:
             case "json":
                 return as_json(entries, stored)
             case "html":
                 # What was drawn for the first question ends there; an incident that is over was drawn whole.
-                lines = await self._series.lines_or_why_not(job.run, job.now) if job.run.is_open else ()
+                lines = await self._series.lines_or_why_not(context.run, context.now) if context.run.is_open else ()
                 # Its chart takes most of a second to draw, in which nobody else's press may wait.
                 return await asyncio.to_thread(html, entries, self._draw, lines, stored)
             case "md":
@@ -90,6 +90,6 @@ class ReleaseHandler:
     def __init__(self, claims: CallClaims) -> None:
         self._claims = claims
 
-    async def __call__(self, job: Job, effect: ReleaseLeases) -> Done:
-        await self._claims.release(job.incident_id)
+    async def __call__(self, context: EffectContext, effect: ReleaseLeases) -> Done:
+        await self._claims.release(context.incident_id)
         return Done()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bot.domain.incidents.effect import EndSilences, SilenceAlerts
 from bot.domain.incidents.event import Silenced, SilencesEnded
 from bot.domain.kernel.errors import SourceError
-from bot.flow.perform_effect import Done, Job
+from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Silences
 
 
@@ -16,12 +16,12 @@ class SilenceHandler:
     def __init__(self, silences: Silences | None) -> None:
         self._silences = silences
 
-    async def __call__(self, job: Job, effect: SilenceAlerts) -> Done:
+    async def __call__(self, context: EffectContext, effect: SilenceAlerts) -> Done:
         silences, ids = _known(self._silences), list[str]()
         for name, labels in effect.about.items():
-            key = f"{job.incident_id}/{effect.effect_id}/{name}"
-            why = f"{effect.why} ({effect.wanted_by} in {job.incident_id})"
-            ids.append(await silences.create(labels, starts_at=job.now, ends_at=effect.ends_at, why=why, key=key))
+            key = f"{context.incident_id}/{effect.effect_id}/{name}"
+            why = f"{effect.why} ({effect.wanted_by} in {context.incident_id})"
+            ids.append(await silences.create(labels, starts_at=context.now, ends_at=effect.ends_at, why=why, key=key))
         event = Silenced(
             event_id=f"silenced/{effect.effect_id}",
             ids=tuple(ids),
@@ -36,7 +36,7 @@ class EndSilencesHandler:
     def __init__(self, silences: Silences | None) -> None:
         self._silences = silences
 
-    async def __call__(self, job: Job, effect: EndSilences) -> Done:
+    async def __call__(self, context: EffectContext, effect: EndSilences) -> Done:
         silences = _known(self._silences)
         for silence in effect.ids:
             await silences.expire(silence)

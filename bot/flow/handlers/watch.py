@@ -15,8 +15,8 @@ from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import WatchState
 from bot.domain.signals.signal import Reading, Value
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
-from bot.flow.perform_effect import Done, Job, Later
-from bot.flow.ports import Tick, WatchLog
+from bot.flow.perform_effect import Done, EffectContext, Later
+from bot.flow.ports import WatchLog, WatchSample
 
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "unknown"
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 15.0
@@ -24,45 +24,45 @@ REFRESH_SECONDS = 60.0
 
 
 class WatchHandler:
-    def __init__(self, read: ReadHandler, looks: WatchLog, playbook_of: PlaybookOf) -> None:
-        self._read, self._looks, self._playbook_of = read, looks, playbook_of
+    def __init__(self, read: ReadHandler, watch_log: WatchLog, playbook_of: PlaybookOf) -> None:
+        self._read, self._watch_log, self._playbook_of = read, watch_log, playbook_of
 
-    async def __call__(self, job: Job, effect: WatchSignals) -> Done | Later:
-        playbook = await self._playbook_of(job.run)
+    async def __call__(self, context: EffectContext, effect: WatchSignals) -> Done | Later:
+        playbook = await self._playbook_of(context.run)
         state = playbook.state(effect.state)
-        if not isinstance(state, WatchState) or job.run.watch is None:
+        if not isinstance(state, WatchState) or context.run.watch is None:
             return Done()
-        readings = await self._read.readings(job.run, effect.state)
-        values = scope_values(job.run, dict(readings), playbook.settings)
-        tick = Tick(job.now, parts_of(playbook, effect.state, values))
-        await self._looks.add(job.incident_id, job.run.visit, tick)
-        ticks = await self._looks.ticks(job.incident_id, job.run.visit)
+        readings = await self._read.readings(context.run, effect.state)
+        values = scope_values(context.run, dict(readings), playbook.settings)
+        sample = WatchSample(context.now, parts_of(playbook, effect.state, values))
+        await self._watch_log.add(context.incident_id, context.run.visit, sample)
+        samples = await self._watch_log.samples(context.incident_id, context.run.visit)
         broke = playbook.broke(effect.state, values)
         if broke is not None:
             why = f"{state.broke[broke].when}"
-            return self._verdict(effect, "broke", tick, readings, f"broke: {why}", broke=broke)
+            return self._verdict(effect, "broke", sample, readings, f"broke: {why}", broke=broke)
         every = cadence(playbook, state)
-        held_for = held_seconds(ticks, every)
+        held_for = held_seconds(samples, every)
         wanted = playbook.seconds(state.for_)
         if held_for >= wanted:
-            return self._verdict(effect, "held", tick, readings, f"held for {held_for:.0f} s")
-        if job.now >= job.run.watch.until:
-            return self._too_late(effect, tick, readings, held_for, wanted)
-        return Later(every, _progress(job, effect, tick, readings, wanted))
+            return self._verdict(effect, "held", sample, readings, f"held for {held_for:.0f} s")
+        if context.now >= context.run.watch.until:
+            return self._too_late(effect, sample, readings, held_for, wanted)
+        return Later(every, _progress(context, effect, sample, readings, wanted))
 
     def _too_late(
-        self, effect: WatchSignals, tick: Tick, readings: Mapping[str, Reading], held_for: float, wanted: float
+        self, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], held_for: float, wanted: float
     ) -> Done:
-        is_unknown = any(said.startswith(UNKNOWN) for said in tick.parts.values())
-        lacking = "; ".join(f"{part}: {said}" for part, said in tick.parts.items() if said != HELD)
+        is_unknown = any(said.startswith(UNKNOWN) for said in sample.parts.values())
+        lacking = "; ".join(f"{part}: {said}" for part, said in sample.parts.items() if said != HELD)
         detail = f"held only {held_for:.0f} of {wanted:.0f} s" + (f" ({lacking})" if lacking else "")
-        return self._verdict(effect, "unknown" if is_unknown else "not_held", tick, readings, detail)
+        return self._verdict(effect, "unknown" if is_unknown else "not_held", sample, readings, detail)
 
     def _verdict(
         self,
         effect: WatchSignals,
         verdict: str,
-        tick: Tick,
+        sample: WatchSample,
         readings: Mapping[str, Reading],
         detail: str,
         broke: int | None = None,
@@ -73,7 +73,7 @@ class WatchHandler:
                 "effect_id": effect.effect_id,
                 "verdict": verdict,
                 "broke": broke,
-                "parts": dict(tick.parts),
+                "parts": dict(sample.parts),
                 "readings": dict(readings),
                 "detail": detail,
             }
@@ -99,27 +99,27 @@ def cadence(playbook: CompiledPlaybook, state: WatchState) -> float:
     return min(LONGEST_SECONDS, max(SHORTEST_SECONDS, playbook.seconds(state.for_) / 6))
 
 
-def held_seconds(ticks: Sequence[Tick], every: float) -> float:
+def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
     """How long every part has held without a gap, up to the newest look; 0 when the newest did not hold."""
     newest = None
     since = None
-    for tick in reversed(ticks):
-        holds = all(said == HELD for said in tick.parts.values())
-        if not holds or (since is not None and since - tick.at > 2 * every + SHORTEST_SECONDS):
+    for sample in reversed(samples):
+        holds = all(said == HELD for said in sample.parts.values())
+        if not holds or (since is not None and since - sample.at > 2 * every + SHORTEST_SECONDS):
             break
-        since = tick.at
-        newest = newest if newest is not None else tick.at
+        since = sample.at
+        newest = newest if newest is not None else sample.at
     return 0.0 if newest is None or since is None else newest - since
 
 
 def _progress(
-    job: Job, effect: WatchSignals, tick: Tick, readings: Mapping[str, Reading], wanted: float
+    context: EffectContext, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], wanted: float
 ) -> tuple[Progressed, ...]:
     """Now and then the newest numbers too: a watch may last for hours, and the card must not show those from before."""
-    lacking = [part for part, said in tick.parts.items() if said != HELD]
+    lacking = [part for part, said in sample.parts.items() if said != HELD]
     text = f"waits for {', '.join(lacking)}" if lacking else f"holds; must hold for {wanted:.0f} s"
-    shown = max((job.run.latest[name].at for name in readings if name in job.run.latest), default=0.0)
-    if job.run.watch is None or (job.run.watch.progress == text and job.now - shown < REFRESH_SECONDS):
+    shown = max((context.run.latest[name].at for name in readings if name in context.run.latest), default=0.0)
+    if context.run.watch is None or (context.run.watch.progress == text and context.now - shown < REFRESH_SECONDS):
         return ()
-    event_id = f"progress/{effect.effect_id}/{tick.at}"
+    event_id = f"progress/{effect.effect_id}/{sample.at}"
     return (Progressed(event_id=event_id, effect_id=effect.effect_id, text=text, readings=dict(readings)),)

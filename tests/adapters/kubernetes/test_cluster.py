@@ -140,14 +140,14 @@ async def test_a_rehearsal_changes_nothing(lab: Lab) -> None:
     ]
     before = [pod["metadata"]["resourceVersion"] for pod in (await lab.world()).pods]
     for plan in plans:
-        assert await lab.cluster.rehearse(plan.calls[0]) == ""
+        assert await lab.cluster.dry_run(plan.calls[0]) == ""
     assert [pod["metadata"]["resourceVersion"] for pod in (await lab.world()).pods] == before
     assert await lab.mutations() == []
 
 
 async def test_the_rehearsal_of_a_delete_deletes_nothing(lab: Lab) -> None:
     await lab.carry_out(await lab.plan("canary", edits=CAP))
-    assert await lab.cluster.rehearse((await lab.plan("remove_canary")).calls[0]) == ""
+    assert await lab.cluster.dry_run((await lab.plan("remove_canary")).calls[0]) == ""
     assert (await lab.world()).canary is not None
 
 
@@ -155,7 +155,7 @@ async def test_a_rehearsal_says_what_the_server_has_against_it(lab: Lab) -> None
     plan = await lab.plan("scale", by=1)
     call = plan.calls[0]
     wrong = [*call.body[:-1], {**call.body[-1], "value": -1}]
-    assert "must be greater than or equal to 0" in await lab.cluster.rehearse(call.model_copy(update={"body": wrong}))
+    assert "must be greater than or equal to 0" in await lab.cluster.dry_run(call.model_copy(update={"body": wrong}))
 
 
 async def test_a_budget_that_is_used_up_is_no_reason_against_an_eviction(lab: Lab) -> None:
@@ -163,14 +163,14 @@ async def test_a_budget_that_is_used_up_is_no_reason_against_an_eviction(lab: La
     budget = "/apis/policy/v1/namespaces/serving/poddisruptionbudgets/llm"
     await lab.somebody_patches(budget, {"spec": {"minAvailable": 4}})
     await lab.until_seen("the budget is used up", lambda w: w.pdbs[0]["status"].get("disruptionsAllowed") == 0)
-    assert await lab.cluster.rehearse(plan.calls[0]) == ""
+    assert await lab.cluster.dry_run(plan.calls[0]) == ""
 
 
 async def test_every_write_that_a_rehearsal_sends_is_marked_as_a_dry_run(lab: Lab) -> None:
     undo = (await lab.plan("canary", edits=CAP)).calls[0].undo[0]
     pod = (await lab.world()).pods[0]["metadata"]
     target = undo.target.model_copy(update={"kind": "Pod", "name": pod["name"], "uid": pod["uid"]})
-    assert await lab.cluster.rehearse(undo.model_copy(update={"target": target})) == ""
+    assert await lab.cluster.dry_run(undo.model_copy(update={"target": target})) == ""
     assert (await lab.get(f"{PODS}/{pod['name']}"))["metadata"].get("deletionTimestamp") is None
 
 

@@ -80,11 +80,11 @@ async def test_the_json_line_is_found_however_the_log_is_written(lab: Lab, log: 
 
 async def test_a_rehearsal_makes_no_job_and_tells_what_the_server_has_against_it(lab: Lab) -> None:
     plan = await planned(lab)
-    assert await lab.cluster.rehearse(plan.calls[0]) == ""
+    assert await lab.cluster.dry_run(plan.calls[0]) == ""
     assert (await lab.get(JOBS))["items"] == []
     call = plan.calls[0]
     body = call.body | {"spec": call.body["spec"] | {"activeDeadlineSeconds": "soon"}}
-    assert await lab.cluster.rehearse(call.model_copy(update={"body": body})) != ""
+    assert await lab.cluster.dry_run(call.model_copy(update={"body": body})) != ""
 
 
 async def test_the_same_job_is_made_once_also_when_the_first_answer_was_lost(lab: Lab) -> None:

@@ -67,7 +67,7 @@ def asked_before() -> Run:
 
 def teams(**changes: Any) -> Run:
     """A request that asks for two teams, of which one has nobody named."""
-    platform = Demand(team="platform", user_group="S0SERVING", stands_in=True)
+    platform = Demand(team="platform", user_group="S0SERVING", falls_back=True)
     serving = Demand(team="serving", users=("U0ANA",))
     return waiting(policy=policy(demands=(platform, serving)), **changes)
 

@@ -56,7 +56,7 @@ def filled(text: str, *, many: int = 1) -> Run:
         ),
         why=text, still=text, evidence=(text,) * many, decision_reason=text,
         policy=policy(
-            demands=(Demand(users=(text,) * many), Demand(team="model", channel=text, stands_in=True)),
+            demands=(Demand(users=(text,) * many), Demand(team="model", channel=text, falls_back=True)),
             escalate_to=Demand(team="lead", users=(text,) * many), break_glass=Demand(team="lead", user_group=text),
         ),
         presses=(approval(),) * many, edited_by=text, extended_by=text, half_passed=True,

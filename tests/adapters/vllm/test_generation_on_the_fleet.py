@@ -19,7 +19,7 @@ from bot.domain.changes.plan import Plan
 from bot.domain.changes.planning import plan_change
 from bot.domain.kernel.target import Target
 from bot.flow.handlers.generate import GenerateOnReplica, Made
-from bot.flow.perform_effect import Job
+from bot.flow.perform_effect import EffectContext
 from bot.flow.sample_replicas import WorldReplicas
 from tests import builders
 from tests.adapters.kubernetes.lab import granted
@@ -73,7 +73,7 @@ async def generate(fleet: World, pod: str) -> tuple[Plan, Made]:
         assert result.plan is not None, result.reason
         scraper = VllmScraper(pages, time.time)
         send = GenerateOnReplica(generations, WorldReplicas(cluster), scraper, quiet, quiet)
-        job = Job(builders.run(target=TARGET, incident_id="INC-42"), anything, time.time())
+        job = EffectContext(builders.run(target=TARGET, incident_id="INC-42"), anything, time.time())
         return result.plan, await send(job, granted(result.plan), result.plan.calls[0], nothing_said)
 
 

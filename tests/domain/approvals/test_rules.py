@@ -107,7 +107,7 @@ def test_the_people_that_fill_up_a_number_are_those_of_the_level() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "users", "channels", "stands_in"),
+    ("text", "users", "channels", "falls_back"),
     [
         pytest.param("serving or platform", [("sam",)], ["C0P"], False, id="both-are-named"),
         pytest.param("serving or model", [("sam",), ("ana", "ben")], [], False, id="one-is-stood-in-for"),
@@ -117,10 +117,10 @@ def test_the_people_that_fill_up_a_number_are_those_of_the_level() -> None:
     ],
 )
 def test_of_several_teams_the_people_of_each_count(
-    text: str, users: list[tuple[str, ...]], channels: list[str], stands_in: bool
+    text: str, users: list[tuple[str, ...]], channels: list[str], falls_back: bool
 ) -> None:
     (either,) = rules(kinds={"x": asks(f"2 {text}")}).policy("low", kind="x").demands
-    assert (either.team, either.needed, either.stands_in) == (text, 2, stands_in)
+    assert (either.team, either.needed, either.falls_back) == (text, 2, falls_back)
     assert [source.users for source in either.sources if source.users] == users
     assert [source.channel for source in either.sources if source.channel] == channels
 
@@ -128,13 +128,13 @@ def test_of_several_teams_the_people_of_each_count(
 def test_who_stands_in_for_a_team_is_as_many_as_the_team_asks_for() -> None:
     two = rules(low=level(needed=2), kinds={"x": asks("model")})
     (model, _rest) = two.policy("low", kind="x").demands
-    assert (model.team, model.needed, model.users, model.stands_in) == ("model", 1, ("ana", "ben"), True)
+    assert (model.team, model.needed, model.users, model.falls_back) == ("model", 1, ("ana", "ben"), True)
 
 
 def test_a_level_that_names_nobody_lets_nobody_stand_in() -> None:
     nobody = rules(low=builders.policy(demands=()), kinds={"x": asks("model")})
     (model,) = nobody.policy("low", kind="x").demands
-    assert (model.stands_in, model.sources) == (True, ())
+    assert (model.falls_back, model.sources) == (True, ())
 
 
 def test_a_question_for_a_team_is_answered_by_one_of_it() -> None:

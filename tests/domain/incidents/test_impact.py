@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.incidents.impact import Burden, burden_in, takes_capacity, too_much
+from bot.domain.incidents.impact import Impact, impact_in, takes_capacity, too_much
 from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.window import Window
 from tests import builders
@@ -14,24 +14,24 @@ pytestmark = pytest.mark.fast
 NOW = 1000.0
 
 
-def burden(ttft: float | None, waiting: float | None) -> Burden:
-    return Burden(ttft_p99_seconds=ttft, waiting=waiting)
+def impact(ttft: float | None, waiting: float | None) -> Impact:
+    return Impact(ttft_p99_seconds=ttft, waiting=waiting)
 
 
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [
-        pytest.param(burden(1.0, 4.0), burden(1.4, 7.9), "", id="below both factors"),
-        pytest.param(burden(1.0, 4.0), burden(1.6, 4.0), "TTFT p99 1.00 s → 1.60 s", id="slower answers"),
-        pytest.param(burden(1.0, 4.0), burden(1.0, 8.1), "requests waiting a replica 4.0 → 8.1", id="a queue"),
-        pytest.param(burden(0.05, 0.0), burden(0.4, 1.9), "", id="many times nearly nothing is nearly nothing"),
-        pytest.param(burden(0.3, 0.0), burden(0.6, 2.1), "TTFT p99 0.30 s → 0.60 s, requests waiting", id="both"),
-        pytest.param(burden(None, None), burden(9.0, 90.0), "", id="nothing known of before"),
-        pytest.param(burden(1.0, 4.0), burden(None, None), "", id="nothing known of now"),
-        pytest.param(burden(None, 4.0), burden(9.0, 9.0), "requests waiting a replica 4.0 → 9.0", id="one of the two"),
+        pytest.param(impact(1.0, 4.0), impact(1.4, 7.9), "", id="below both factors"),
+        pytest.param(impact(1.0, 4.0), impact(1.6, 4.0), "TTFT p99 1.00 s → 1.60 s", id="slower answers"),
+        pytest.param(impact(1.0, 4.0), impact(1.0, 8.1), "requests waiting a replica 4.0 → 8.1", id="a queue"),
+        pytest.param(impact(0.05, 0.0), impact(0.4, 1.9), "", id="many times nearly nothing is nearly nothing"),
+        pytest.param(impact(0.3, 0.0), impact(0.6, 2.1), "TTFT p99 0.30 s → 0.60 s, requests waiting", id="both"),
+        pytest.param(impact(None, None), impact(9.0, 90.0), "", id="nothing known of before"),
+        pytest.param(impact(1.0, 4.0), impact(None, None), "", id="nothing known of now"),
+        pytest.param(impact(None, 4.0), impact(9.0, 9.0), "requests waiting a replica 4.0 → 9.0", id="one of the two"),
     ],
 )
-def test_a_rise_beyond_its_factor_is_told_with_both_values(before: Burden, now: Burden, said: str) -> None:
+def test_a_rise_beyond_its_factor_is_told_with_both_values(before: Impact, now: Impact, said: str) -> None:
     found = too_much(before, now)
     assert found.startswith(said)
     assert bool(found) == bool(said)
@@ -52,7 +52,7 @@ def scrapes(replica: str, waiting: float, *, in_rotation: bool = True, slow: flo
 
 
 def test_it_is_read_over_the_replicas_that_serve() -> None:
-    read = burden_in(
+    read = impact_in(
         [*scrapes("a", 4.0), *scrapes("b", 6.0), *scrapes("out", 90.0, in_rotation=False, slow=1.0)],
         Window(NOW - 60, NOW),
     )
@@ -62,14 +62,14 @@ def test_it_is_read_over_the_replicas_that_serve() -> None:
 
 
 def test_slow_answers_show_in_the_slowest_percent() -> None:
-    read = burden_in(scrapes("a", 0.0, slow=0.05), Window(NOW - 60, NOW))
+    read = impact_in(scrapes("a", 0.0, slow=0.05), Window(NOW - 60, NOW))
     assert read.ttft_p99_seconds is not None
     assert read.ttft_p99_seconds > 2.0
 
 
 def test_what_was_not_sampled_is_unknown_and_not_zero() -> None:
-    assert burden_in([], Window(NOW - 60, NOW)) == burden(None, None)
-    assert burden_in(scrapes("a", 4.0)[-1:], Window(NOW - 60, NOW)).waiting is None
+    assert impact_in([], Window(NOW - 60, NOW)) == impact(None, None)
+    assert impact_in(scrapes("a", 4.0)[-1:], Window(NOW - 60, NOW)).waiting is None
 
 
 CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}

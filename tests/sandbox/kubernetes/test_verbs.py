@@ -137,7 +137,7 @@ async def test_a_workload_of_no_replicas_is_scaled_out_and_back(bench: Bench) ->
     await bench.somebody_patches({"spec": {"replicas": 0}})
     await bench.until_seen("it has no pods", lambda world: not world.pods)
     plan = await bench.plan("scale", to=2)
-    assert await bench.cluster.rehearse(plan.calls[0]) == ""
+    assert await bench.cluster.dry_run(plan.calls[0]) == ""
     await bench.carry_out(plan)
     assert len((await bench.world()).pods) == 2
     # The same call cannot win again.

@@ -13,7 +13,7 @@ from bot.domain.flags.flag_history import release_of
 from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.incidents.event import Planned, Progressed, StepSettled
-from bot.domain.incidents.impact import Burden
+from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import entering, questions, reading, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import ActiveChange
@@ -85,7 +85,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
     risk, policy = _policy(draft, plan, written, is_strange=bool(strange))
     if strange:
-        note = Circumstance(name="rehearsed_on", grade="note", text=f"{strange}: the risk is one higher")
+        note = Circumstance(name="tested_on", grade="note", text=f"{strange}: the risk is one higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     expected = draft.told("expected") if written else ""
     plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
@@ -118,15 +118,15 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
 
 
 def _strange_version(draft: Draft) -> str:
-    """That the engine is of a version which this playbook was not rehearsed on; empty when it was or nobody knows."""
-    known = draft.playbook.playbook.rehearsed_on
+    """That the engine is of a version which this playbook was not tested on; empty when it was, or when that is not known."""
+    known = draft.playbook.playbook.tested_on
     said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
     try:
         runs = [release_of(version) for version in said]
     except ValueError:
         return ""
     strange = [version for version in runs if version not in known]
-    return f"rehearsed on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
+    return f"tested on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
 
 
 def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange: bool) -> tuple[Risk, Policy]:
@@ -170,10 +170,10 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
     match event.result:
         case "done":
             _record_step(draft, event, step)
-            change = change.model_copy(update={"burden": event.burden or change.burden})
+            change = change.model_copy(update={"impact": event.impact or change.impact})
             _next_step(draft, change, request)
-        case "burdened" if event.burden is not None:
-            _stop(draft, change, request, event.burden, event.detail)
+        case "affected" if event.impact is not None:
+            _stop(draft, change, request, event.impact, event.detail)
         case "superseded" if event.replanned is not None:
             _supersede(draft, change, request, event)
         case "not_needed":
@@ -229,12 +229,12 @@ def _interfered(draft: Draft, change: ActiveChange, request: Request, event: Ste
     questions.ask_what_next(draft, f"Somebody else changed what the bot had changed: {event.detail}. {said}")
 
 
-def _stop(draft: Draft, change: ActiveChange, request: Request, burden: Burden, risen: str) -> None:
+def _stop(draft: Draft, change: ActiveChange, request: Request, impact: Impact, risen: str) -> None:
     """Those who stay pay for it: nothing more is sent until a person says so, who then accepts what it costs now."""
     step = request.plan.steps[change.step]
     said = f"'{request.plan.title}' stopped before '{step.title}': since it was granted, {risen}"
     draft.record("outcome", f"{change.verb}: stopped — {risen}", data={"request": request.request_id})
-    draft.set(change=change.model_copy(update={"stopped": True, "burden": burden.or_else(change.burden)}))
+    draft.set(change=change.model_copy(update={"stopped": True, "impact": impact.or_else(change.impact)}))
     rolls_on = isinstance(step, Wait) and step.condition == "rolled_out" and not _is_held(draft)
     questions.ask_whether_to_go_on(draft, said, ROLLS_ON if rolls_on else "")
 

@@ -189,8 +189,8 @@ def end(draft: Draft, state: EndState) -> None:
     if draft.run.frames:
         come_back(draft, state)
         return
-    if residual.leftovers(draft.run):
-        questions.ask_about_leftovers(draft)
+    if residual.residual_changes(draft.run):
+        questions.ask_about_residual_changes(draft)
         return
     close(draft, state.end, draft.told("say"))
 

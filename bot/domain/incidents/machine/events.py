@@ -342,9 +342,9 @@ def _resolve(draft: Draft, event: Commanded) -> None:
     if is_applying(draft):
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
     withdraw_what_waits(draft, "the incident was resolved by hand")
-    if residual.leftovers(draft.run):
+    if residual.residual_changes(draft.run):
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
-        return questions.ask_about_leftovers(draft)
+        return questions.ask_about_residual_changes(draft)
     return entering.close(draft, "resolved_by_hand", event.text)
 
 

@@ -225,7 +225,7 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     if answer == questions.GO_ON:
         changing.go_on(draft)
     elif answer == "undo" and questions.KEEP in draft.run.questions[press.about].choices:
-        left = tuple(entry for entry in residual.leftovers(draft.run) if entry.undo)
+        left = tuple(entry for entry in residual.residual_changes(draft.run) if entry.undo)
         events.take_back(draft, press.user, left)
     elif answer == "undo":
         events.start_undo(draft, press.user)

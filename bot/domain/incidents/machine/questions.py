@@ -13,7 +13,7 @@ from bot.domain.signals.window import STALE_SECONDS, clock
 
 GO_ON = "go_on"
 KEEP = "keep"
-"""The choice that only the question about leftovers has."""
+"""The choice that only the question about residual changes has."""
 TRIED = 4
 
 
@@ -96,9 +96,9 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     _ask_built_in(draft, why, choices)
 
 
-def ask_about_leftovers(draft: Draft) -> None:
+def ask_about_residual_changes(draft: Draft) -> None:
     """What is left and its undo. A rollout that stands still is named by the call that holds it."""
-    left, still = residual.leftovers(draft.run), residual.still_rollouts(draft.run)
+    left, still = residual.residual_changes(draft.run), residual.still_rollouts(draft.run)
     titles = [entry.title for entry in left if entry.verb in residual.LEFTOVER_VERBS]
     titles += [f"a rollout of {entry.target} half-way (last: {entry.title})" for entry in still]
     choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}

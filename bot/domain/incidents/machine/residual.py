@@ -10,7 +10,7 @@ LEFTOVER_VERBS = frozenset(verb.name for verb in VERBS.values() if verb.leaves_b
 """What the bot must not leave behind at an end without a person saying so."""
 
 
-def leftovers(run: Run) -> tuple[LedgerEntry, ...]:
+def residual_changes(run: Run) -> tuple[LedgerEntry, ...]:
     """Canaries, cordons, isolated replicas, and rollouts that stand still half-way, all calls of their change."""
     still = still_rollouts(run)
     changes = {change_of(entry) for entry in still}

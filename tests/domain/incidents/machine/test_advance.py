@@ -182,7 +182,7 @@ def test_two_people_are_needed_where_the_policy_says_so() -> None:
 def test_a_plan_that_asks_for_teams_waits_for_each_of_them() -> None:
     plan = builders.plan(approved_by=("platform", "serving"))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
-    assert [demand.stands_in for demand in story.run.requests[story.request].policy.demands] == [True, True]
+    assert [demand.falls_back for demand in story.run.requests[story.request].policy.demands] == [True, True]
     story.presses("approve", user="ana", teams=("serving",))
     assert story.run.requests[story.request].status == "open"
     assert "approval 1 of 2: 1 more approval needed from platform" in story.texts("press")

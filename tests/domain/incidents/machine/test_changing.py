@@ -19,7 +19,7 @@ from tests import builders
 from tests.domain.incidents.machine.steps import BUNDLE, TEXT, Story
 from tests.domain.incidents.machine.test_advance import TWO_STEPS
 from tests.domain.incidents.machine.test_interfered import halfway
-from tests.domain.incidents.machine.test_leftovers import stopped_after
+from tests.domain.incidents.machine.test_residual import stopped_after
 from tests.domain.incidents.machine.test_stopped import ROLLOUT, stopped
 
 pytestmark = pytest.mark.fast

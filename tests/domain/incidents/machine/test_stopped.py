@@ -8,13 +8,13 @@ import pytest
 
 from bot.domain.changes.plan import PlanResult, Wait
 from bot.domain.incidents.effect import ApplyStep, ReleaseLeases
-from bot.domain.incidents.impact import Burden
+from bot.domain.incidents.impact import Impact
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
 from tests.domain.incidents.machine.test_advance import TWO_STEPS
 
 pytestmark = pytest.mark.fast
-AT_THE_GRANT, NOW = Burden(ttft_p99_seconds=1.0, waiting=1.0), Burden(waiting=4.0)
+AT_THE_GRANT, NOW = Impact(ttft_p99_seconds=1.0, waiting=1.0), Impact(waiting=4.0)
 ROLLOUT = Wait(condition="rolled_out", about=builders.call().target, within_seconds=60, title="All run it")
 
 
@@ -24,8 +24,8 @@ def stopped(*steps: Any, holds: bool | None = None) -> Story:
     first = steps[0].model_copy(update={"holds": holds})
     plan = builders.plan(steps=(first, *steps[1:]))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
-    story.presses("approve").settles(burden=AT_THE_GRANT)
-    return story.settles("burdened", detail="requests waiting a replica 1.0 → 4.0", burden=NOW)
+    story.presses("approve").settles(impact=AT_THE_GRANT)
+    return story.settles("affected", detail="requests waiting a replica 1.0 → 4.0", impact=NOW)
 
 
 def test_it_sends_nothing_and_asks_with_what_rose() -> None:
@@ -43,7 +43,7 @@ def test_a_person_who_says_go_on_accepts_what_it_costs_now() -> None:
     change = story.run.change
     assert change is not None
     assert (story.wanted(ApplyStep).step, change.step, change.stopped) == (1, 1, False)
-    assert change.burden == Burden(ttft_p99_seconds=1.0, waiting=4.0), "what is unknown now stays as it was"
+    assert change.impact == Impact(ttft_p99_seconds=1.0, waiting=4.0), "what is unknown now stays as it was"
     assert change.step_started_at == story.at
     assert story.settles(call_id="").settles().run.state == "watch"
 
@@ -51,7 +51,7 @@ def test_a_person_who_says_go_on_accepts_what_it_costs_now() -> None:
 def test_a_second_stop_is_a_question_of_its_own() -> None:
     story = stopped().chooses("go_on")
     first = story.run.questions
-    story.settles("burdened", detail="requests waiting a replica 4.0 → 9.0", burden=Burden(waiting=9.0))
+    story.settles("affected", detail="requests waiting a replica 4.0 → 9.0", impact=Impact(waiting=9.0))
     assert len(story.run.questions) == len(first) + 1
     assert story.chooses("go_on").wanted(ApplyStep).effect_id not in {
         effect.effect_id for effect in story.effects[:-2] if isinstance(effect, ApplyStep)

@@ -34,7 +34,7 @@ from bot.domain.incidents.event import (
     SignalsRead,
     StepSettled,
 )
-from bot.domain.incidents.impact import Burden
+from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import Decision, set_aside, without_playbook
 from bot.domain.incidents.run import NEXT_STATUS, Run
 from bot.domain.incidents.series import Series
@@ -48,8 +48,8 @@ from tests.domain.incidents.machine.test_deciding import breaks_glass, edits, ha
 from tests.domain.incidents.machine.test_diverts import offered
 from tests.domain.incidents.machine.test_diverts import story as diverted
 from tests.domain.incidents.machine.test_forms import opened as opened_by_hand
-from tests.domain.incidents.machine.test_leftovers import stopped_after
 from tests.domain.incidents.machine.test_operator_actions import MAY, SHOWN, silenced
+from tests.domain.incidents.machine.test_residual import stopped_after
 from tests.domain.incidents.machine.test_stopped import ROLLOUT, stopped
 
 pytestmark = pytest.mark.fast
@@ -159,9 +159,9 @@ def halfway() -> Story:
     return story.says("undo").chooses("hand_over").chooses("close")
 
 
-def burdened() -> Story:
+def affected() -> Story:
     story = stopped().chooses("go_on")
-    story.settles("burdened", detail="requests waiting a replica 4.0 → 9.0", burden=Burden(waiting=9.0))
+    story.settles("affected", detail="requests waiting a replica 4.0 → 9.0", impact=Impact(waiting=9.0))
     return story.chooses("hand_over")
 
 
@@ -183,7 +183,7 @@ def evidence() -> tuple[Story, ...]:
     return unknown, parts, none
 
 
-def leftovers() -> Story:
+def residual_changes() -> Story:
     return stopped_after(1).chooses("undo").says("resolve").chooses("keep", user="ben")
 
 
@@ -387,10 +387,10 @@ STORIES: Mapping[str, StoryOf] = {
     "glass": glass,
     "edited": edited,
     "halfway": halfway,
-    "burdened": burdened,
+    "affected": affected,
     "rolls_on": rolls_on,
     "evidence": evidence,
-    "leftovers": leftovers,
+    "residual_changes": residual_changes,
     "unplanned": unplanned,
     "settled_superseded": settled("superseded", replanned=PlanResult(outcome="planned", plan=RISKIER)),
     "settled_not_needed": settled("not_needed"),

@@ -1,4 +1,4 @@
-"""A playbook on an engine version that it was not rehearsed on: the card says so, and the risk is one higher."""
+"""A playbook on an engine version that it was not tested on: the card says so, and the risk is one higher."""
 
 import pytest
 
@@ -11,10 +11,10 @@ from tests.domain.incidents.machine.steps import TEXT, Story
 
 pytestmark = pytest.mark.fast
 
-REHEARSED = TEXT.replace("title: A small playbook", 'title: A small playbook\nrehearsed_on: ["0.32"]')
+TESTED = TEXT.replace("title: A small playbook", 'title: A small playbook\ntested_on: ["0.32"]')
 
 
-def request_on(version: str | None, text: str = REHEARSED) -> Request:
+def request_on(version: str | None, text: str = TESTED) -> Request:
     story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened()
     usage = Reading(name="usage", value=0.95, at=story.at)
     flags = Reading(name="engine_flags", fields={} if version is None else {"version": version}, at=story.at)
@@ -25,7 +25,7 @@ def request_on(version: str | None, text: str = REHEARSED) -> Request:
 
 
 def noted(request: Request) -> list[str]:
-    return [one.text for one in request.plan.circumstances if one.name == "rehearsed_on"]
+    return [one.text for one in request.plan.circumstances if one.name == "tested_on"]
 
 
 @pytest.mark.parametrize("version", ["0.32.0", "v0.32.1+cu129", None, "nightly"])
@@ -37,7 +37,7 @@ def test_a_version_that_was_rehearsed_or_is_not_known_changes_nothing(version: s
 def test_another_version_is_told_and_raises_the_risk() -> None:
     request = request_on("0.11.0")
     assert request.plan.risk == "medium"
-    assert noted(request) == ["rehearsed on vLLM 0.32, and 0.11 runs: the risk is one higher"]
+    assert noted(request) == ["tested on vLLM 0.32, and 0.11 runs: the risk is one higher"]
 
 
 def test_a_playbook_without_rehearsed_versions_claims_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The `outside` probe: what besides the engine may make requests slow: the router, and whoever decides the replicas.
+"""The `upstream` probe: what besides the engine may make requests slow: the router, and whoever decides the replicas.
 
 Each part stands alone: what cannot be read is unknown with its reason, and the others still count as evidence.
 """
@@ -29,7 +29,7 @@ SLOT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Outside:
+class Upstream:
     pending: float
     router_errors: float | None
     gateway_p99: float | None
@@ -39,7 +39,7 @@ class Outside:
     detail: str
 
 
-class ReadOutside:
+class ReadUpstream:
     def __init__(self, *, history: History, router: Router) -> None:
         self._history, self._router = history, router
 
@@ -60,7 +60,7 @@ class ReadOutside:
             except SourceError as error:
                 found[part], missing[part] = None, str(error)
         detail = "; ".join(filter(None, [_why_pending(world), _replicas(before, wanted), _scaler(world)]))
-        parts = Outside(
+        parts = Upstream(
             pending=float(len(_pending(world))),
             router_errors=found["router_errors"],
             gateway_p99=found["gateway_p99"],
@@ -130,9 +130,9 @@ def _replicas(before: float | str, wanted: int | None) -> str:
 
 
 PROBE = Probe(
-    name="outside",
+    name="upstream",
     help="What is wrong before the engines: the router, the gateway, the autoscaler.",
-    answer=Outside,
+    answer=Upstream,
     parameters={"over": "How long before the incident replicas are counted."},
-    read=lambda sources: ReadOutside(history=sources.history, router=sources.router),
+    read=lambda sources: ReadUpstream(history=sources.history, router=sources.router),
 )

@@ -71,7 +71,7 @@ def _pod(name: str, phase: str) -> Obj:
 async def ask(
     seen: World, scrapes: Sequence[Scrape] = (), gateway: Gateway | None = None, **parameters: Any
 ) -> Reading:
-    asked = request("outside", seen, at=OPENED, parameters=parameters)
+    asked = request("upstream", seen, at=OPENED, parameters=parameters)
     return await probes.ask(asked, history=Samples(*scrapes), router=gateway or Gateway())
 
 

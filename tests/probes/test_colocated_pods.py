@@ -35,7 +35,7 @@ async def ask(pods: tuple[Obj, ...], *others: Obj, unreadable: dict[str, str] | 
         at=AT, workload={"metadata": {"name": "llm", "uid": "d"}, "spec": {}}, replica_sets=(replica_set,), pods=pods,
         all_pods=(*pods, *others), unreadable=unreadable or {},
     )  # fmt: skip
-    return await probes.ask(request("neighbours", world, at=AT))
+    return await probes.ask(request("colocated_pods", world, at=AT))
 
 
 async def test_a_pod_that_is_leaving_the_crashed_replicas_node_still_holds_its_gpu() -> None:

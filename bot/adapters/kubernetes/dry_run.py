@@ -11,15 +11,15 @@ from bot.adapters.kubernetes.requests import TWO_BUDGETS, http_request, misfit
 from bot.domain.changes.plan import Call
 from bot.domain.kernel.errors import ClusterError
 
-CALL_ID = "rehearsal"
+CALL_ID = "dry-run"
 DRY_RUN = "All"
 
 
-class Rehearsal:
+class DryRun:
     def __init__(self, client: KubernetesClient, reader: KubernetesReader) -> None:
         self._client, self._reader = client, reader
 
-    async def rehearse(self, call: Call) -> str:
+    async def dry_run(self, call: Call) -> str:
         """The server's reason against the call, empty when it would be accepted. Raise `ClusterError` on no answer.
 
         A budget that allows no eviction just now (429) is no reason against it: the call is tried again until it does.

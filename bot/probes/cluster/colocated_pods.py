@@ -17,13 +17,13 @@ from bot.probes.declaration import Probe
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class ColocatedPods:
     leaving: float
     others: float
     who: str
 
 
-async def neighbours(request: ProbeRequest) -> Reading:
+async def colocated_pods(request: ProbeRequest) -> Reading:
     world = await request.world()
     if failed := unreadable(request, world, "pods", "all_pods"):
         return failed
@@ -34,14 +34,14 @@ async def neighbours(request: ProbeRequest) -> Reading:
     holding = [pod for pod in near if accelerators_of(pod) and not is_finished(pod)]
     leaving = [pod for pod in holding if is_going_away(pod)]
     who = ", ".join(sorted(f"{namespace_of(pod)}/{name_of(pod)}" for pod in holding))
-    parts = Neighbours(float(len(leaving)), float(len(holding)), who[:600])
+    parts = ColocatedPods(float(len(leaving)), float(len(holding)), who[:600])
     where = ", ".join(sorted(map(str, nodes))) or "no node"
     return answer(request, parts, detail=f"with GPUs on {where}: {who or 'nobody that Kubernetes knows'}"[:900])
 
 
 PROBE = Probe(
-    name="neighbours",
+    name="colocated_pods",
     help="Which other pods hold GPUs of the replicas' nodes, and which of them are leaving.",
-    answer=Neighbours,
-    read=lambda sources: neighbours,
+    answer=ColocatedPods,
+    read=lambda sources: colocated_pods,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.changes.plan import Call, Plan, PlanResult
-from bot.domain.incidents.machine.residual import leftovers
+from bot.domain.incidents.machine.residual import residual_changes
 from bot.domain.incidents.run import Question
 from tests import builders
 from tests.domain.changes.test_held_rollout import EDIT, emptied_by_label
@@ -101,4 +101,4 @@ def test_what_another_change_holds_is_no_part_of_a_rollout_that_stands_still() -
     still = story.run.ledger[0]
     earlier = still.model_copy(update={"call_id": "INC-1/R0/0", "holds": None, "title": "scaled before"})
     story.run = story.run.with_(ledger=(earlier, still))
-    assert [entry.call_id for entry in leftovers(story.run)] == [still.call_id]
+    assert [entry.call_id for entry in residual_changes(story.run)] == [still.call_id]
