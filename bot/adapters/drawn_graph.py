@@ -29,7 +29,7 @@ FILLS = {
     "watch": "#dcecfb",
     "divert": "#ece2f6",
     "end": "#dff2df",
-    "piece": "#e8e8e8",
+    "fragment": "#e8e8e8",
     "section": "#eef1f3",
 }
 STROKES = {
@@ -39,7 +39,7 @@ STROKES = {
     "watch": "#2471a3",
     "divert": "#6c3483",
     "end": "#1e8449",
-    "piece": "#555555",
+    "fragment": "#555555",
     "section": "#34495e",
 }
 LANES = ("#2471a3", "#c0392b", "#1e8449", "#9a7400", "#6c3483", "#117a65", "#a04000", "#34495e")

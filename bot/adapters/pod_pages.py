@@ -37,8 +37,8 @@ class AddressPages:
                 if response.status >= 300:
                     raise SourceError(f"{page.path} answered HTTP {response.status}")
                 body = bytearray()
-                async for piece in response.content.iter_any():
-                    body += piece
+                async for fragment in response.content.iter_any():
+                    body += fragment
                     if len(body) > MOST_PAGE_BYTES:
                         raise SourceError(f"{page.path} is larger than {MOST_PAGE_BYTES >> 20} MiB")
         except (aiohttp.ClientError, OSError) as error:

@@ -28,7 +28,7 @@ from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.library import Library
 from bot.domain.playbooks.loading.check import Checked, check, recompile
 from bot.domain.playbooks.loading.check_paths import NOTHING_OPENS
-from bot.domain.playbooks.loading.fragment import Pieces, ReadPiece, read_piece
+from bot.domain.playbooks.loading.fragment import Fragments, ReadFragment, read_fragment
 from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.link import Known, link_faults
 from bot.domain.playbooks.loading.overrides import faults_of_override, settings_of_override
@@ -40,9 +40,9 @@ from bot.domain.playbooks.source import Position, Source
 from bot.domain.signals.signal import Value
 from bot.probes.catalogue import PROBES
 
-PIECES = "pieces"
-"""The folder of pieces, beside the playbooks."""
-NO_PIECES: Pieces = MappingProxyType({})
+FRAGMENTS = "fragments"
+"""The folder of fragments, beside the playbooks."""
+NO_FRAGMENTS: Fragments = MappingProxyType({})
 NOTHING: Mapping[str, str] = MappingProxyType({})
 SETTINGS = "settings"
 """In place of a file: where an operator's own settings are wrong."""
@@ -59,15 +59,15 @@ def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) ->
 
 
 def origins_in(path: FilePath) -> Mapping[str, Origin]:
-    """States of a sound playbook that were written in a piece, by the piece's own names."""
-    pieces = pieces_beside(path)
+    """States of a sound playbook that were written in a fragment, by the fragment's own names."""
+    fragments = fragments_beside(path)
     text = _text_of(path)
-    expanded = expand(_read_source(text, str(path)), pieces) if isinstance(text, str) else None
+    expanded = expand(_read_source(text, str(path)), fragments) if isinstance(text, str) else None
     if expanded is None or expanded.source is None:
         return {}
     own = {
         (read.source.file, at.line): (name, str(where[1]))
-        for name, read in pieces.items()
+        for name, read in fragments.items()
         if read.source is not None
         for where, at in read.source.keys.items()
         if len(where) == 2 and where[0] == "states"
@@ -75,8 +75,8 @@ def origins_in(path: FilePath) -> Mapping[str, Origin]:
     found: dict[str, Origin] = {}
     for where, at in expanded.source.keys.items():
         if len(where) == 2 and where[0] == "states" and (at.file, at.line) in own:
-            piece, state = own[at.file, at.line]
-            found[str(where[1])] = Origin(piece, state, str(where[1]).removesuffix(f"_{state}"))
+            fragment, state = own[at.file, at.line]
+            found[str(where[1])] = Origin(fragment, state, str(where[1]).removesuffix(f"_{state}"))
     return found
 
 
@@ -85,9 +85,9 @@ def load_text(
     overrides: Mapping[str, str] | None = None,
     *,
     file: str = "playbook",
-    pieces: Mapping[str, str] = NOTHING,
+    fragments: Mapping[str, str] = NOTHING,
 ) -> CompiledPlaybook:
-    return _sound(check_text(text, overrides or {}, file=file, pieces=pieces_of(pieces)))
+    return _sound(check_text(text, overrides or {}, file=file, fragments=fragments_of(fragments)))
 
 
 def from_bundle(stored: Mapping[str, str]) -> Bundle:
@@ -118,8 +118,10 @@ class _WhenNeeded(Mapping[str, CompiledPlaybook]):
 
 
 def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
-    pieces = {name: _read_piece(name, piece["source"], piece["file"]) for name, piece in kept["pieces"].items()}
-    return recompile(_read_source(kept["source"], kept["file"]), pieces, kept["settings"], PROBES)
+    fragments = {
+        name: _read_fragment(name, fragment["source"], fragment["file"]) for name, fragment in kept["fragments"].items()
+    }
+    return recompile(_read_source(kept["source"], kept["file"]), fragments, kept["settings"], PROBES)
 
 
 def load_folder(folder: FilePath, *overrides: Override) -> Library:
@@ -134,19 +136,19 @@ def with_packaged(folder: FilePath) -> tuple[FilePath, ...]:
 
 def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()) -> Library:
     """Every `*.yaml` of the folders but `*.test.yaml`; of files with one name the last folder's counts."""
-    pieces = {folder: read_pieces(folder / PIECES) for folder in folders}
+    fragments = {folder: read_fragments(folder / FRAGMENTS) for folder in folders}
     playbooks: dict[str, CompiledPlaybook] = {}
     faults = {
-        str(folder / PIECES / f"{name}.yaml"): read.faults
-        for folder, own in pieces.items()
+        str(folder / FRAGMENTS / f"{name}.yaml"): read.faults
+        for folder, own in fragments.items()
         for name, read in own.items()
         if read.faults
     }
     warnings: dict[str, tuple[Fault, ...]] = {}
     for path in {path.stem: path for folder in folders for path in _playbooks_in(folder)}.values():
         own = _everywhere(overrides, path.stem)
-        known = {**packaged_pieces(), **pieces[path.parent]}
-        checked = check_file(path, own, pieces=known, only_known_overrides=True)
+        known = {**packaged_fragments(), **fragments[path.parent]}
+        checked = check_file(path, own, fragments=known, only_known_overrides=True)
         found = checked.compiled
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
@@ -245,56 +247,56 @@ def load_table(path: FilePath) -> Source:
 
 def hashes_of(folders: Sequence[FilePath]) -> dict[str, str]:
     """A hash of each file of the folders that `load_folders` reads."""
-    files = [path for folder in folders for path in (*folder.glob("*.yaml"), *(folder / PIECES).glob("*.yaml"))]
+    files = [path for folder in folders for path in (*folder.glob("*.yaml"), *(folder / FRAGMENTS).glob("*.yaml"))]
     texts = {str(path): _text_of(path) for path in sorted(files)}
     return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
 
 
-def read_pieces(folder: FilePath) -> Pieces:
-    """Every piece of a folder, by the name of its file; those of a playbook stand in `pieces/` beside it."""
-    return {path.stem: _read_piece(path.stem, _text_of(path), str(path)) for path in sorted(folder.glob("*.yaml"))}
+def read_fragments(folder: FilePath) -> Fragments:
+    """Every fragment of a folder, by the name of its file; those of a playbook stand in `fragments/` beside it."""
+    return {path.stem: _read_fragment(path.stem, _text_of(path), str(path)) for path in sorted(folder.glob("*.yaml"))}
 
 
 @cache
-def packaged_pieces() -> Pieces:
+def packaged_fragments() -> Fragments:
     """Those that came with the bot: every playbook may include them; one of the same name beside it wins."""
-    return read_pieces(packaged_playbooks() / PIECES)
+    return read_fragments(packaged_playbooks() / FRAGMENTS)
 
 
-def pieces_beside(path: FilePath) -> Pieces:
+def fragments_beside(path: FilePath) -> Fragments:
     """What a playbook may include."""
-    return {**packaged_pieces(), **read_pieces(path.parent / PIECES)}
+    return {**packaged_fragments(), **read_fragments(path.parent / FRAGMENTS)}
 
 
-def pieces_of(texts: Mapping[str, str]) -> Pieces:
-    """Pieces from texts, by name."""
-    return {name: _read_piece(name, text, f"{PIECES}/{name}.yaml") for name, text in texts.items()}
+def fragments_of(texts: Mapping[str, str]) -> Fragments:
+    """Fragments from texts, by name."""
+    return {name: _read_fragment(name, text, f"{FRAGMENTS}/{name}.yaml") for name, text in texts.items()}
 
 
 @lru_cache(maxsize=64)
-def _read_piece(name: str, text: str | Fault, file: str) -> ReadPiece:
+def _read_fragment(name: str, text: str | Fault, file: str) -> ReadFragment:
     if isinstance(text, Fault):
-        return ReadPiece(None, None, (text,))
+        return ReadFragment(None, None, (text,))
     try:
-        return read_piece(name, _read_source(text, file))
+        return read_fragment(name, _read_source(text, file))
     except PlaybookError as error:
-        return ReadPiece(None, None, error.faults)
+        return ReadFragment(None, None, error.faults)
 
 
 def check_file(
     path: FilePath,
     overrides: Mapping[str, str],
     *,
-    pieces: Pieces | None = None,
+    fragments: Fragments | None = None,
     only_known_overrides: bool = False,
 ) -> Checked:
-    """`pieces`: None for a file that is checked alone, with the pieces and the playbooks beside it."""
+    """`fragments`: None for a file that is checked alone, with the fragments and the playbooks beside it."""
     text = _text_of(path)
     if isinstance(text, Fault):
         return Checked(None, (text,))
-    beside = pieces_beside(path) if pieces is None else pieces
-    checked = check_text(text, overrides, file=str(path), pieces=beside, only_known_overrides=only_known_overrides)
-    if checked.compiled is None or pieces is not None:
+    beside = fragments_beside(path) if fragments is None else fragments
+    checked = check_text(text, overrides, file=str(path), fragments=beside, only_known_overrides=only_known_overrides)
+    if checked.compiled is None or fragments is not None:
         return checked
     # Where it is written is seldom where it is served: beside the packaged ones.
     others = (*_playbooks_in(packaged_playbooks()), *_playbooks_in(path.parent))
@@ -324,14 +326,14 @@ def check_text(
     overrides: Mapping[str, str],
     *,
     file: str = "playbook",
-    pieces: Pieces = NO_PIECES,
+    fragments: Fragments = NO_FRAGMENTS,
     only_known_overrides: bool = False,
 ) -> Checked:
     try:
         source = _read_source(text, file)
     except PlaybookError as error:
         return Checked(None, error.faults)
-    return check(source, pieces, overrides, PROBES, only_known_overrides=only_known_overrides)
+    return check(source, fragments, overrides, PROBES, only_known_overrides=only_known_overrides)
 
 
 def _sound(checked: Checked) -> CompiledPlaybook:

@@ -26,7 +26,7 @@ class Words(StrEnum):
     probes = "probes"
     metrics = "metrics"
     functions = "functions"
-    pieces = "pieces"
+    fragments = "fragments"
     mitigations = "mitigations"
     endings = "endings"
 
@@ -175,7 +175,7 @@ def new(
 
 class SchemaOf(StrEnum):
     playbook = "playbook"
-    piece = "piece"
+    fragment = "fragment"
 
 
 @playbooks.command()
@@ -185,10 +185,10 @@ def schema(
     """Print the JSON Schema by which an editor completes and explains what it edits."""
     import json
 
-    from bot.domain.playbooks.loading.schema import piece_schema, playbook_schema
+    from bot.domain.playbooks.loading.schema import fragment_schema, playbook_schema
     from bot.probes.catalogue import PROBES
 
-    made = playbook_schema(PROBES) if of is SchemaOf.playbook else piece_schema()
+    made = playbook_schema(PROBES) if of is SchemaOf.playbook else fragment_schema()
     typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
 
 
@@ -196,7 +196,7 @@ def schema(
 def words(
     which: Annotated[Words | None, typer.Argument(help="Which of them; default: all.")] = None,
 ) -> None:
-    """List what a playbook may name: verbs and their arguments, probes and their parts, metrics, functions, pieces."""
+    """List what a playbook may name: verbs, probes, metrics, functions and fragments."""
     from bot.cli.playbook_words import words as all_words
 
     for line in all_words(which.value if which else ""):
@@ -232,7 +232,7 @@ def graph(
         Path | None, typer.Option(metavar="FILE", help="Write there; a picture is not written to a terminal.")
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="A picture of every state, pieces put in: for a wall.")
+        bool, typer.Option("--whole", help="A picture of every state, fragments put in: for a wall.")
     ] = False,
     section: Annotated[
         str, typer.Option(metavar="TITLE", help="A picture of the states below one heading, `# --- TITLE ---`.")

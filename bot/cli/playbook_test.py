@@ -69,7 +69,7 @@ def read_table(path: Path, playbook: CompiledPlaybook) -> Table:
 
 
 def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[str]:
-    """Unless `whole`, what no case takes within a piece is counted and not named: its author wrote cases for it."""
+    """Unless `whole`, what no case takes within a fragment is counted and not named: its author wrote cases for it."""
     name = result.playbook.name
     for one in result.results:
         if one.deviation:
@@ -81,13 +81,13 @@ def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[
     written = result.playbook.playbook
     unreached = result.unreached
     own = {
-        (result.origins[state].piece, result.origins[state].state) for state in result.states & result.origins.keys()
+        (result.origins[state].fragment, result.origins[state].state) for state in result.states & result.origins.keys()
     }
     states = [
         state
         for state in written.states
         if state not in result.states
-        and (state not in result.origins or (result.origins[state].piece, result.origins[state].state) not in own)
+        and (state not in result.origins or (result.origins[state].fragment, result.origins[state].state) not in own)
     ]
     within = {state for state in written.states if state in result.origins and not whole}
     for (state, path), edge in unreached:
@@ -100,7 +100,7 @@ def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[
             yield f"  {name}: no case enters '{state}'"
     ways = Counter(result.origins[state].include for (state, _), _ in unreached if state in within)
     for include, count in ways.items():
-        yield f"  {name}: in the piece of '{include}' no case takes {count} ways; --all-edges names them"
+        yield f"  {name}: in the fragment of '{include}' no case takes {count} ways; --all-edges names them"
     edges = len(missing_edges(written, (), result.origins))
     passed = len(result.results) - len(result.failed)
     yield (

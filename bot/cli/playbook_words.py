@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from bot.adapters.yaml_playbooks import packaged_pieces
+from bot.adapters.yaml_playbooks import packaged_fragments
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.flags.mitigations import DIRECTIONS, mitigations
 from bot.domain.playbooks.expressions.functions import FUNCTIONS, METHODS
@@ -64,16 +64,16 @@ def _functions() -> Iterator[str]:
     yield f"of texts: {', '.join(f'.{method}()' for method in sorted(METHODS))}"
 
 
-def _pieces() -> Iterator[str]:
-    for name, read in sorted(packaged_pieces().items()):
-        if read.piece is None:
+def _fragments() -> Iterator[str]:
+    for name, read in sorted(packaged_fragments().items()):
+        if read.fragment is None:
             continue
-        yield f"{name}: {read.piece.summary}"
-        for parameter, said in read.piece.parameters.items():
+        yield f"{name}: {read.fragment.summary}"
+        for parameter, said in read.fragment.parameters.items():
             yield f"  with {parameter}{'' if 'default' in said.model_fields_set else ' (needed)'}: {said.why}"
-        for way_out, meaning in read.piece.exits.items():
+        for way_out, meaning in read.fragment.exits.items():
             yield f"  exits {way_out}: {meaning}"
-        yield from _list("reads", read.piece.signals)
+        yield from _list("reads", read.fragment.signals)
 
 
 def _mitigations() -> Iterator[str]:
@@ -95,7 +95,7 @@ _TOLD: dict[str, Callable[[], Iterator[str]]] = {
     "probes": _probes,
     "metrics": _metrics,
     "functions": _functions,
-    "pieces": _pieces,
+    "fragments": _fragments,
     "mitigations": _mitigations,
     "endings": _endings,
 }

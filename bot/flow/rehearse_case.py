@@ -50,7 +50,7 @@ class TableResult:
     playbook: CompiledPlaybook
     results: tuple[CaseResult, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    """States that were written in a piece."""
+    """States that were written in a fragment."""
 
     @property
     def unreached(self) -> list[tuple[EdgeKey, Edge]]:

@@ -146,10 +146,10 @@ async def test_an_endless_body_is_cut_off_at_the_limit(path: str) -> None:
         body_limit_bytes=LIMIT,
     )
     sent: list[dict[str, object]] = []
-    pieces = aiter(endless)
+    fragments = aiter(endless)
 
     async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": await anext(pieces), "more_body": True}
+        return {"type": "http.request", "body": await anext(fragments), "more_body": True}
 
     async def send(message: dict[str, object]) -> None:
         sent.append(message)

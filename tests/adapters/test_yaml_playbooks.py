@@ -345,10 +345,11 @@ def test_a_file_that_is_checked_alone_knows_what_stands_beside_it(tmp_path: Path
     assert len(check_file(tmp_path / "two.yaml", {}).faults) == 1
 
 
-def test_a_piece_with_faults_is_told_by_its_own_file_and_by_who_includes_it(tmp_path: Path) -> None:
+def test_a_fragment_with_faults_is_told_by_its_own_file_and_by_who_includes_it(tmp_path: Path) -> None:
     text = SMALL.replace("  over: {end: fixed}", "  over: {include: last}")
-    folder_of(tmp_path, small=text, pieces__last="language: 1\npiece: last\nstart: x\nstates: {y: {end: fixed}}\n")
-    fault = "pieces/last.yaml:3:8: unknown state 'x'. Known: y."
+    last = "language: 1\nfragment: last\nstart: x\nstates: {y: {end: fixed}}\n"
+    folder_of(tmp_path, small=text, fragments__last=last)
+    fault = "fragments/last.yaml:3:8: unknown state 'x'. Known: y."
     assert said(tmp_path) == [fault, fault]
 
 
@@ -451,7 +452,7 @@ states:
 """
 
 
-def test_a_playbook_of_ones_own_includes_packaged_pieces_and_diverts_to_packaged_playbooks(tmp_path: Path) -> None:
+def test_a_playbook_of_ones_own_includes_packaged_fragments_and_diverts_to_packaged_playbooks(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, renews=RENEWS)
     alone = check_file(folder / "renews.yaml", {})
     assert (alone.faults, alone.compiled is not None) == ((), True)
@@ -472,11 +473,11 @@ def test_a_file_of_ones_own_takes_the_place_of_the_packaged_one_of_that_name(tmp
     assert library.playbooks["kv-compression-no-savings"].playbook.title == "A small playbook"
 
 
-def test_a_piece_of_ones_own_counts_for_ones_own_playbooks_only(tmp_path: Path) -> None:
+def test_a_fragment_of_ones_own_counts_for_ones_own_playbooks_only(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, renews=RENEWS)
-    (folder / "pieces").mkdir()
-    piece = "language: 1\npiece: drain_one\nexits: {x: y}\nstart: a\nstates: {a: {end: fixed}}\n"
-    (folder / "pieces" / "drain_one.yaml").write_text(piece)
+    (folder / "fragments").mkdir()
+    fragment = "language: 1\nfragment: drain_one\nexits: {x: y}\nstart: a\nstates: {a: {end: fixed}}\n"
+    (folder / "fragments" / "drain_one.yaml").write_text(fragment)
     library = load_folders(with_packaged(folder))
     assert "kv-cache-oom" in library.playbooks
     assert "renews" not in library.playbooks
@@ -551,7 +552,7 @@ def _socket(path: Path) -> None:
         pytest.param(lambda path: path.symlink_to(path.name), "cannot be read", id="link to itself"),
     ],
 )
-@pytest.mark.parametrize("where", ["", "pieces/"])
+@pytest.mark.parametrize("where", ["", "fragments/"])
 def test_what_is_no_text_in_a_folder_is_a_fault_and_hinders_no_playbook_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object], said: str, where: str
 ) -> None:

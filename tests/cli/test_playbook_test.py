@@ -328,9 +328,9 @@ states:
 """
 
 
-def test_ways_within_a_piece_are_counted_and_named_only_where_all_are_asked_for(tmp_path: Path) -> None:
+def test_ways_within_a_fragment_are_counted_and_named_only_where_all_are_asked_for(tmp_path: Path) -> None:
     table = "- name: it\n  expect: {path: [look]}\n"
     short = play(tmp_path, table, playbook=RENEW).stdout
-    assert "in the piece of 'renew' no case takes" in short
+    assert "in the fragment of 'renew' no case takes" in short
     assert "from 'renew_canary'" not in short
     assert "no case enters 'renew_canary'" in play(tmp_path, table, "--all-edges", playbook=RENEW).stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.yaml_playbooks import packaged_pieces
+from bot.adapters.yaml_playbooks import packaged_fragments
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
 from bot.domain.signals.metric import SHAPES
@@ -34,7 +34,7 @@ def test_every_verb_and_argument_says_what_it_means() -> None:
         ("probes", PROBES.keys()),
         ("metrics", SHAPES.keys()),
         ("functions", FUNCTION_NAMES),
-        ("pieces", packaged_pieces().keys()),
+        ("fragments", packaged_fragments().keys()),
     ],
 )
 def test_every_word_of_a_kind_is_listed(kind: str, known: set[str]) -> None:
@@ -73,5 +73,5 @@ def test_a_verb_is_listed_with_what_it_needs_and_what_it_gives() -> None:
 def test_without_a_kind_all_are_listed() -> None:
     lines = incident_bot("playbook", "words").stdout.splitlines()
     assert [line for line in lines if line.startswith("#")] == [
-        "# verbs", "# probes", "# metrics", "# functions", "# pieces", "# mitigations", "# endings",
+        "# verbs", "# probes", "# metrics", "# functions", "# fragments", "# mitigations", "# endings",
     ]  # fmt: skip

@@ -17,9 +17,9 @@ from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 
 pytestmark = pytest.mark.fast
 
-PIECE = """
+FRAGMENT = """
 language: 1
-piece: calm_down
+fragment: calm_down
 summary: Waits.
 exits: {calm: it is calm, busy: it is not}
 start: wait
@@ -29,7 +29,7 @@ states:
 signals:
   usage: {metric: kv_cache_usage_perc, over: 60s}
 """
-WITH_PIECE = TEXT.replace(
+WITH_FRAGMENT = TEXT.replace(
     "  left: {end", "  rest: {include: calm_down, exits: {calm: calm, busy: left}}\n  left: {end"
 ).replace("{label: Stop, to: calm}", "{label: Stop, to: rest}")
 
@@ -80,8 +80,8 @@ async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
     assert [row.name for row in drawn[0].rows if row.is_current] == ["grow"]
 
 
-def test_a_piece_is_one_row_and_current_while_the_run_is_in_it() -> None:
-    compiled = load_text(WITH_PIECE, pieces={"calm_down": PIECE})
+def test_a_fragment_is_one_row_and_current_while_the_run_is_in_it() -> None:
+    compiled = load_text(WITH_FRAGMENT, fragments={"calm_down": FRAGMENT})
     inside = run(state="rest_wait", way=("look", "choose", "rest_wait"))
     rows = {row.name: row for row in way_picture(inside, compiled).rows}
     assert "rest_wait" not in rows

@@ -305,8 +305,8 @@ async def _upgraded(
 
 async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
     body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
+    async for fragment in response.content.iter_any():
+        body += fragment
         if len(body) > most_bytes:
             response.close()
             raise NoAnswerError(f"the answer is larger than {most_bytes >> 20} MiB")

@@ -114,8 +114,8 @@ class PrometheusHistory:
     async def _post(self, form: Mapping[str, str]) -> bytes:
         async with self._client.stream("POST", f"{self._url}/api/v1/query", data=dict(form)) as response:
             body = bytearray()
-            async for piece in response.aiter_bytes():
-                body += piece
+            async for fragment in response.aiter_bytes():
+                body += fragment
                 if len(body) > MOST_BYTES:
                     raise SourceError(f"answered more than {MOST_BYTES >> 20} MiB")
         # A refused query is a 4xx with its reason in JSON; anything else that is not 2xx has none.

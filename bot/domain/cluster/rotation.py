@@ -84,8 +84,8 @@ def pods_of_canary(world: World) -> tuple[Obj, ...]:
 
 def in_order_of_leaving(pods: Iterable[Obj], slices: Iterable[Obj]) -> list[Obj]:
     """Broken ones first, then those out of rotation, then by name, so that a new plan agrees with the last one."""
-    pieces = tuple(slices)
-    return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, pieces), name_of(pod)))
+    fragments = tuple(slices)
+    return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, fragments), name_of(pod)))
 
 
 def pod_named(world: World, name_or_uid: str) -> Obj | None:
@@ -101,8 +101,8 @@ def is_in_rotation(pod: Obj, slices: Iterable[Obj]) -> bool:
     """Whether any EndpointSlice lists the pod as ready. Also true while kube-proxy elsewhere is still catching up."""
     return any(
         dig(endpoint, "targetRef", "uid") == uid_of(pod) and dig(endpoint, "conditions", "ready") is not False
-        for piece in slices
-        for endpoint in piece.get("endpoints") or []
+        for fragment in slices
+        for endpoint in fragment.get("endpoints") or []
     )
 
 

@@ -197,12 +197,12 @@ def _deviation_of_proposals(expected: Sequence[Proposal] | None, found: Sequence
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a state of a piece comes from: it is written once, however often the piece is put in."""
+    """Where a state of a fragment comes from: it is written once, however often the fragment is put in."""
 
-    piece: str
+    fragment: str
     state: str
     include: str
-    """Which putting in of that piece, by the name that its states begin with."""
+    """Which putting in of that fragment, by the name that its states begin with."""
 
 
 NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})
@@ -213,11 +213,11 @@ def missing_edges(
 ) -> list[tuple[EdgeKey, Edge]]:
     """Written edges that were not taken.
 
-    An edge within a piece is written once: taking it in one include is enough. Where a piece is left, each include
-    leads elsewhere, so each of these ways has to be taken once, by whichever edge of the piece.
+    An edge within a fragment is written once: taking it in one include is enough. Each include leads elsewhere when its
+    fragment ends, so each of these exits has to be taken once, by any edge of the fragment.
     """
     written, reached = written_edges(playbook), set(taken)
-    in_pieces = {(origins[name].piece, origins[name].state, path) for name, path in reached if name in origins}
+    in_fragments = {(origins[name].fragment, origins[name].state, path) for name, path in reached if name in origins}
     left = {(origins[name].include, written[name, path].to) for name, path in reached if name in origins}
 
     def is_reached(key: EdgeKey, edge: Edge) -> bool:
@@ -225,7 +225,7 @@ def missing_edges(
         if key in reached or origin is None:
             return key in reached
         inside = edge.to in origins and origins[edge.to].include == origin.include
-        known = (origin.piece, origin.state, key[1]) in in_pieces
+        known = (origin.fragment, origin.state, key[1]) in in_fragments
         return known and (inside or (origin.include, edge.to) in left)
 
     return [(key, edge) for key, edge in written.items() if not is_reached(key, edge)]

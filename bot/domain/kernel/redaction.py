@@ -108,16 +108,16 @@ def _redacted(text: str) -> str:
 
 def _without_values(text: str, names: re.Pattern[str], after: re.Pattern[str]) -> str:
     """Mask what follows each name that says secret. What follows another name is looked at like any other text."""
-    pieces: list[str] = []
+    fragments: list[str] = []
     end = 0
     while (name := names.search(text, end)) is not None:
         between = after.match(text, name.end())
         value = _VALUE.match(text, between.end()) if between and _says_secret(name[0], between[0]) else None
         masks = value is not None and not _is_open(name[0], value[0])
         upto = name.end() if value is None else value.start() if masks else value.end()
-        pieces.append(text[end:upto] + (MASK if masks else ""))
+        fragments.append(text[end:upto] + (MASK if masks else ""))
         end = value.end() if value is not None else name.end()
-    return "".join([*pieces, text[end:]])
+    return "".join([*fragments, text[end:]])
 
 
 def _says_secret(name: str, between: str) -> bool:

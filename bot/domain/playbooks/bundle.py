@@ -40,7 +40,7 @@ class Bundle:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what decides: the playbooks without their comments, pieces put in, and the effective settings."""
+        """SHA-256 of what decides: the playbooks with fragments and without comments, and the settings."""
         decides = {name: playbook.decides() for name, playbook in self.playbooks.items()}
         text = json.dumps({"entry": self.entry, "playbooks": decides}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -67,9 +67,9 @@ class CompiledPlaybook:
     settings: dict[str, Value]
     """Effective values; durations in seconds."""
     source: Source = field(repr=False, compare=False)
-    """What it was built from, pieces put in."""
-    pieces: tuple[Source, ...] = field(repr=False, compare=False)
-    """The files of the pieces that were put in."""
+    """What it was built from, fragments put in."""
+    fragments: tuple[Source, ...] = field(repr=False, compare=False)
+    """The files of the fragments that were put in."""
     probes: Probes = field(repr=False, compare=False)
     """Those that it was checked against."""
     _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
@@ -112,8 +112,11 @@ class CompiledPlaybook:
 
     def stored(self) -> dict[str, Any]:
         """The texts that it was built from, and its settings."""
-        pieces = {str(piece.data["piece"]): {"file": piece.file, "source": piece.text} for piece in self.pieces}
-        return {"file": self.file, "source": self.source.text, "settings": dict(self.settings), "pieces": pieces}
+        fragments = {
+            str(fragment.data["fragment"]): {"file": fragment.file, "source": fragment.text}
+            for fragment in self.fragments
+        }
+        return {"file": self.file, "source": self.source.text, "settings": dict(self.settings), "fragments": fragments}
 
     def called(self, name: str) -> str:
         """What a state is called for people: its title, else its name in words."""
@@ -222,7 +225,7 @@ def compile_playbook(
     settings: Mapping[str, Value],
     *,
     source: Source,
-    pieces: tuple[Source, ...] = (),
+    fragments: tuple[Source, ...] = (),
     probes: Probes,
     report: Report,
 ) -> CompiledPlaybook:
@@ -233,7 +236,7 @@ def compile_playbook(
         name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
         for name, state in playbook.states.items()
     }
-    return CompiledPlaybook(playbook, dict(settings), source, pieces, probes, states, scope)
+    return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, states, scope)
 
 
 class _Compiler:

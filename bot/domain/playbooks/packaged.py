@@ -1,4 +1,4 @@
-"""Where the playbooks and pieces are that came with the bot."""
+"""Where the playbooks and fragments are that came with the bot."""
 
 from __future__ import annotations
 

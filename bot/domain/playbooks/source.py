@@ -29,7 +29,7 @@ class Position:
     text_column: int | None = None
     """Where the text itself begins, behind its quote; None where it does not stand in the file as it is."""
     file: str = ""
-    """Another file than that of its source: a piece that was included."""
+    """Another file than that of its source: a fragment that was included."""
     stretches: tuple[Stretch, ...] = ()
     """Where each part of a text comes from, when parameters were put into it."""
 

@@ -163,7 +163,7 @@ async def test_a_canary_out_of_rotation_answers_nobody_until_it_is_let_in_and_it
 
     async def listed() -> set[str]:
         world = await lab.world()
-        return {e["targetRef"]["name"] for piece in world.endpoint_slices for e in piece["endpoints"]}
+        return {e["targetRef"]["name"] for fragment in world.endpoint_slices for e in fragment["endpoints"]}
 
     (canary,) = names(await lab.world()) - before
     assert canary not in await listed()

@@ -1,4 +1,4 @@
-"""Pieces: what a playbook becomes when they are put in, what is refused, and where the faults point."""
+"""Fragments: what a playbook becomes when they are put in, what is refused, and where the faults point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.adapters.yaml_playbooks import check_text, load_text, pieces_of
+from bot.adapters.yaml_playbooks import check_text, fragments_of, load_text
 from bot.domain.playbooks.language import AskState, ReadState, WatchState
 
 pytestmark = pytest.mark.fast
@@ -29,7 +29,7 @@ HOST = SMALL.replace(
 ).replace("  bad_one: {metric: num_requests_running, take: last, of: picked.replica}\n", "")
 VERIFY = """\
 language: 1
-piece: verify
+fragment: verify
 parameters:
   calm: {why: true when the trouble is gone}
   window: {default: settings.calm_for}
@@ -59,13 +59,13 @@ states:
 """
 
 
-def faults(host: str = HOST, **pieces: str) -> list[str]:
-    found = check_text(host, {}, file="p.yaml", pieces=pieces_of({"verify": VERIFY} | pieces)).faults
+def faults(host: str = HOST, **fragments: str) -> list[str]:
+    found = check_text(host, {}, file="p.yaml", fragments=fragments_of({"verify": VERIFY} | fragments)).faults
     return [str(fault) for fault in found]
 
 
-def test_a_piece_becomes_states_of_the_playbook() -> None:
-    playbook = load_text(HOST, pieces={"verify": VERIFY})
+def test_a_fragment_becomes_states_of_the_playbook() -> None:
+    playbook = load_text(HOST, fragments={"verify": VERIFY})
     load, wait, ask = (playbook.state(f"calm_{name}") for name in ("load", "wait", "ask"))
     assert isinstance(load, ReadState)
     assert isinstance(wait, WatchState)
@@ -80,24 +80,24 @@ def test_a_piece_becomes_states_of_the_playbook() -> None:
     assert playbook.settings["calm_for"] == 300
 
 
-def test_what_the_playbook_defines_counts_more_than_what_the_piece_brings() -> None:
+def test_what_the_playbook_defines_counts_more_than_what_the_fragment_brings() -> None:
     own = HOST.replace("settings:\n", "settings:\n  calm_for: {default: 7m}\n")
-    assert load_text(own, pieces={"verify": VERIFY}).settings["calm_for"] == 420
+    assert load_text(own, fragments={"verify": VERIFY}).settings["calm_for"] == 420
 
 
 def test_a_limit_of_the_include_is_one_of_its_start() -> None:
     limited = HOST.replace("    covers: [K3]\n", "    at_most: 3\n    beyond: question\n")
-    playbook = load_text(limited, pieces={"verify": VERIFY})
+    playbook = load_text(limited, fragments={"verify": VERIFY})
     load, wait = playbook.state("calm_load"), playbook.state("calm_wait")
     assert isinstance(load, ReadState)
     assert isinstance(wait, WatchState)
     assert (load.at_most, load.beyond, wait.at_most) == (3, "question", None)
 
 
-def test_pieces_may_include_pieces() -> None:
+def test_fragments_may_include_fragments() -> None:
     outer = """\
 language: 1
-piece: outer
+fragment: outer
 parameters: {good: {}, then: {default: wait}}
 exits: {out: done}
 start: inner
@@ -117,7 +117,7 @@ states:
     host = host.replace("      choices: {again: {label: Look again, to: look}}\n", "").replace(
         "  calm: thr", "  good: thr"
     )
-    playbook = load_text(host, pieces={"verify": VERIFY, "outer": outer})
+    playbook = load_text(host, fragments={"verify": VERIFY, "outer": outer})
     inner, wait = playbook.state("calm_inner_wait"), playbook.state("calm_wait")
     assert isinstance(inner, WatchState)
     assert isinstance(wait, WatchState)
@@ -138,15 +138,15 @@ def marked(text: str, old: str, new: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("include: verify", "include: «verfy", "unknown piece 'verfy'. Did you mean 'verify'?"),
-        ("bad: question", "«bd: question", "the piece 'verify' has no exit 'bd'. Did you mean 'bad'?"),
+        ("include: verify", "include: «verfy", "unknown fragment 'verfy'. Did you mean 'verify'?"),
+        ("bad: question", "«bd: question", "the fragment 'verify' has no exit 'bd'. Did you mean 'bad'?"),
         ("to: look}}\n    exits", "to: «lok}}\n    exits", "unknown state 'lok'. Did you mean 'look'?"),
         ("calm: thrash < 0.01", "calm: «trash < 0.01", "unknown name 'trash'. Did you mean 'thrash'?"),
         ("calm: thrash < 0.01", "calm: thrash < «trash", "unknown name 'trash'. Did you mean 'thrash'?"),
         ("  calm:\n    include: verify", "  «calm:\n    includes: verify", "a state needs one of "),
         ("    covers: [K3]\n", "    «cover: [K3]\n", "unknown key 'cover'. Did you mean 'covers'?"),
-        ("with:\n      calm: ", "with:\n      «clam: ", "the piece 'verify' has no parameter 'clam'"),
-        ("read: [usage]\n    choices", "read: [«parameters.x]\n    choices", "only a piece has parameters"),
+        ("with:\n      calm: ", "with:\n      «clam: ", "the fragment 'verify' has no parameter 'clam'"),
+        ("read: [usage]\n    choices", "read: [«parameters.x]\n    choices", "only a fragment has parameters"),
     ],
 )
 def test_a_fault_of_an_include_points_into_the_playbook(old: str, new: str, fault: str) -> None:
@@ -158,20 +158,24 @@ def test_a_fault_of_an_include_points_into_the_playbook(old: str, new: str, faul
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("held: exits.verified", "held: «exits.verifid", "the piece has no exit 'verifid'. Did you mean 'verified'?"),
-        ("to: wait}", "to: «over}", "the piece has no state 'over'"),
+        (
+            "held: exits.verified",
+            "held: «exits.verifid",
+            "the fragment has no exit 'verifid'. Did you mean 'verified'?",
+        ),
+        ("to: wait}", "to: «over}", "the fragment has no state 'over'"),
         ("results.load.load", "«results.load.lod", "unknown name 'results.calm_load.lod'"),
-        ("for: parameters.window", "for: «parameters.windw", "the piece has no parameter 'windw'"),
-        ("'parameters.calm &&", "'load > «parameters.clm &&", "the piece has no parameter 'clm'"),
+        ("for: parameters.window", "for: «parameters.windw", "the fragment has no parameter 'windw'"),
+        ("'parameters.calm &&", "'load > «parameters.clm &&", "the fragment has no parameter 'clm'"),
         ("start: load", "start: «lod", "unknown state 'lod'. Did you mean 'load'?"),
-        ("piece: verify", "piece: «verfy", "the piece of this file must be called 'verify'"),
+        ("fragment: verify", "fragment: «verfy", "the fragment of this file must be called 'verify'"),
         ("    within: 40m\n", "    «withn: 40m\n", "unknown key 'withn'. Did you mean 'within'?"),
     ],
 )
-def test_a_fault_of_a_piece_points_into_the_piece(old: str, new: str, fault: str) -> None:
+def test_a_fault_of_a_fragment_points_into_the_fragment(old: str, new: str, fault: str) -> None:
     text, place = marked(VERIFY, old, new)
     said = faults(verify=text)
-    assert any(line.startswith(f"pieces/verify.yaml:{place}: {fault}") for line in said), said
+    assert any(line.startswith(f"fragments/verify.yaml:{place}: {fault}") for line in said), said
 
 
 def test_one_fault_is_told_once() -> None:
@@ -180,12 +184,13 @@ def test_one_fault_is_told_once() -> None:
     assert len(faults(verify=VERIFY.replace("to: wait}", "to: over}"))) == 1
 
 
-def test_two_pieces_must_agree_on_a_signal_that_both_bring() -> None:
-    other = VERIFY.replace("piece: verify", "piece: other").replace("take: rate", "take: increase")
+def test_two_fragments_must_agree_on_a_signal_that_both_bring() -> None:
+    other = VERIFY.replace("fragment: verify", "fragment: other").replace("take: rate", "take: increase")
     again = CALM_AGAIN.replace("include: verify", "include: other")
     said = faults(HOST.replace("  people:\n", again + "  people:\n"), other=other)
     assert said == [
-        "pieces/other.yaml:10:3: the signal 'load' is another one in pieces/verify.yaml. Define 'load' in the playbook."
+        "fragments/other.yaml:10:3: the signal 'load' is another one in fragments/verify.yaml. "
+        "Define 'load' in the playbook."
     ]
     own = HOST.replace("signals:\n", "signals:\n  load: {metric: arrivals, take: rate}\n")
     again = again.replace("{verified: over, bad: question}", "{verified: over, bad: calm}")
@@ -201,24 +206,24 @@ def test_a_name_that_would_stand_twice_is_refused() -> None:
     assert any("the state 'calm_load' would exist twice" in text for text in said)
 
 
-def test_pieces_that_include_each_other_are_refused() -> None:
+def test_fragments_that_include_each_other_are_refused() -> None:
     ping = VERIFY[: VERIFY.index("  load:\n    title")] + (
         "  load: {include: verify, with: {calm: parameters.calm, choices: {}}, exits: {verified: load, bad: load}}\n"
     )
-    assert any("pieces include each other: verify → verify" in said for said in faults(verify=ping))
+    assert any("fragments include each other: verify → verify" in said for said in faults(verify=ping))
 
 
 def test_what_grows_without_bound_is_refused() -> None:
     def level(number: int) -> str:
         inner = f"p{number + 1}"
         states = "".join(f"  s{i}: {{include: {inner}}}\n" for i in range(40))
-        return f"language: 1\npiece: p{number}\nstart: s0\nstates:\n{states}"
+        return f"language: 1\nfragment: p{number}\nstart: s0\nstates:\n{states}"
 
-    pieces = {f"p{number}": level(number) for number in range(5)} | {
-        "p5": "language: 1\npiece: p5\nstart: x\nstates: {x: {end: fixed}}\n"
+    fragments = {f"p{number}": level(number) for number in range(5)} | {
+        "p5": "language: 1\nfragment: p5\nstart: x\nstates: {x: {end: fixed}}\n"
     }
     host = "language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {include: p0}\n"
-    assert any("more than" in said for said in faults(host, **pieces))
+    assert any("more than" in said for said in faults(host, **fragments))
 
 
 def test_a_text_that_doubles_at_every_step_is_refused() -> None:
@@ -226,11 +231,11 @@ def test_a_text_that_doubles_at_every_step_is_refused() -> None:
 
     def level(number: int) -> str:
         inner = f"{{include: p{number + 1}, with: {{x: {twice}}}}}" if number < 3 else f"{{end: fixed, say: {twice}}}"
-        return f"language: 1\npiece: p{number}\nparameters: {{x: {{}}}}\nstart: a\nstates:\n  a: {inner}\n"
+        return f"language: 1\nfragment: p{number}\nparameters: {{x: {{}}}}\nstart: a\nstates:\n  a: {inner}\n"
 
-    pieces = {f"p{number}": level(number) for number in range(4)}
+    fragments = {f"p{number}": level(number) for number in range(4)}
     host = f"language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {{include: p0, with: {{x: {'y' * 500}}}}}\n"
-    assert any("over 4000 characters" in said for said in faults(host, **pieces))
+    assert any("over 4000 characters" in said for said in faults(host, **fragments))
 
 
 FRAGMENTS = st.sampled_from(
@@ -258,9 +263,9 @@ FRAGMENTS = st.sampled_from(
 @given(st.booleans(), st.integers(0, len(HOST)), st.integers(0, 40), FRAGMENTS)
 @settings(max_examples=120, deadline=None)
 def test_no_slip_of_the_pen_crashes_an_include(in_host: bool, start: int, length: int, instead: str) -> None:
-    host, piece = (
+    host, fragment = (
         text[:start] + instead + text[start + length :] if chosen else text
         for text, chosen in ((HOST, in_host), (VERIFY, not in_host))
     )
-    checked = check_text(host, {}, file="p.yaml", pieces=pieces_of({"verify": piece}))
+    checked = check_text(host, {}, file="p.yaml", fragments=fragments_of({"verify": fragment}))
     assert (checked.compiled is None) == bool(checked.faults)

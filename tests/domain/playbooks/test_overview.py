@@ -10,7 +10,7 @@ from bot.adapters.yaml_playbooks import load_playbook, load_text
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.playbooks.packaged import packaged_playbooks
-from bot.domain.playbooks.picture.folding import FIRST, rows_of_pieces, sections_of
+from bot.domain.playbooks.picture.folding import FIRST, rows_of_fragments, sections_of
 from bot.domain.playbooks.picture.overview import LINE_CHARACTERS, SECTIONS, overview, section_picture
 from bot.domain.playbooks.picture.picture import Picture, words
 
@@ -67,11 +67,11 @@ def test_a_heading_is_a_comment_up_to_its_first_full_stop() -> None:
     assert (sections["look"], sections["cap"], sections["over"]) == (FIRST, "Cap it", "Over")
 
 
-def test_what_a_piece_brings_stands_in_the_section_that_includes_it() -> None:
+def test_what_a_fragment_brings_stands_in_the_section_that_includes_it() -> None:
     compiled = SHIPPED["kv-cache-oom"]
-    sections, pieces = sections_of(compiled), rows_of_pieces(compiled)
-    assert sections["shed_edit_canary"] == "Did it help?"  # a piece in a piece
-    assert pieces["shed_edit_canary"] == "shed_edit"
+    sections, fragments = sections_of(compiled), rows_of_fragments(compiled)
+    assert sections["shed_edit_canary"] == "Did it help?"  # a fragment in a fragment
+    assert fragments["shed_edit_canary"] == "shed_edit"
 
 
 def test_a_playbook_without_headings_shows_every_state() -> None:
@@ -91,7 +91,7 @@ def test_of_a_run_the_steps_taken_are_listed_and_the_other_sections_only_named()
     assert taken == {(FIRST, "Cap it"), ("Cap it", FIRST)}
 
 
-def test_a_run_inside_a_piece_says_which_and_what_it_does_there() -> None:
+def test_a_run_inside_a_fragment_says_which_and_what_it_does_there() -> None:
     made = overview(SHIPPED["kv-cache-oom"], way=("gather", "look", "shed_edit_canary"), current="shed_edit_canary")
     assert "▶ Shed edit: Start a canary with the new flags" in texts(made, "Did it help?")
 

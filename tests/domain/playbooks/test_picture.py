@@ -54,10 +54,10 @@ def test_the_way_of_a_run_and_where_it_stands_are_marked() -> None:
     assert lane.taken == tuple(way.y for way in rows["look"].ways if way.to == "cap")
 
 
-def test_the_states_of_a_piece_are_one_row() -> None:
+def test_the_states_of_a_fragment_are_one_row() -> None:
     made = picture(SMALL, folded={"cap": "fix", "calm": "fix"}, way=("look", "cap", "calm"), current="calm")
     fix = next(row for row in made.rows if row.name == "fix")
-    assert (fix.title, fix.kind, fix.is_current) == ("Fix (2 states of a piece)", "piece", True)
+    assert (fix.title, fix.kind, fix.is_current) == ("Fix (2 states of a fragment)", "fragment", True)
     assert {way.to: way.label for way in fix.ways} == {"question": "failed / restarts.oom", "over": "held"}
 
 

@@ -11,14 +11,17 @@ import jsonschema
 import pytest
 
 from bot.adapters.yaml_playbooks import load_table
-from bot.domain.playbooks.loading.schema import piece_schema, playbook_schema, undescribed
+from bot.domain.playbooks.loading.schema import fragment_schema, playbook_schema, undescribed
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.probes.catalogue import PROBES
 
 pytestmark = pytest.mark.fast
 
 PLAYBOOKS = packaged_playbooks()
-SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"playbook": lambda: playbook_schema(PROBES), "piece": piece_schema}
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "playbook": lambda: playbook_schema(PROBES),
+    "fragment": fragment_schema,
+}
 SMALL = Path(__file__).parent / "small.yaml"
 
 
@@ -48,9 +51,9 @@ def test_an_editor_finds_no_fault_in_a_sound_playbook(path: Path) -> None:
     assert faults(playbook_schema(PROBES), load_table(path).data) == []
 
 
-@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("pieces/*.yaml")), ids=lambda path: path.stem)
-def test_an_editor_finds_no_fault_in_a_piece(path: Path) -> None:
-    assert faults(piece_schema(), load_table(path).data) == []
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("fragments/*.yaml")), ids=lambda path: path.stem)
+def test_an_editor_finds_no_fault_in_a_fragment(path: Path) -> None:
+    assert faults(fragment_schema(), load_table(path).data) == []
 
 
 @pytest.mark.parametrize(

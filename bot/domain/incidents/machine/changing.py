@@ -118,7 +118,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
 
 
 def _strange_version(draft: Draft) -> str:
-    """That the engine is of a version which this playbook was not tested on; empty when it was, or when that is not known."""
+    """That this playbook was not tested on the engine's version; empty when it was, or when nobody knows."""
     known = draft.playbook.playbook.tested_on
     said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
     try:

@@ -15,7 +15,7 @@ from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint
 from bot.domain.playbooks.loading.check_texts import check_texts, unfilled
-from bot.domain.playbooks.loading.fragment import Pieces
+from bot.domain.playbooks.loading.fragment import Fragments
 from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.structure import structure
 from bot.domain.playbooks.mistakes import Mistake, Path
@@ -37,14 +37,14 @@ class Checked:
 
 def check(
     source: Source,
-    pieces: Pieces,
+    fragments: Fragments,
     overrides: Mapping[str, str],
     probes: Probes,
     *,
     only_known_overrides: bool = False,
 ) -> Checked:
-    """`source` with the pieces that it includes put in."""
-    expanded = expand(source, pieces)
+    """`source` with the fragments that it includes put in."""
+    expanded = expand(source, fragments)
     if expanded.source is None or (expanded.faults and not expanded.source.data["states"]):
         return Checked(None, _sorted(source, expanded.faults))
     source = expanded.source
@@ -60,7 +60,7 @@ def check(
     found.extend(check_names(playbook, settings, probes))
     found.extend(check_texts(playbook))
     compiled = compile_playbook(
-        playbook, settings, source=source, pieces=expanded.pieces, probes=probes, report=found.append
+        playbook, settings, source=source, fragments=expanded.fragments, probes=probes, report=found.append
     )
     if not mistakes and not found and not expanded.faults:
         found.extend(check_ways(playbook))
@@ -71,9 +71,9 @@ def check(
     return Checked(compiled, (), _sorted(source, _faults(source, [*lint(playbook), *unfilled(source.data)])))
 
 
-def recompile(source: Source, pieces: Pieces, settings: dict[str, Value], probes: Probes) -> CompiledPlaybook:
+def recompile(source: Source, fragments: Fragments, settings: dict[str, Value], probes: Probes) -> CompiledPlaybook:
     """A playbook that was checked before: only what keeps it from running is a fault now."""
-    expanded = expand(source, pieces)
+    expanded = expand(source, fragments)
     if expanded.source is None or expanded.faults:
         raise PlaybookError(expanded.faults)
     source = expanded.source
@@ -82,7 +82,7 @@ def recompile(source: Source, pieces: Pieces, settings: dict[str, Value], probes
     if playbook is None or mistakes:
         raise PlaybookError(_sorted(source, _faults(source, mistakes)))
     compiled = compile_playbook(
-        playbook, settings, source=source, pieces=expanded.pieces, probes=probes, report=mistakes.append
+        playbook, settings, source=source, fragments=expanded.fragments, probes=probes, report=mistakes.append
     )
     if mistakes:
         raise PlaybookError(_sorted(source, _faults(source, mistakes)))
@@ -112,7 +112,7 @@ def _faults(source: Source, mistakes: Iterable[Mistake]) -> list[Fault]:
 
 
 def _sorted(source: Source, faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Each once: those of the file itself first, then those of its pieces, in the order of the files."""
+    """Each once: those of the file itself first, then those of its fragments, in the order of the files."""
 
     def place(fault: Fault) -> tuple[bool, str, int, int]:
         file, line, column = fault.where.rsplit(":", 2)

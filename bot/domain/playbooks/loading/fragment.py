@@ -1,4 +1,4 @@
-"""A piece: states that several playbooks share, written once, with parameters and named ways out."""
+"""A fragment: states that several playbooks share, written once, with parameters and named ways out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bot.domain.playbooks.source import Source
 
 
 class Parameter(Strict):
-    """What who includes the piece may say. Without a default it must be said."""
+    """What who includes the fragment may say. Without a default it must be said."""
 
     why: str = ""
     """What it is for, for who writes the include."""
@@ -29,19 +29,19 @@ class Parameter(Strict):
         return "default" not in self.model_fields_set
 
 
-class Piece(Strict):
-    """A file of `pieces/`: a part of a playbook, put in wherever a state includes it."""
+class Fragment(Strict):
+    """A file of `fragments/`: a part of a playbook, put in wherever a state includes it."""
 
     language: Literal[1]
     """The version of the playbook language."""
-    piece: str
+    fragment: str
     """Its name: that of its file."""
     summary: str = ""
     """What it does, for who includes it."""
     parameters: dict[str, Parameter] = {}
-    """What may be said about it: `parameters.<name>` in the piece is replaced by what was said."""
+    """What may be said about it: `parameters.<name>` in the fragment is replaced by what was said."""
     exits: dict[str, str] = Field(default={}, min_length=0)
-    """Its ways out, each with what it means; a state of the piece leaves by `exits.<name>`."""
+    """Its ways out, each with what it means; a state of the fragment leaves by `exits.<name>`."""
     settings: dict[str, Any] = {}
     """Settings that it brings; a definition of the same name in the playbook counts instead."""
     signals: dict[str, Any] = {}
@@ -53,10 +53,10 @@ class Piece(Strict):
 
 
 class Include(Strict):
-    """A state that stands for all states of a piece."""
+    """A state that stands for all states of a fragment."""
 
     include: str
-    """The piece's name."""
+    """The fragment's name."""
     with_: dict[str, Any] = Field(default={}, alias="with")
     """Values of its parameters, any YAML; names in them are those of this file."""
     exits: dict[str, str] = {}
@@ -70,29 +70,29 @@ class Include(Strict):
 
 
 @dataclass(frozen=True)
-class ReadPiece:
-    """A file of `pieces/`; with faults it cannot be included."""
+class ReadFragment:
+    """A file of `fragments/`; with faults it cannot be included."""
 
     source: Source | None
-    piece: Piece | None = None
+    fragment: Fragment | None = None
     faults: tuple[Fault, ...] = ()
 
 
-Pieces = Mapping[str, ReadPiece]
+Fragments = Mapping[str, ReadFragment]
 """By the name of the file, without its ending."""
 
 
-def read_piece(name: str, source: Source) -> ReadPiece:
-    """The shape of a piece. What its states say is checked where they are included."""
-    mistakes = list(shape(Piece, source.data, ()))
-    piece = None if mistakes else Piece.model_validate(source.data)
-    if piece is not None:
-        mistakes += _names(name, piece)
-    return ReadPiece(source, None if mistakes else piece, tuple(map(source.fault, mistakes)))
+def read_fragment(name: str, source: Source) -> ReadFragment:
+    """The shape of a fragment. What its states say is checked where they are included."""
+    mistakes = list(shape(Fragment, source.data, ()))
+    fragment = None if mistakes else Fragment.model_validate(source.data)
+    if fragment is not None:
+        mistakes += _names(name, fragment)
+    return ReadFragment(source, None if mistakes else fragment, tuple(map(source.fault, mistakes)))
 
 
-def _names(name: str, piece: Piece) -> Iterator[Mistake]:
-    if piece.piece != name:
-        yield Mistake(("piece",), f"the piece of this file must be called '{name}'")
-    if piece.start not in piece.states:
-        yield Mistake(("start",), f"unknown state '{piece.start}'", did_you_mean(piece.start, piece.states))
+def _names(name: str, fragment: Fragment) -> Iterator[Mistake]:
+    if fragment.fragment != name:
+        yield Mistake(("fragment",), f"the fragment of this file must be called '{name}'")
+    if fragment.start not in fragment.states:
+        yield Mistake(("start",), f"unknown state '{fragment.start}'", did_you_mean(fragment.start, fragment.states))

@@ -1,7 +1,7 @@
-"""Pieces put in: a playbook that includes becomes one that does not, and everything still knows where it was written.
+"""Puts fragments in: a playbook with includes becomes one without, and everything still knows where it was written.
 
-Macros: a value given to a piece means what it means where it is written, and a piece's own names are its own. What is
-built is bounded, whatever the files say.
+They are macros: a value given to a fragment means what it means where it is written, and a fragment's names are its
+own. The result is bounded, whatever the files say.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from bot.domain.kernel.errors import ExpressionError, Fault
 from bot.domain.playbooks.expressions.expression import LONGEST, did_you_mean, mentions_in
 from bot.domain.playbooks.expressions.template import split_template
-from bot.domain.playbooks.loading.fragment import Include, Piece, Pieces
+from bot.domain.playbooks.loading.fragment import Fragment, Fragments, Include
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source, Stretch
@@ -50,16 +50,16 @@ class Expanded:
     broken: frozenset[Path] = frozenset()
     unbuilt: frozenset[str] = frozenset()
     """Words that are unknown only because of a fault that is told already."""
-    pieces: tuple[Source, ...] = ()
-    """The files of the pieces that were put in."""
+    fragments: tuple[Source, ...] = ()
+    """The files of the fragments that were put in."""
 
 
-def expand(source: Source, pieces: Pieces) -> Expanded:
-    """Put in every piece. Faults are told where they are written; one fault never hides another include's."""
+def expand(source: Source, fragments: Fragments) -> Expanded:
+    """Put in every fragment. Faults are told where they are written; one fault never hides another include's."""
     states = source.data.get("states")
     if not isinstance(states, Mapping) or not any(_is_include(state) for state in states.values()):
         return Expanded(source)
-    return _Expansion(source, pieces).expanded()
+    return _Expansion(source, fragments).expanded()
 
 
 def _is_include(state: Any) -> bool:
@@ -87,11 +87,11 @@ def _role(path: Path) -> Role:
 
 @dataclass(eq=False)
 class _Site:
-    """One use of a file: the playbook itself, or one include of a piece with what was said about it."""
+    """One use of a file: the playbook itself, or one include of a fragment with what was said about it."""
 
     source: Source
     prefix: str = ""
-    piece: Piece | None = None
+    fragment: Fragment | None = None
     parameters: Mapping[str, _Written] = field(default_factory=dict)
     exits: Mapping[str, _Written] = field(default_factory=dict)
     covers: tuple[_Written, ...] = ()
@@ -103,11 +103,11 @@ class _Site:
 
     def place(self, path: Path) -> Position:
         at = self.source.values.get(path, Position(1, 1))
-        return replace(at, file=self.source.file) if self.piece else at
+        return replace(at, file=self.source.file) if self.fragment else at
 
     def place_of_key(self, path: Path) -> Position:
         at = self.source.keys.get(path, Position(1, 1))
-        return replace(at, file=self.source.file) if self.piece else at
+        return replace(at, file=self.source.file) if self.fragment else at
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ _Woven = tuple[tuple[str, Stretch], ...]
 
 
 class _Expansion:
-    def __init__(self, source: Source, pieces: Pieces) -> None:
-        self._pieces = pieces
+    def __init__(self, source: Source, fragments: Fragments) -> None:
+        self._fragments = fragments
         self._host = _Site(source)
         self._faults: dict[Fault, None] = {}
         self._broken: set[Path] = set()
@@ -169,14 +169,14 @@ class _Expansion:
     def _fault(self, site: _Site, mistake: Mistake) -> None:
         self._faults[site.source.fault(mistake)] = None
 
-    # --- which piece stands where ------------------------------------------------------------------------------------
+    # --- which fragment is where ---------------------------------------------------------------------------------
 
     def _lay_out(self, site: _Site, chain: tuple[str, ...]) -> None:
         """Give every state its name in the playbook, includes first looked into."""
         for name, state in site.source.data["states"].items():
             self._states += 1
             if self._states > MOST_STATES:
-                raise _TooBigError(f"with its pieces the playbook has more than {MOST_STATES} states")
+                raise _TooBigError(f"with its fragments the playbook has more than {MOST_STATES} states")
             site.names[name] = site.prefix + name
             if not _is_include(state):
                 continue
@@ -187,21 +187,21 @@ class _Expansion:
                 continue
             site.inside[name] = inside
             self._lay_out(inside, (*chain, state["include"]))
-            assert inside.piece is not None
+            assert inside.fragment is not None
             site.names |= {f"{name}_{local}": final for local, final in inside.names.items()}
-            site.names[name] = inside.names[inside.piece.start]
+            site.names[name] = inside.names[inside.fragment.start]
 
     def _include(self, site: _Site, name: str, state: Mapping[str, Any], chain: tuple[str, ...]) -> _Site | None:
         at: Path = ("states", name)
         mistakes = list(shape(Include, state, at))
         if not mistakes:
-            mistakes += self._wrong_piece((*at, "include"), str(state["include"]), chain)
-        read = self._pieces[str(state["include"])] if not mistakes else None
-        if read is not None and (read.piece is None or read.source is None):
+            mistakes += self._wrong_fragment((*at, "include"), str(state["include"]), chain)
+        read = self._fragments[str(state["include"])] if not mistakes else None
+        if read is not None and (read.fragment is None or read.source is None):
             self._faults |= dict.fromkeys(read.faults)
             return None
-        if read is not None and read.piece is not None:
-            mistakes += _unlike(at, read.piece, state)
+        if read is not None and read.fragment is not None:
+            mistakes += _unlike(at, read.fragment, state)
         for mistake in mistakes:
             self._fault(site, mistake)
         if mistakes or read is None or read.source is None:
@@ -213,15 +213,15 @@ class _Expansion:
         }
         covers = (*site.covers, *([_Written(site, (*at, "covers"), state["covers"])] if "covers" in state else []))
         limit = tuple(_Written(site, (*at, key), state[key]) for key in ("at_most", "beyond") if key in state)
-        return _Site(read.source, f"{site.prefix}{name}_", read.piece, given["with"], given["exits"], covers, limit)
+        return _Site(read.source, f"{site.prefix}{name}_", read.fragment, given["with"], given["exits"], covers, limit)
 
-    def _wrong_piece(self, at: Path, wanted: str, chain: tuple[str, ...]) -> Iterator[Mistake]:
-        if wanted not in self._pieces:
-            yield Mistake(at, f"unknown piece '{wanted}'", did_you_mean(wanted, self._pieces))
+    def _wrong_fragment(self, at: Path, wanted: str, chain: tuple[str, ...]) -> Iterator[Mistake]:
+        if wanted not in self._fragments:
+            yield Mistake(at, f"unknown fragment '{wanted}'", did_you_mean(wanted, self._fragments))
         elif wanted in chain:
-            yield Mistake(at, f"pieces include each other: {' → '.join([*chain, wanted])}")
+            yield Mistake(at, f"fragments include each other: {' → '.join([*chain, wanted])}")
         elif len(chain) >= DEEPEST:
-            yield Mistake(at, f"more than {DEEPEST} pieces inside each other")
+            yield Mistake(at, f"more than {DEEPEST} fragments inside each other")
 
     def _no_collisions(self) -> None:
         taken: dict[str, Path] = {}
@@ -245,7 +245,7 @@ class _Expansion:
                 self._sheet.keys["states", final] = site.place_of_key(written.path)
                 built[final] = self._copy(written, ("states", final), self._sheet)
                 self._add_from_include(
-                    site, final, built[final], is_start=bool(site.piece and name == site.piece.start)
+                    site, final, built[final], is_start=bool(site.fragment and name == site.fragment.start)
                 )
         return built
 
@@ -263,7 +263,7 @@ class _Expansion:
             state[key] = self._copy(written, ("states", final, key), self._sheet)
 
     def _merged(self, section: str, host: _Site, own: Any) -> dict[str, Any]:
-        """The definitions of the playbook, and those of its pieces that it does not make itself."""
+        """The definitions of the playbook, and those of its fragments that it does not make itself."""
         if own is not None and not isinstance(own, Mapping):
             return {}
         merged: dict[str, Any] = dict(own or {})
@@ -274,7 +274,7 @@ class _Expansion:
         return merged
 
     def _definitions(self, section: str, site: _Site) -> dict[str, _Written]:
-        """What a use of a file brings: its own definitions count more than those of the pieces in it."""
+        """What a use of a file brings: its own definitions count more than those of the fragments in it."""
         own = site.source.data.get(section) or {}
         found: dict[str, _Written] = {}
         for inside in site.inside.values():
@@ -284,9 +284,9 @@ class _Expansion:
                     hint = f"Define '{name}' in the playbook."
                     self._fault(written.site, Mistake(written.path, what, hint, at_key=True))
                 found.setdefault(name, written)
-        if isinstance(own, Mapping) and site.piece:
+        if isinstance(own, Mapping) and site.fragment:
             found |= {name: _Written(site, (section, name), value) for name, value in own.items()}
-        return {name: written for name, written in found.items() if site.piece or name not in own}
+        return {name: written for name, written in found.items() if site.fragment or name not in own}
 
     def _is_same(self, section: str, name: str, one: _Written, other: _Written) -> bool:
         built = [self._copy(written, (section, name), _Sheet()) for written in (one, other)]
@@ -297,7 +297,7 @@ class _Expansion:
         site, path, value = written.site, written.path, written.value
         self._size += 1 + (len(value) // 100 if isinstance(value, str) else 0)
         if self._size > BIGGEST:
-            raise _TooBigError("with its pieces the playbook becomes too big")
+            raise _TooBigError("with its fragments the playbook becomes too big")
         stands_for = self._stands_for(written, _role(out)) if isinstance(value, str) else None
         if stands_for is not None:
             return self._copy(stands_for, out, sheet)
@@ -322,24 +322,26 @@ class _Expansion:
         site = written.site
         if named := _PARAMETER.fullmatch(written.value):
             return self._parameter(written, named[1])
-        if site.piece and role == "destination" and (named := _EXIT.fullmatch(written.value)):
+        if site.fragment and role == "destination" and (named := _EXIT.fullmatch(written.value)):
             if named[1] in site.exits:
                 return site.exits[named[1]]
-            hint = did_you_mean(named[1], site.piece.exits)
-            self._fault(site, Mistake(written.path, f"the piece has no exit '{named[1]}'", hint))
+            hint = did_you_mean(named[1], site.fragment.exits)
+            self._fault(site, Mistake(written.path, f"the fragment has no exit '{named[1]}'", hint))
             self._unbuilt.add("exits")
         return None
 
     def _parameter(self, written: _Written, name: str, column: int = 0) -> _Written | None:
         site = written.site
-        declared = site.piece.parameters if site.piece else {}
+        declared = site.fragment.parameters if site.fragment else {}
         if name in site.parameters:
             return site.parameters[name]
         if name in declared and not declared[name].is_required:
             # A default names no other parameter, so it can never go round in circles.
-            bare = replace(site, parameters={}, piece=site.piece and site.piece.model_copy(update={"parameters": {}}))
+            bare = replace(
+                site, parameters={}, fragment=site.fragment and site.fragment.model_copy(update={"parameters": {}})
+            )
             return _Written(bare, ("parameters", name, "default"), declared[name].default)
-        what = f"the piece has no parameter '{name}'" if site.piece else "only a piece has parameters"
+        what = f"the fragment has no parameter '{name}'" if site.fragment else "only a fragment has parameters"
         self._fault(site, Mistake(written.path, what, did_you_mean(name, declared), column))
         self._unbuilt.add("parameters")
         return None
@@ -367,9 +369,9 @@ class _Expansion:
 
     def _destination(self, written: _Written, name: str) -> str:
         site = written.site
-        if name and name not in site.names and site.piece and not _EXIT.fullmatch(name) and name != "opening":
-            known = [*site.names, *(f"exits.{exit_}" for exit_ in site.piece.exits)]
-            self._fault(site, Mistake(written.path, f"the piece has no state '{name}'", did_you_mean(name, known)))
+        if name and name not in site.names and site.fragment and not _EXIT.fullmatch(name) and name != "opening":
+            known = [*site.names, *(f"exits.{exit_}" for exit_ in site.fragment.exits)]
+            self._fault(site, Mistake(written.path, f"the fragment has no state '{name}'", did_you_mean(name, known)))
             self._unbuilt.add(name)
         return site.names.get(name, name)
 
@@ -429,16 +431,20 @@ class _Expansion:
     def _template(self, written: _Written) -> _Woven:
         text = str(written.value)
         try:
-            pieces = split_template(text)
+            fragments = split_template(text)
         except ExpressionError:  # its fault is told where the template is compiled
             return (_as_written(written, text, 0),)
         parts: list[tuple[str, Stretch]] = []
-        for piece, is_expression, start in pieces:
+        for fragment, is_expression, start in fragments:
             if is_expression:
-                woven = self._expression(written, piece, start)
-                parts += [_as_written(written, "${", start - 2), *woven, _as_written(written, "}", start + len(piece))]
+                woven = self._expression(written, fragment, start)
+                parts += [
+                    _as_written(written, "${", start - 2),
+                    *woven,
+                    _as_written(written, "}", start + len(fragment)),
+                ]
             else:
-                parts += self._plain(written, piece.replace("${", "$${"), start)
+                parts += self._plain(written, fragment.replace("${", "$${"), start)
         return tuple(parts)
 
     def _plain(self, written: _Written, text: str, offset: int) -> _Woven:
@@ -462,20 +468,20 @@ def _all_states(site: _Site) -> Iterator[tuple[_Site, str]]:
         yield from _all_states(inside)
 
 
-def _unlike(at: Path, piece: Piece, state: Mapping[str, Any]) -> Iterator[Mistake]:
-    """Where what is said about a piece is not what the piece asks for."""
+def _unlike(at: Path, fragment: Fragment, state: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Where what is said about a fragment is not what the fragment asks for."""
     given, exits = state.get("with", {}), state.get("exits", {})
     for noun, key, known, said in (
-        ("parameter", "with", piece.parameters, given),
-        ("exit", "exits", piece.exits, exits),
+        ("parameter", "with", fragment.parameters, given),
+        ("exit", "exits", fragment.exits, exits),
     ):
         for name in said.keys() - known.keys():
-            what = f"the piece '{piece.piece}' has no {noun} '{name}'"
+            what = f"the fragment '{fragment.fragment}' has no {noun} '{name}'"
             yield Mistake((*at, key, name), what, did_you_mean(name, known), at_key=True)
-    missing = [f"with: {name}" for name, p in piece.parameters.items() if p.is_required and name not in given]
-    missing += [f"exits: {name}" for name in piece.exits if name not in exits]
+    missing = [f"with: {name}" for name, p in fragment.parameters.items() if p.is_required and name not in given]
+    missing += [f"exits: {name}" for name in fragment.exits if name not in exits]
     for what in missing:
-        yield Mistake((*at, "include"), f"the piece '{piece.piece}' needs '{what}'")
+        yield Mistake((*at, "include"), f"the fragment '{fragment.fragment}' needs '{what}'")
 
 
 def _as_written(written: _Written, text: str, offset: int | None) -> tuple[str, Stretch]:

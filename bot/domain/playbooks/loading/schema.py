@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.language import KINDS, Playbook
-from bot.domain.playbooks.loading.fragment import Include, Piece
+from bot.domain.playbooks.loading.fragment import Fragment, Include
 from bot.domain.playbooks.loading.key_words import WORDS
 from bot.domain.signals.metric import SHAPES
 from bot.domain.signals.probe_spec import Probes
@@ -35,10 +35,10 @@ def playbook_schema(probes: Probes) -> dict[str, Any]:
     return _finished("A playbook of the incident bot", schema)
 
 
-def piece_schema() -> dict[str, Any]:
-    """States of a piece may hold parameters anywhere, so only their names are checked here."""
-    schema = Piece.model_json_schema(by_alias=True)
-    return _finished("A piece of playbooks of the incident bot", schema)
+def fragment_schema() -> dict[str, Any]:
+    """States of a fragment may hold parameters anywhere, so only their names are checked here."""
+    schema = Fragment.model_json_schema(by_alias=True)
+    return _finished("A fragment of playbooks of the incident bot", schema)
 
 
 def _vocabulary(probes: Probes) -> Iterator[tuple[str, str, Iterable[str]]]:

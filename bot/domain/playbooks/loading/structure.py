@@ -47,7 +47,7 @@ class Structured:
 
 
 def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path] = ()) -> Structured:
-    """`broken`: what is already known to be missing, as a state whose piece could not be put in."""
+    """`broken`: what is already known to be missing, as a state whose fragment could not be put in."""
     broken = _kindless(data, report) | set(broken)
     found: dict[tuple[Path, str], Mistake] = {}
     try:

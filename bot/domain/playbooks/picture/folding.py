@@ -1,4 +1,4 @@
-"""Which states a picture may draw as one: those of a piece that was put in, and those below one heading.
+"""Which states a picture may draw as one: those of a fragment that was put in, and those below one heading.
 
 A heading is a comment of its own line between states, `# --- Which mitigation? ---`. It decides nothing: it is where
 the authors themselves divided their file.
@@ -17,12 +17,12 @@ FIRST = "First"
 _HEADING = re.compile(r" *# --- (?P<title>\S.*?) -{3,} *")
 
 
-def rows_of_pieces(compiled: CompiledPlaybook) -> dict[str, str]:
-    """State to the state that stands for its piece: what was written in a piece carries that file's name."""
+def rows_of_fragments(compiled: CompiledPlaybook) -> dict[str, str]:
+    """State to the state that stands for its fragment: what was written in a fragment carries that file's name."""
     written = {
-        (piece.file, at.line): str(where[1])
-        for piece in compiled.pieces
-        for where, at in piece.keys.items()
+        (fragment.file, at.line): str(where[1])
+        for fragment in compiled.fragments
+        for where, at in fragment.keys.items()
         if len(where) == 2 and where[0] == "states"
     }
     states = {state: written.get((at.file, at.line), "") for state, at in _states(compiled).items()}
@@ -45,7 +45,7 @@ def sections_of(compiled: CompiledPlaybook) -> dict[str, str]:
     own = {state: at.line for state, at in _states(compiled).items() if not at.file}
 
     def section(state: str) -> str:
-        # What a piece brought stands where the state that includes it stands, whose name begins its own.
+        # What a fragment brought stands where the state that includes it stands, whose name begins its own.
         includes = (name for name in own if state == name or state.startswith(f"{name}_"))
         return titles[bisect_right(places, own[max(includes, key=len)])]
 

@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import edges_of, successors
 from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, kind_of
-from bot.domain.playbooks.picture.folding import rows_of_pieces, sections_of
+from bot.domain.playbooks.picture.folding import rows_of_fragments, sections_of
 from bot.domain.playbooks.picture.picture import (
     Line,
     Picture,
@@ -47,19 +47,19 @@ OTHER_SECTION = "# "
 
 
 def overview(compiled: CompiledPlaybook, *, way: Sequence[str] = (), current: str = "") -> Picture:
-    """Every state where the authors wrote no headings, pieces as one row each: such a playbook is short."""
+    """Every state where the authors wrote no headings, fragments as one row each: such a playbook is short."""
     sections = sections_of(compiled)
     if not sections:
-        return picture(compiled.playbook, way=way, current=current, folded=rows_of_pieces(compiled))
+        return picture(compiled.playbook, way=way, current=current, folded=rows_of_fragments(compiled))
     return _Overview(compiled, sections, way, current).picture()
 
 
 def section_picture(compiled: CompiledPlaybook, section: str) -> Picture:
     """The states below one heading; ways that leave it name the section that they lead to."""
-    sections, pieces = sections_of(compiled), rows_of_pieces(compiled)
+    sections, fragments = sections_of(compiled), rows_of_fragments(compiled)
     elsewhere = {state: f"{OTHER_SECTION}{other}" for state, other in sections.items() if other != section}
     others = {f"{OTHER_SECTION}{other}": f"{other} ›" for other in sections.values() if other != section}
-    made = picture(compiled.playbook, folded={**pieces, **elsewhere}, others=others)
+    made = picture(compiled.playbook, folded={**fragments, **elsewhere}, others=others)
     return replace(made, title=f"{compiled.playbook.title}: {section}")
 
 
@@ -75,7 +75,7 @@ class _Overview:
         self, compiled: CompiledPlaybook, sections: Mapping[str, str], way: Sequence[str], current: str
     ) -> None:
         self._playbook, self._sections = compiled.playbook, sections
-        self._pieces = rows_of_pieces(compiled)
+        self._fragments = rows_of_fragments(compiled)
         self._way, self._current = way, current
         self._names = list(dict.fromkeys(sections.values()))
         through = [name for name, _ in groupby(sections[state] for state in way)]
@@ -143,7 +143,7 @@ class _Overview:
         yield from _listed("ends: ", ends, "end")
 
     def _steps(self, section: str) -> Iterator[_Said]:
-        """What the run did here, in its order; a piece is one step."""
+        """What the run did here, in its order; a fragment is one step."""
         through = [row for row, _ in groupby(self._row_of(state) for state in self._way)]
         times = Counter(through)
         here = [row for row in dict.fromkeys(through) if self._sections[self._state_of(row)] == section]
@@ -173,16 +173,16 @@ class _Overview:
             yield _Said(f"      {label} → {target}", "read")
 
     def _row_of(self, state: str) -> str:
-        return self._pieces.get(state, state)
+        return self._fragments.get(state, state)
 
     def _state_of(self, row: str) -> str:
-        """A state that stands for a row: itself, or one of its piece's."""
+        """A state that stands for a row: itself, or one of its fragment's."""
         if row in self._playbook.states:
             return row
-        return next(state for state, piece in self._pieces.items() if piece == row)
+        return next(state for state, fragment in self._fragments.items() if fragment == row)
 
     def _step(self, row: str) -> tuple[str, str]:
-        """What it was called and its kind; a piece by the strongest of its states that the run entered."""
+        """What it was called and its kind; a fragment by the strongest of its states that the run entered."""
         if row in self._playbook.states:
             return title_of(self._playbook, row), kind_of(self._playbook.states[row])
         entered = [(kind_of(self._playbook.states[state]), state) for state in self._way if self._row_of(state) == row]

@@ -197,10 +197,10 @@ class _Drawing:
             return short(title_of(self._playbook, row), TITLE_CHARACTERS)
         if row in self._others:
             return self._others[row]
-        return f"{words(row)} ({len(self._members(row))} states of a piece)"
+        return f"{words(row)} ({len(self._members(row))} states of a fragment)"
 
     def _kind(self, row: str) -> str:
-        return kind_of(self._playbook.states[row]) if row in self._playbook.states else "piece"
+        return kind_of(self._playbook.states[row]) if row in self._playbook.states else "fragment"
 
 
 def lanes_of(rows: Sequence[Row]) -> tuple[Lane, ...]:
