@@ -122,7 +122,7 @@ class Fleet:
     signals: ReadSignals
     history: History
     scraped: SampledHistory
-    """What runs on each replica now is always asked of the replicas themselves, whoever keeps the history."""
+    """Direct scrapes: what runs on each replica now, wherever the history comes from."""
     scraper: VllmScraper
     generations: VllmGenerations
 
@@ -283,7 +283,7 @@ def chart_svg(chart: Chart) -> bytes:
 
 
 def signing_secret(settings: Settings) -> str:
-    """Without one, one that nobody knows: whoever posts as Slack is refused."""
+    """Without one, a random secret: requests that claim to be from Slack are refused."""
     secret = settings.slack.signing_secret
     return secret.get_secret_value() if secret is not None else secrets.token_hex(32)
 

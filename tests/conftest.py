@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers import skip_without_servers
 
-# A world is many processes of one code: without bytecode each of them compiles every library anew, for seconds.
+# A world is many processes of one code: without bytecode each of them compiles every library again, for seconds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

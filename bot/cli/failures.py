@@ -11,7 +11,7 @@ from bot.domain.kernel.errors import BotError
 
 
 class CommandError(BotError):
-    """Tell whoever typed the command, in these words."""
+    """A message for the person who typed the command."""
 
 
 class Commands(TyperGroup):

@@ -65,7 +65,7 @@ def rehearse(wanted: Wanted) -> Rehearsed:
 
 
 class Teller:
-    """Prints what happens, with its second in the recording, and between it what whoever recorded did then."""
+    """Prints what happens, with its second in the recording, and what the person who recorded it did then."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._zero = wanted.recording.begins

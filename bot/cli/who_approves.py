@@ -31,7 +31,7 @@ def _in_general(rules: ApprovalRules) -> str:
     above, leads = rules.teams.get(rules.escalate_to), rules.teams.get(rules.break_glass)
     asked = f"and {_people(above)} " if above else ""
     glass = f"one of {_people(leads)} may then decide alone, with a reason" if leads else "nobody may break it"
-    return f"at half time whoever is missing {asked}is asked again; glass (critical incidents): {glass}"
+    return f"at half time those who have not approved {asked}are asked again; glass (critical incidents): {glass}"
 
 
 def _silences(rules: ApprovalRules) -> str:

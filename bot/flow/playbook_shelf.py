@@ -1,4 +1,4 @@
-"""The playbooks for whoever asks by hand: as they are now, as a run keeps them, and opening one."""
+"""The playbooks for commands: as they are now, as a run keeps them, and opening one."""
 
 from __future__ import annotations
 

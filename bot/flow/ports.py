@@ -49,7 +49,7 @@ class Owed:
     effect: Effect
     attempts: int
     token: str
-    """The value as it was taken: an effect that was owed anew meanwhile stays owed."""
+    """The value as it was taken: an effect that was owed again meanwhile stays owed."""
     run: Run | None = None
     """As it was when the effect was taken; None when it is not stored any more."""
     taken_at: float = 0.0
@@ -237,8 +237,8 @@ class EffectStore(Protocol):
         """
         ...
 
-    async def owe_now(self, incident_id: str, effect: Effect, *, anew: bool) -> bool:
-        """An effect that waits for its time is due at once; `anew`: also one that is not owed (any more).
+    async def owe_now(self, incident_id: str, effect: Effect, *, again: bool) -> bool:
+        """An effect that waits for its time is due at once; `again`: also one that is not owed (any more).
 
         False, and nothing changed, while somebody performs it, or where there is nothing to do.
         """
@@ -251,7 +251,7 @@ class EffectStore(Protocol):
     async def settle(self, owed: Owed, outcome: Sequence[Event]) -> bool:
         """The effect is done: append its outcome to the inbox (once by id) and owe it no more.
 
-        True when it was owed anew meanwhile and is due again. What was owed anew and is another process's by now
+        True when it was owed again meanwhile and is due again. What was owed again and is another process's by now
         stays with that process.
         """
         ...

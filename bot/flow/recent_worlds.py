@@ -1,4 +1,4 @@
-"""The cluster as reading sees it: a snapshot at most a second old, shared by whoever asks for the same workload.
+"""The cluster as reading sees it: a snapshot at most a second old, shared by all who ask for the same workload.
 
 Only for reading. Planning and applying look for themselves, since a snapshot from before a call would call it done.
 """
@@ -28,7 +28,7 @@ class RecentWorlds:
         asked = self._asked.get(key)
         if asked is None or self._is_old(*asked):
             asking = asyncio.ensure_future(self._worlds.world(target, incident_id=incident_id))
-            # Whoever asked may be gone when it fails; the error belongs to those who still wait.
+            # The first caller may be gone when it fails; the error belongs to those who still wait.
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._forget()
             asked = self._asked[key] = (self._now(), asking)

@@ -21,7 +21,7 @@ from bot.flow.rehearse_case import AsWritten, times_in
 from bot.flow.rehearse_run import Clock
 
 Ask = Callable[[Question], str | None]
-"""Put a question to whoever rehearses; None when nobody answers."""
+"""Asks the person who rehearses; None when nobody answers."""
 
 
 class NoCluster:

@@ -52,7 +52,7 @@ class SampledHistory:
 
     async def sample(self, context: ReadContext) -> None:
         workload = context.target.key
-        # Whoever asks while a sample is under way waits for that one.
+        # A caller that comes while a sample is taken waits for that one.
         async with self._sampling[workload]:
             if self._now() - self._sampled_at.get(workload, 0.0) < CLOSEST_SECONDS:
                 return

@@ -24,7 +24,7 @@ Timer = Callable[[float, Callable[[], None]], None]
 
 
 class Wake:
-    """Runs `advance` and `perform` for whoever is woken, in order for each incident."""
+    """Runs `advance` and `perform` for each incident that is woken, in order within an incident."""
 
     def __init__(
         self,

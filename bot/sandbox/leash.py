@@ -24,14 +24,14 @@ def main(command: list[str]) -> NoReturn:
     program = os.getpid()
     if os.fork() == 0:
         _watch(program)
-    # The same process becomes the program: whoever started it has its id, signals and exit code.
+    # The same process becomes the program: the parent has its id, signals and exit code.
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted; the command is the launcher's own
 
 
 def _watch(program: int) -> NoReturn:
     """A child of the program: while that is its parent, the id cannot be another process's."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    # Whoever reads the program's output must see its end when the program ends, not when this does.
+    # A reader of the program's output must see its end when the program ends, not when this does.
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     while os.read(0, 1):

@@ -99,7 +99,7 @@ class Family:
 def _inherited() -> dict[str, str]:
     """Settings of a real deployment in this shell must not reach the demo's bot.
 
-    Bytecode is written in any case: without it each of the demo's processes compiles every library anew, for seconds.
+    Bytecode is written in any case: without it each of the demo's processes compiles every library again, for seconds.
     """
     dropped = (SETTINGS_PREFIX, "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}

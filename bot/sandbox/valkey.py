@@ -118,5 +118,5 @@ def is_ready(connection: socket.socket) -> bool:
     try:
         connection.sendall(b"PING\r\n")
         return connection.recv(16).startswith(b"+PONG")
-    except OSError:  # too late, or gone again: the next look asks anew
+    except OSError:  # too late, or gone again: the next look asks again
         return False

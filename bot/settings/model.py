@@ -258,7 +258,7 @@ class Breaker(Section):
     node_disruptions: int = Field(2, ge=1, le=50)
     """Nodes cordoned or drained within `per`, over the whole deployment: a hall that heats takes nodes one by one."""
     cordoned_share: float = Field(0.1, gt=0, le=1, examples=["0.1"])
-    """Of the fleet's GPUs, 0 to 1, that may be cordoned, whoever cordoned them; one node may always go."""
+    """The share of the fleet's GPUs, 0 to 1, that may be cordoned by anybody. One node may always be cordoned."""
 
 
 class Log(Section):

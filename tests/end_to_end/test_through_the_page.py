@@ -18,7 +18,7 @@ from tests.end_to_end.stage import Stage, stage
 pytestmark = [pytest.mark.end_to_end, pytest.mark.needs_server("chromium"), pytest.mark.timeout(180)]
 
 PICTURE = Path(__file__).parents[2] / "deploy" / "reference" / "demo.png"
-"""The picture of the README: `UPDATE_PICTURES=1` takes it anew."""
+"""The picture of the README: `UPDATE_PICTURES=1` takes it again."""
 A_LOOK = 30_000
 """Milliseconds for the bot to sample, read and ask."""
 

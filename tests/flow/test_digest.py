@@ -180,7 +180,7 @@ async def test_who_must_answer_gets_the_card_at_once_in_the_middle_of_a_storm(st
     await storm.until(20)
     waiting = next(run for run in storm.runs.values() if run.incident_id not in storm.carded_at)
     asked_at = storm.time.now()
-    # What is shown anew is due at once, whenever it was put off to.
+    # What is shown again is due at once, whenever it was put off to.
     await storm.opens(asking(waiting), asked_at)
     await storm.until(LOOK_AGAIN_SECONDS)
     assert storm.carded_at[waiting.incident_id] - asked_at < 5

@@ -254,13 +254,13 @@ async def test_only_the_first_call_leases_the_room_that_the_plan_takes() -> None
             "breaker_open",
             "withheld",
             "the breaker is open: too many disruptive changes on this workload within the hour. "
-            "Look for one cause of all of it; `/incident reset` lets it count anew",
+            "Look for one cause of all of it; `/incident reset` restarts the count",
         ),
         (
             "node_breaker_open",
             "withheld",
             "the node breaker is open: too many nodes were cordoned or drained within the hour. "
-            "Look for one cause of all of it; `/incident reset` lets it count anew",
+            "Look for one cause of all of it; `/incident reset` restarts the count",
         ),
     ],
 )
@@ -489,7 +489,7 @@ async def test_the_fleet_is_not_weighed_for_what_takes_no_more_of_it(outside: Ou
 
 async def test_the_breaker_of_a_workload_does_not_name_nodes() -> None:
     detail = (await settled(Outside(verdict="breaker_open"), granted(CORDON))).detail
-    assert detail.endswith("lets it count anew")
+    assert detail.endswith("restarts the count")
 
 
 async def test_a_fleet_that_is_out_too_far_names_the_nodes() -> None:

@@ -184,7 +184,7 @@ def seen_in(call: Call, present: Obj | None, *, call_id: str) -> Looked:
     if broken_tests(call.body, present):
         return "done" if has_stamp else "unclear"
     # Our stamp on the values of before: somebody took it back already, or a storage that was wiped counts incidents
-    # anew and it is an older call of the same number. Neither is done, and neither is to be sent without a word.
+    # again and it is an older call of the same number. Neither is done, and neither is to be sent without a word.
     return "unclear" if has_stamp else "not_done"
 
 

@@ -268,7 +268,7 @@ class RedisStore:
         return self._redis.key("first", hashlib.sha256(what.encode()).hexdigest())
 
     async def is_first(self, what: str) -> bool:
-        """True for whoever asks first, of all replicas of the bot; remembered for a week."""
+        """True for the first caller of all replicas of the bot; remembered for a week."""
         return bool(
             await self._redis.ask(self._redis.client.set(self._first(what), "1", nx=True, ex=FIRSTS_KEPT_SECONDS))
         )
@@ -314,9 +314,9 @@ class RedisStore:
         run = Run.model_validate_json(stored[0]) if stored and stored[0] else None
         return Owed(incident_id, EFFECT.validate_json(body), int(attempts), str(value), run, float(at))
 
-    async def owe_now(self, incident_id: str, effect: Effect, *, anew: bool) -> bool:
+    async def owe_now(self, incident_id: str, effect: Effect, *, again: bool) -> bool:
         keys = [*self._of(incident_id, "run", "effects"), *self._keys("owed", "owners")]
-        body = effect.model_dump_json() if anew else ""
+        body = effect.model_dump_json() if again else ""
         return bool(
             int(
                 await self._redis.script("owe_now", keys, [f"{incident_id}|{effect.effect_id}", effect.effect_id, body])

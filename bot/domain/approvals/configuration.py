@@ -43,7 +43,7 @@ Channel = Annotated[str, StringConstraints(pattern=r"^([CG][A-Z0-9]+)?$")]
 
 
 class People(Section):
-    """People of Slack; whoever is named in any of these ways is one of them."""
+    """People of Slack, named in any of these ways."""
 
     users: Users = Field((), examples=["U0123456789,U9876543210"])
     """The ids of these people."""
@@ -61,7 +61,7 @@ class People(Section):
 
 
 class Level(People):
-    """Who decides about one risk level; whoever is named here replaces those named for all levels."""
+    """Who decides about one risk level. People named here replace those named for all levels."""
 
     needed: int = Field(1, ge=1, le=9)
     """How many people must approve."""
@@ -171,7 +171,7 @@ class Approvals(People):
         return self
 
     def _out_of_reach(self, faulty: Collection[Risk]) -> Iterator[str]:
-        """Kinds for which the settings name too few people, whoever of them presses."""
+        """Kinds for which the settings name too few people, even if all of them approve."""
         rules = self.rules()
         found: dict[str, list[str]] = {}
         for kind in KINDS:

@@ -1,4 +1,4 @@
-"""Which numbers of a request a person may write instead, within which range; what is written is planned anew.
+"""Which numbers of a request a person may write instead, within which range; the plan is made again with what they write.
 
 Nothing is ever applied with a value that was not planned, shown and approved.
 """

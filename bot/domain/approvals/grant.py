@@ -18,7 +18,7 @@ RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "
 
 
 APPROVERS = "approvers"
-"""The team of whoever a risk level names; the other teams are teams: `serving`, `platform`, `model`, `lead`."""
+"""The people whom a risk level names; the other teams are `serving`, `platform`, `model` and `lead`."""
 
 
 class Demand(BaseModel):
@@ -32,7 +32,7 @@ class Demand(BaseModel):
     """User ids; nobody is in a team without users, user group and channel."""
     user_group: str = ""
     channel: str = ""
-    """Whoever is a member of this channel."""
+    """The members of this channel."""
     or_of: tuple[Demand, ...] = ()
     """Other teams whose people are as good (`serving or platform`)."""
     falls_back: bool = False

@@ -35,7 +35,7 @@ class Share(BaseModel):
 
 
 class Asked(BaseModel):
-    """What one kind asks beside its risk; no shares: whoever the risk level names."""
+    """What one kind asks beside its risk; no shares: the people of the risk level."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -35,7 +35,7 @@ class ApprovalRules(BaseModel):
     """A grant not begun within this time lapses."""
 
     def risk_of(self, kind: str, verb: str, *written: Risk) -> Risk:
-        """The highest of what the kind, the settings and whoever wrote something say."""
+        """The highest risk that the kind, the settings or the playbook give."""
         floors: list[Risk] = [RISKS_OF_KINDS.get(kind, "low")]
         floors += [self.risk_floors[name] for name in (kind, verb) if name in self.risk_floors]
         return highest(*floors, *written)
@@ -77,7 +77,7 @@ class ApprovalRules(BaseModel):
     def _of_team(self, share: Share, level: Policy) -> Demand:
         approvers = level.demands[0] if level.demands else Demand()
         named = [self._one_team(name, approvers) for name in share.team.split(OR)]
-        # Whoever stands in for two teams of one demand is still the same people.
+        # Approvers who replace two teams of one demand are still the same people.
         first = next((each for each in named if not each.falls_back), named[0])
         others = tuple(each for each in named if each is not first and not (each.falls_back and first.falls_back))
         return first.model_copy(update={"team": share.team, "needed": share.needed, "or_of": others})

@@ -423,5 +423,5 @@ def _shared_notes(config_maps: tuple[EditedConfigMap, ...]) -> list[Circumstance
     if not config_maps:
         return []
     names = ", ".join(name_of(one.obj) for one in config_maps)
-    text = f"ConfigMap {names} is edited: whoever else reads it gets the new values at its next start"
+    text = f"ConfigMap {names} is edited: other pods that read it get the new values at their next start"
     return [Circumstance(name="config_map", grade="note", text=text)]

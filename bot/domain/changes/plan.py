@@ -118,7 +118,7 @@ class Plan(BaseModel):
     circumstances: tuple[Circumstance, ...] = ()
     risk: Risk
     approved_by: tuple[str, ...] = ()
-    """Teams of which one person each must approve (`platform`); empty: whoever decides about the risk."""
+    """Teams of which one person each must approve (`platform`); empty: the approvers of the risk level."""
     told: tuple[str, ...] = ()
     """Who is told once it is done and not asked before, as `owner=U0ANA`; nothing of it is hashed."""
     expected: str = ""

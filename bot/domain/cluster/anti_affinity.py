@@ -47,7 +47,7 @@ def shuns_its_like(template: Obj) -> bool:
 
 
 def _keys_apart(template: Obj, namespace: str, pod: Obj) -> Iterator[str]:
-    """By which labels of nodes the two must be apart. A rule holds for both sides, whoever carries it."""
+    """By which labels of nodes the two must be apart. A rule of either pod holds for both."""
     is_near = namespace == namespace_of(pod)
     for term in _terms(template):
         if is_near and selects(term.get("labelSelector"), labels_of(pod)):

@@ -23,7 +23,7 @@ class NodeDisruption:
     fleet_gpus: int = 0
     """On all nodes; 0 where the workload asks for no accelerator, and no share can be weighed."""
     cordoned: Mapping[str, int] = field(default_factory=dict)
-    """Other nodes that take no pods now, whoever cordoned them, to their accelerators."""
+    """Other nodes that take no pods now, cordoned by anybody, to their accelerators."""
 
 
 def node_disruption(world: World, name: str) -> NodeDisruption | str:

@@ -48,7 +48,7 @@ class Question(_Frozen):
     forms: dict[str, Form] = {}
     """Choice key to what is filled in with it."""
     by: Policy | None = None
-    """Whose answer counts; None: whoever may steer."""
+    """Whose answer counts; None: the operators."""
     not_by: str = ""
     """The person who must not answer it."""
     notes: dict[str, str] = {}

@@ -87,7 +87,7 @@ class AskState(_Passed):
     choices: dict[str, Choice] = Field(min_length=1)
     risk: Risk = "low"
     by: str = ""
-    """The group of people whose answer counts; empty: whoever may steer."""
+    """The group of people whose answer counts; empty: the operators."""
     not_by: str = ""
     """An earlier question, or `opening`: who answered that must not answer this."""
     expires: str = ""

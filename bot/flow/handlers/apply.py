@@ -51,7 +51,7 @@ HELD_BY_OTHERS: Mapping[str, str] = {
     "lease_held": "another incident is changing this workload",
     "room_held": ROOM_TAKEN,
 }
-AFTER_A_BREAKER = "Look for one cause of all of it; `/incident reset` lets it count anew"
+AFTER_A_BREAKER = "Look for one cause of all of it; `/incident reset` restarts the count"
 OPEN_BREAKERS: Mapping[str, str] = {
     "breaker_open": "the breaker is open: too many disruptive changes on this workload within the hour",
     "node_breaker_open": "the node breaker is open: too many nodes were cordoned or drained within the hour",

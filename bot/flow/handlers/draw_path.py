@@ -40,7 +40,7 @@ class DrawPathHandler:
 
 
 class DrawForChannel:
-    """A playbook's picture for whoever asks, into the channel where it was asked for. Raise `MessengerError`."""
+    """A playbook's picture, into the channel where somebody asked for it. Raise `MessengerError`."""
 
     def __init__(self, share: Share, draw: Callable[[Picture], bytes]) -> None:
         self._share, self._draw = share, draw

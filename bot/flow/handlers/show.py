@@ -35,14 +35,14 @@ class ShowAgain:
     async def one(self, incident_id: str) -> None:
         """Also what was given up, and a card that waits for its turn."""
         await self._messenger.want_card(incident_id)
-        await self._show(incident_id, anew=True)
+        await self._show(incident_id, again=True)
 
     async def all_of(self, incident_ids: Sequence[str]) -> None:
         self._messenger.ask_again()
-        await asyncio.gather(*(self._show(incident_id, anew=False) for incident_id in incident_ids))
+        await asyncio.gather(*(self._show(incident_id, again=False) for incident_id in incident_ids))
 
-    async def _show(self, incident_id: str, *, anew: bool) -> None:
-        if await self._effects.owe_now(incident_id, SHOW, anew=anew):
+    async def _show(self, incident_id: str, *, again: bool) -> None:
+        if await self._effects.owe_now(incident_id, SHOW, again=again):
             self._wake(incident_id, SHOW.effect_id, SHOW.lane)
 
 

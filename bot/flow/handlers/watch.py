@@ -1,6 +1,6 @@
 """Watch named parts until all held long enough, the time is over, or something broke.
 
-Looks are kept in the storage, so a restart neither forgets nor repeats them; a gap over twice the cadence begins anew.
+Looks are kept in the storage, so a restart neither forgets nor repeats them; a gap of more than twice the cadence starts the watch again.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class ReadLastGood:
 
 
 def _served(world: World, request: ProbeRequest, troubled: Sequence[tuple[float, float]]) -> list[_Served]:
-    """Newest first, without the bot's own; those end where the next one, whoever made it, began."""
+    """Newest first, without the bot's own. Each ends where the next revision began, the bot's own included."""
     found = replica_sets_of(world)
     until: float | None = request.context.began_at
     served = []

@@ -77,7 +77,7 @@ def _compaction(evidence: Evidence) -> tuple[str, ...]:
     switch = evidence.env.get("ENABLE_TRIATTENTION")
     if found := _COMPACTS.search(evidence.log):
         freed = [int(count) for count in _FREED.findall(evidence.log)]
-        # A pass that is logged and frees nothing compacts in name only; whoever reads must see it.
+        # A pass that is logged and frees nothing compacts in name only, and readers must see that.
         sums = (f"its passes freed {sum(freed)} blocks",) if freed else ()
         return (f"its log: {found[0]}", *sums)
     if switch is not None and switch.lower() not in _OFF:

@@ -40,7 +40,7 @@ RISKY_FLAGS = {
 }
 RISKY_VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "opens endpoints that reset, pause and run code",
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "adapters can be loaded by whoever reaches the port",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "anybody who reaches the port can load adapters",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "runs what it unpickles",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "takes requests longer than the model was trained for",
 }
@@ -146,7 +146,7 @@ def _risky_flags(flags: FlagsInSpec) -> list[str]:
     values = flags.values
     found = [f"{name}: {why}" for name, why in RISKY_FLAGS.items() if values.get(name, False) not in (False, "")]
     if values.get("--host") == "0.0.0.0" and "--api-key" not in values:  # noqa: S104 - looked for, not listened on
-        found.append("--host 0.0.0.0 without --api-key: whoever reaches the pod can use it")
+        found.append("--host 0.0.0.0 without --api-key: anybody who reaches the pod can use it")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The `upstream` probe: what besides the engine may make requests slow: the router, and whoever decides the replicas.
+"""The `upstream` probe: what besides the engine may make requests slow: the router, and what sets the replica count.
 
 Each part stands alone: what cannot be read is unknown with its reason, and the others still count as evidence.
 """

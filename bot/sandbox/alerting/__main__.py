@@ -178,7 +178,7 @@ def main() -> None:
     options = _options()
     if options.die_with_parent:
         die_with_parent()
-    # Standard output carries one line only, for whoever started us.
+    # Standard output carries one line only, for the parent process.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(_run(options))
 

@@ -1,4 +1,4 @@
-"""Alertmanager's API (v2), as far as the bot and Prometheus use it; every change of it is told to whoever notifies."""
+"""Alertmanager's API (v2), as far as the bot and Prometheus use it; every change of it is passed to the notifier."""
 
 from __future__ import annotations
 

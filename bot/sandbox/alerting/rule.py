@@ -23,7 +23,7 @@ CRASH_LOOP = 2
 
 
 def labels_of(alertname: str) -> dict[str, str]:
-    """What an alert about the demo's workload carries, whoever raises it."""
+    """What an alert about the demo's workload carries, from whichever source."""
     return {
         "alertname": alertname,
         "namespace": "serving",

@@ -87,7 +87,7 @@ def main() -> None:
     options = _options()
     if options.die_with_parent:
         die_with_parent()
-    # Standard output carries one line only, for whoever started us.
+    # Standard output carries one line only, for the parent process.
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

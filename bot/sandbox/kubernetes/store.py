@@ -1,6 +1,6 @@
 """Objects in memory, with one version counter and a bounded history for watches.
 
-A stored object is never changed in place: every write puts a new one, so that whoever read it may keep it. Reads
+A stored object is never changed in place: every write puts a new one, so that readers may keep what they read. Reads
 and writes do not wait, so in one event loop each is atomic.
 """
 

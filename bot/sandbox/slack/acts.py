@@ -173,7 +173,7 @@ def show_reply(team: Team, user: str, channel: str, said: Json, **where: str) ->
 
 
 def use_response_url(team: Team, reply_id: str, said: Json) -> Json:
-    """One use of a response_url; the posted body is kept for whoever asks for the interaction."""
+    """One use of a response_url; the posted body is kept for tests that ask for the interaction."""
     reply = team.response_urls.use(reply_id)
     if said.get("delete_original"):
         if reply.is_ephemeral:

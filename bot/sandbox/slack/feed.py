@@ -1,6 +1,6 @@
 """What changed, told to every open page.
 
-A page that is too slow to listen is cut off and reconnects, which makes it load everything anew: no page is ever
+A page that is too slow to listen is cut off and reconnects, which makes it load everything again: no page is ever
 left with a gap.
 """
 

@@ -39,23 +39,23 @@ async def test_an_effect_that_waits_for_its_time_is_due_once_somebody_looks(stor
     await store.commit(run.with_(version=run.version + 1, visit=1), consumed=1, entries=(), effects=[SHOW])
     taken = await store.take("INC-1", "show")
     assert taken is not None
-    assert not await store.owe_now("INC-1", SHOW, anew=True)
+    assert not await store.owe_now("INC-1", SHOW, again=True)
     await store.put_back(taken, after_seconds=60, failed=False)
     assert not await is_due(store)
-    assert await store.owe_now("INC-1", SHOW, anew=False)
+    assert await store.owe_now("INC-1", SHOW, again=False)
     assert await is_due(store)
 
 
 async def test_an_effect_that_was_given_up_is_owed_again_only_anew(store: RedisStore) -> None:
     await opened(store, "INC-1")
-    assert not await store.owe_now("INC-1", SHOW, anew=False)
+    assert not await store.owe_now("INC-1", SHOW, again=False)
     assert not await is_due(store)
-    assert await store.owe_now("INC-1", SHOW, anew=True)
+    assert await store.owe_now("INC-1", SHOW, again=True)
     taken = await store.take("INC-1", "show")
     assert taken is not None
     assert taken.effect == SHOW
     assert not await store.settle(taken, ())
-    assert not await store.owe_now("INC-9", SHOW, anew=True)
+    assert not await store.owe_now("INC-9", SHOW, again=True)
 
 
 async def test_a_halt_of_all_and_its_end_are_kept_with_their_words(connection: Connection) -> None:

@@ -1,6 +1,6 @@
 -- Owe an effect again later, by nobody. KEYS: effects, owed, owners.
 -- ARGV: member, effect id, value as taken, value to keep, after seconds, owner.
--- One that was owed anew meanwhile is due at once; one that another process performs by now is left to it.
+-- One that was owed again meanwhile is due at once; one that another process performs by now is left to it.
 local now = TIME()
 local owner = redis.call('HGET', KEYS[3], ARGV[1])
 if owner and owner ~= ARGV[6] then return 0 end

@@ -92,12 +92,12 @@ def _room_for_more(world: World, more: int) -> tuple[Circumstance, ...]:
 
 
 def _deciders(circumstances: Iterable[Circumstance]) -> tuple[str, ...]:
-    """Whoever answers for the nodes, beside whoever serves, where no accelerator stays free."""
+    """The platform team too, where no accelerator stays free."""
     return LAST_ACCELERATOR_TEAMS if any(each.name == "last_room" for each in circumstances) else ()
 
 
 def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
-    """More replicas: the floor of whoever owns the count goes up. Fewer are its own decision."""
+    """More replicas: the autoscaler's minimum goes up. Fewer replicas are its own decision."""
     world, context, workload = situation.world, situation.context, workload_of(situation.world)
     if (maker := controller_of(scaler.obj) or {}).get("kind") == "ScaledObject":
         name = f"ScaledObject {maker.get('name')} (KEDA)"

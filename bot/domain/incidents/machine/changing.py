@@ -244,7 +244,7 @@ def _is_held(draft: Draft) -> bool:
 
 
 def go_on(draft: Draft) -> None:
-    """The stopped step is owed again; its waiting begins anew."""
+    """The stopped step is owed again, and waits from the start."""
     change = draft.run.change
     if change is None or not change.stopped:
         return questions.ask_what_next(draft, "There is nothing to go on with.")

@@ -242,7 +242,9 @@ def commanded(draft: Draft, event: Commanded) -> None:
         case "resume":
             _resume(draft, event)
         case "reset":
-            draft.record("note", "the breakers were reset: changes and nodes are counted anew", who=event.user)
+            draft.record(
+                "note", "the circuit breakers were reset: changes and nodes are counted from zero", who=event.user
+            )
         case "lead":
             draft.set(lead=event.text or event.user)
             draft.record("note", f"led by {event.text or event.user}", who=event.user)

@@ -128,7 +128,7 @@ def _tell_whom_it_passed_over(draft: Draft, request: Request, press: Press) -> N
 
 
 def _give_more_time(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
-    """Once, as long again, to whoever has a say here."""
+    """Extends the deadline once, by its own length, for anybody who may approve."""
     press, expires_at = judged_press.press, request.expires_at
     if expires_at is None:
         raise ApprovalError("its time has not begun")

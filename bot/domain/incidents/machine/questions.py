@@ -18,7 +18,7 @@ TRIED = 4
 
 
 def draw_for_the_first(draft: Draft) -> None:
-    """Whoever is asked first sees how it came to that."""
+    """The path to the question, shown before it."""
     if not any(post.kind in ("question", "request") for post in draft.run.posts):
         draft.want(ReadSeries(effect_id="series/first"))
 
@@ -59,7 +59,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
 
 
 def _tried(draft: Draft) -> tuple[str, ...]:
-    """The last changes that people decided about, oldest first: whoever chooses again should not have to scroll."""
+    """The last changes that people decided about, oldest first, so that nobody has to scroll to choose again."""
     decided = [request for request in draft.run.requests.values() if request.status not in ("open", "superseded")]
     tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.status}" for one in decided[-TRIED:])
     return tuple(f"tried: {line}" for line in tried)

@@ -47,7 +47,7 @@ class Fragment(Strict):
     signals: dict[str, Any] = {}
     """Signals that it brings; a definition of the same name in the playbook counts instead."""
     start: str
-    """The state that whoever names the include comes to."""
+    """The state in which the include begins."""
     states: dict[str, Any] = Field(min_length=1)
     """Its states, as in a playbook; each becomes `<include>_<name>` there."""
 

@@ -45,7 +45,7 @@ def report(registry: Registry, deployment: Obj, sets: list[Obj], new: Obj | None
 
 
 def note_created(registry: Registry, deployment: Obj, new: Obj) -> None:
-    """A new ReplicaSet starts the progress deadline anew."""
+    """A new ReplicaSet restarts the progress deadline."""
     made = _condition("Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{name_of(new)}"')
 
     def change(one: Obj) -> None:
