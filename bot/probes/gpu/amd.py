@@ -22,13 +22,14 @@ def judge_gpu(
     """`before`: earlier readings of the incident's time. `reaches_back`: whether they begin where that time does."""
     health = now.get("gpu_health")
     ill_note = "health is not exported" if health is None else "" if health == 1 else "its exporter calls it unhealthy"
-    claims: list[tuple[bool | None, str]] = [(None if health is None else health != 1, ill_note)]
-    claims.append(_uncorrected(now, before, reaches_back=reaches_back))
-    claims += [_afid(name, now[name], before, reaches_back=reaches_back) for name in now if name.startswith(AFID)]
+    claims = [
+        (None if health is None else health != 1, ill_note),
+        _uncorrected(now, before, reaches_back=reaches_back),
+        *(_afid(name, now[name], before, reaches_back=reaches_back) for name in now if name.startswith(AFID)),
+    ]
     thermal, heat_note = _heat(now, before)
-    notes = (*(note for _, note in claims), heat_note)
     fault = any_of(*(claim for claim, _ in claims))
-    return Verdict(where, fault, thermal, tuple(f"{where}: {note}" for note in notes if note))
+    return Verdict.on(where, fault, thermal, *(note for _, note in claims), heat_note)
 
 
 def _uncorrected(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.domain.changes.steps.node_steps import others_on
 from bot.domain.cluster.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
@@ -91,14 +91,12 @@ class ReadGpuFault:
         readings = await self._history.add(place_of(request, node), registers, start_of(request))
         # All GPUs of a node that is asked for by name are judged: it may hold none of our replicas any more.
         only_ours = request.spec.of == "target" and any(gpu.pod for gpu in page.gpus)
+        gpus = [gpu for gpu in page.gpus if not only_ours or (gpu.namespace, gpu.pod) in ours]
+        back = readings.reaches_back
+        judged = [(gpu, judge_gpu(gpu.values, readings.before(gpu.index), dated, reaches_back=back)) for gpu in gpus]
         return [
-            _at(
-                node,
-                gpu,
-                judge_gpu(gpu.values, readings.before(gpu.index), dated, reaches_back=readings.reaches_back),
-            )
-            for gpu in page.gpus
-            if not only_ours or (gpu.namespace, gpu.pod) in ours
+            replace(fault, note=fault.note and f"{node}/{gpu.index}: {fault.note}", gpu=gpu, node=node)
+            for gpu, fault in judged
         ]
 
     async def _events(self) -> Mapping[str, Sequence[Obj]]:
@@ -159,11 +157,6 @@ def _undated(xid: int, *, reaches_back: bool, has_seen: bool) -> Fault:
     if kind == "application":
         return Fault("stale", f"XID {xid} seen, a program's fault ({meaning})")
     return Fault("", f"XID {xid} seen, its age is not known ({meaning})")
-
-
-def _at(node: str, gpu: Gpu, fault: Fault) -> Fault:
-    note = f"{node}/{gpu.index}: {fault.note}" if fault.note else ""
-    return Fault(fault.kind, note, fault.xids, gpu, node)
 
 
 def _node_fault(node: str, world: World, xids: tuple[int, ...], since: float) -> Fault:

@@ -68,7 +68,7 @@ class ReadGpuHealth:
             events = about_nodes(await self._finder.node_events())
         except ClusterError as error:
             note = f"events of nodes cannot be read: {error}"
-            return lambda node: Verdict(node, False, False, (note,))
+            return lambda node: Verdict(False, False, (note,))
         return lambda node: judge_events(node, events.get(node, ()), start_of(request))
 
     async def _judge_gpus(self, node: str, page: NodeGpus, pods: Sequence[Obj], request: ProbeRequest) -> list[Verdict]:
@@ -83,7 +83,7 @@ class ReadGpuHealth:
             ]
         if self._smi:
             return await self._smi.judge(place, pods, since)
-        return [Verdict(node, None, None, (page.unreadable or f"{node}: no GPU on the exporter's page",))]
+        return [Verdict(None, None, (page.unreadable or f"{node}: no GPU on the exporter's page",))]
 
 
 def gpus_of(gpus: Sequence[Gpu], pods: Sequence[str]) -> list[Gpu]:

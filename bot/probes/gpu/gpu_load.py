@@ -70,27 +70,27 @@ def loads_of(gpus: Sequence[Gpu], pods: Sequence[str]) -> list[dict[str, float]]
 
 
 def _parts(gpus: Sequence[Mapping[str, float]], least_free_day: float | None) -> GpuLoad:
-    free = [_free(gpu) for gpu in gpus]
-    total = [_total(gpu) for gpu in gpus]
-    busy = [gpu["compute"] for gpu in gpus if "compute" in gpu]
+    complete = [_completed(gpu) for gpu in gpus]
+    free, total, compute = (_of_each(complete, name) for name in ("free", "total", "compute"))
     return GpuLoad(
-        least_free=None if None in free else min(one for one in free if one is not None) / MIB_IN_GIB,
+        least_free=min(free) / MIB_IN_GIB if free else None,
         least_free_day=least_free_day,
-        total=None if None in total else min(one for one in total if one is not None) / MIB_IN_GIB,
-        compute=sum(busy) / len(busy) if len(busy) == len(gpus) else None,
+        total=min(total) / MIB_IN_GIB if total else None,
+        compute=sum(compute) / len(compute) if compute else None,
     )
 
 
-def _free(gpu: Mapping[str, float]) -> float | None:
-    if "free" in gpu:
-        return gpu["free"]
-    return gpu["total"] - gpu["used"] if "total" in gpu and "used" in gpu else None
+def _completed(gpu: Mapping[str, float]) -> Mapping[str, float]:
+    """NVIDIA's exporter gives free and used memory, AMD's total and used."""
+    if "used" in gpu and "free" in gpu:
+        return {"total": gpu["free"] + gpu["used"], **gpu}
+    return {"free": gpu["total"] - gpu["used"], **gpu} if "used" in gpu and "total" in gpu else gpu
 
 
-def _total(gpu: Mapping[str, float]) -> float | None:
-    if "total" in gpu:
-        return gpu["total"]
-    return gpu["free"] + gpu["used"] if "free" in gpu and "used" in gpu else None
+def _of_each(gpus: Sequence[Mapping[str, float]], name: str) -> list[float]:
+    """This value of every GPU; empty if one of them lacks it."""
+    values = [gpu[name] for gpu in gpus if name in gpu]
+    return values if len(values) == len(gpus) else []
 
 
 PROBE = Probe(

@@ -34,8 +34,8 @@ def judge_events(name: str, events: Iterable[Obj], since: float) -> Verdict:
         faults.append(fault)
         thermal = thermal or is_heat
         if note:
-            notes.append(f"{name}: event {note}")
-    return Verdict(name, any_of(*faults), thermal, tuple(dict.fromkeys(notes))[:MAX_NOTES])
+            notes.append(f"event {note}")
+    return Verdict.on(name, any_of(*faults), thermal, *list(dict.fromkeys(notes))[:MAX_NOTES])
 
 
 def xids_in(events: Iterable[Obj], since: float) -> tuple[int, ...]:

@@ -22,14 +22,12 @@ Claim = tuple[bool | None, str]
 def judge_node(name: str, node: Obj | None, since: float) -> Verdict:
     """`since`: when the incident's time began. Older marks do not count."""
     if node is None:
-        return Verdict(name, None, False, (f"{name}: the node cannot be read",))
+        return Verdict.on(name, None, False, "the node cannot be read")
     if condition(node, "Ready").get("status") != "True":
-        return Verdict(name, True, False, (f"{name}: not Ready",))
+        return Verdict.on(name, True, False, "not Ready")
     claims = [*_conditions(node, since), *_taints(node, since)]
-    notes = tuple(f"{name}: {note}" for _, note in claims)
-    if dig(node, "spec", "unschedulable"):
-        notes = (*notes, f"{name}: cordoned")
-    return Verdict(name, any_of(*(claim for claim, _ in claims)), False, notes)
+    cordon_note = "cordoned" if dig(node, "spec", "unschedulable") else ""
+    return Verdict.on(name, any_of(*(claim for claim, _ in claims)), False, *(note for _, note in claims), cordon_note)
 
 
 def _conditions(node: Obj, since: float) -> Iterator[Claim]:

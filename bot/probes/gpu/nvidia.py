@@ -30,14 +30,9 @@ def judge_gpu(
     remap = None if "row_remap_failure" not in now else now["row_remap_failure"] >= 1
     dbe = rose("ecc_dbe", now, before)
     thermal, thermal_note = judge_heat(now, fastest)
-    notes = (
-        xid_note,
-        "a row could not be remapped" if remap else "",
-        "uncorrectable memory errors rose" if dbe else "",
-        thermal_note,
-    )
-    fault = any_of(xid, remap, dbe)
-    return Verdict(where, fault, thermal, tuple(f"{where}: {note}" for note in notes if note))
+    remap_note = "a row could not be remapped" if remap else ""
+    dbe_note = "uncorrectable memory errors rose" if dbe else ""
+    return Verdict.on(where, any_of(xid, remap, dbe), thermal, xid_note, remap_note, dbe_note, thermal_note)
 
 
 def _judge_xid(

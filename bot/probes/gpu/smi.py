@@ -55,7 +55,7 @@ class Smi:
     async def _judge_pod(self, place: str, pod: Obj, since: float) -> list[Verdict]:
         name, engine = name_of(pod), engine_container(pod)
         if engine is None:
-            return [Verdict(name, None, None, (f"{name}: no engine container to ask",))]
+            return [Verdict.on(name, None, None, "no engine container to ask")]
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 if "amd.com/gpu" in (dig(engine[1], "resources", "limits") or {}):
@@ -63,9 +63,9 @@ class Smi:
                 return await self._judge_nvidia(place, pod, engine[1], since)
         except TimeoutError:
             # A GPU that has fallen off the bus hangs nvidia-smi, and so does a busy node.
-            return [Verdict(name, None, None, (f"{name}: no answer about its GPUs in {DEADLINE_SECONDS:g} s",))]
+            return [Verdict.on(name, None, None, f"no answer about its GPUs in {DEADLINE_SECONDS:g} s")]
         except SourceError as error:
-            return [Verdict(name, None, None, (f"{name}: {error}",))]
+            return [Verdict.on(name, None, None, str(error))]
 
     async def _ask(self, pod: Obj, container: Obj, query: GpuQuery) -> str:
         return await self._shell.ask(namespace_of(pod), name_of(pod), str(container["name"]), query)
@@ -76,7 +76,7 @@ class Smi:
         if _UNKNOWN_FIELD in text:
             text, fields = await self._ask(pod, container, GpuQuery.NVIDIA_OLD), OLD_FIELDS
         if broken := _BROKEN.search(text):
-            return [Verdict(name, True, None, (f"{name}: nvidia-smi: {broken[0].strip()[:160]}",))]
+            return [Verdict.on(name, True, None, f"nvidia-smi: {broken[0].strip()[:160]}")]
         gpus = nvidia_gpus(text, fields)
         if not gpus:
             raise SourceError(f"nvidia-smi gave no GPU: {' '.join(text.split())[:160]}")
@@ -120,7 +120,7 @@ def _number(cell: str) -> float | None:
 
 def judge_nvidia(where: str, now: SmiGpu, before: Sequence[Mapping[str, float]], *, fastest: float) -> Verdict:
     if now.lost:
-        return Verdict(where, True, None, (f"{where}: {now.lost}",))
+        return Verdict.on(where, True, None, now.lost)
     has_errors = rose("ecc_dbe", now.values, before)
     needs = None if now.recovery is None else now.recovery != "None"
     thermal, heat_note = nvidia.judge_heat(now.values, fastest)
@@ -129,8 +129,8 @@ def judge_nvidia(where: str, now: SmiGpu, before: Sequence[Mapping[str, float]],
         True: f"the driver asks for: {now.recovery}",
         False: "",
     }[needs]
-    notes = (recovery_note, "uncorrectable memory errors rose" if has_errors else "", heat_note)
-    return Verdict(where, any_of(has_errors, needs), thermal, tuple(f"{where}: {note}" for note in notes if note))
+    error_note = "uncorrectable memory errors rose" if has_errors else ""
+    return Verdict.on(where, any_of(has_errors, needs), thermal, recovery_note, error_note, heat_note)
 
 
 def amd_gpus(text: str) -> dict[str, dict[str, float]]:

@@ -12,10 +12,14 @@ SOURCE = "GPU exporters and nodes"
 class Verdict:
     """The verdict on one GPU or node; None is unknown. `notes` are for people."""
 
-    where: str
     fault: bool | None
     thermal: bool | None
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def on(cls, where: str, fault: bool | None, thermal: bool | None, *notes: str) -> Verdict:
+        """Each note begins with where it was; empty notes are left out."""
+        return cls(fault, thermal, tuple(f"{where}: {note}" for note in notes if note))
 
 
 def any_of(*claims: bool | None) -> bool | None:
