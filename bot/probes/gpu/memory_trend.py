@@ -1,4 +1,4 @@
-"""The `memory_trend` probe: does memory leak? It looks at free GPU memory and host memory, a day before the incident.
+"""The `memory_trend` probe: does memory leak, by the free GPU memory and host memory of the day before the incident?
 
 The engine reserves its share of the GPU at start, so used memory is flat by design: a leak shows in the rest, which
 shrinks. "Fragmentation" is not read: a high share of reserved memory in use is good.
