@@ -14,10 +14,12 @@ from bot.domain.kernel.errors import ClusterError, SourceError
 from bot.domain.signals.gpu_query import FIELDS, GpuQuery
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import STARTS_AT
-from bot.probes.gpu import amd, inside
+from bot.probes.gpu import amd, smi
+from bot.probes.gpu.exporters import gpus_on
+from bot.probes.gpu.gpu_health import gpus_of
 from bot.probes.gpu.node_events import about_nodes, judge_events
 from bot.probes.gpu.nodes import judge_node
-from bot.probes.gpu.nvidia import judge_gpu, readings_of
+from bot.probes.gpu.nvidia import judge_gpu
 from bot.probes.gpu.xids import xid_of
 from tests.fakes.samples import FakeSampleStore
 from tests.kit import probes
@@ -77,6 +79,10 @@ def test_heat_is_told_from_normal_clock_events(now: dict[str, float], thermal: b
     assert judge_gpu("n1/0", WELL | now, [], fastest=1980, reaches_back=False).thermal is thermal
 
 
+def registers(page: str, pods: Sequence[str], *, is_amd: bool = False) -> dict[str, Mapping[str, float]]:
+    return {gpu.index: gpu.values for gpu in gpus_of(gpus_on(page, is_amd=is_amd), pods)}
+
+
 def test_only_the_gpus_that_our_replicas_hold_are_looked_at() -> None:
     page = "\n".join(
         [
@@ -86,13 +92,13 @@ def test_only_the_gpus_that_our_replicas_hold_are_looked_at() -> None:
             'DCGM_FI_DEV_MEMORY_TEMP{gpu="0",UUID="a",pod="llm-0"} 9223372036854775794',
         ]
     )
-    assert readings_of(page, ["llm-0"]) == {"0": {"xid": 0.0, "temperature": 60.0}}
-    assert set(readings_of(page.replace(',pod="llm-0"', "").replace(',pod="other"', ""), ["llm-0"])) == {"0", "1"}
+    assert registers(page, ["llm-0"]) == {"0": {"xid": 0.0, "temperature": 60.0}}
+    assert set(registers(page.replace(',pod="llm-0"', "").replace(',pod="other"', ""), ["llm-0"])) == {"0", "1"}
 
 
 def test_a_page_that_is_no_metrics_page_has_no_gpus() -> None:
-    assert readings_of("<html>", ["llm-0"]) == {}
-    assert readings_of("DCGM_FI_DEV_XID_ERRORS{", ["llm-0"]) == {}
+    assert registers("<html>", ["llm-0"]) == {}
+    assert registers("DCGM_FI_DEV_XID_ERRORS{", ["llm-0"]) == {}
 
 
 # --- the probe --------------------------------------------------------------------------------------------------------
@@ -313,7 +319,7 @@ def test_amd_readings_are_those_of_the_gpus_that_our_pods_hold(prefix: str) -> N
         f'{prefix}gpu_afid_errors{{gpu_id="0",pod="llm-0",afid_index="1"}} 65',
         f'{prefix}gpu_clock{{gpu_id="0",clock_type="system"}} 132',
     ]
-    found = amd.readings_of("\n".join(lines) + "\n", ["llm-0"])
+    found = registers("\n".join(lines) + "\n", ["llm-0"], is_amd=True)
     assert found == {"0": {"gpu_health": 1.0, "gpu_afid_errors:0": 55.0, "gpu_afid_errors:1": 65.0}}
 
 
@@ -448,15 +454,15 @@ H100 = "0, 38, 47, 1980, 100, 0, 0x0000000000000004, None"
 def test_a_line_of_nvidia_smi_tells_faults_from_heat_and_from_the_unknown(
     line: str, fault: bool | None, thermal: bool | None
 ) -> None:
-    gpus = inside.nvidia_gpus(f"{line}\n", FIELDS)
-    verdict = inside.judge_nvidia("llm-0/0", gpus["0"], (), fastest=1980)
+    gpus = smi.nvidia_gpus(f"{line}\n", FIELDS)
+    verdict = smi.judge_nvidia("llm-0/0", gpus["0"], (), fastest=1980)
     assert (verdict.fault, verdict.thermal) == (fault, thermal)
 
 
 def test_memory_errors_that_rose_since_the_incident_began_are_a_fault() -> None:
-    now = inside.nvidia_gpus(H100.replace("100, 0,", "100, 3,"), FIELDS)["0"]
-    assert inside.judge_nvidia("x", now, ({"ecc_dbe": 3.0},), fastest=1980).fault is False
-    assert inside.judge_nvidia("x", now, ({"ecc_dbe": 0.0},), fastest=1980).fault is True
+    now = smi.nvidia_gpus(H100.replace("100, 0,", "100, 3,"), FIELDS)["0"]
+    assert smi.judge_nvidia("x", now, ({"ecc_dbe": 3.0},), fastest=1980).fault is False
+    assert smi.judge_nvidia("x", now, ({"ecc_dbe": 0.0},), fastest=1980).fault is True
 
 
 ROCM = """WARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status
@@ -468,13 +474,13 @@ ROCM = """WARNING: AMD GPU device(s) is/are in a low-power state. Check power co
 
 
 def test_rocm_smi_tells_of_heat_and_leaves_faults_unknown() -> None:
-    gpus = inside.amd_gpus(ROCM)
+    gpus = smi.amd_gpus(ROCM)
     assert gpus["card0"]["gpu_junction_temperature"] == 35.0
     assert set(gpus) == {"card0", "card1"}
     assert gpus["card1"] == {"gpu_junction_temperature": 104.0}
     verdicts = [amd.judge_gpu(gpu, values, (), reaches_back=False) for gpu, values in gpus.items()]
     assert [(one.fault, one.thermal) for one in verdicts] == [(None, False), (None, True)]
-    assert inside.amd_gpus("ERROR: no devices") == {}
+    assert smi.amd_gpus("ERROR: no devices") == {}
 
 
 class Shell:

@@ -9,7 +9,8 @@ from bot.adapters.prometheus.memory import PrometheusMemory, least_free_query
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import PodPage
-from bot.probes.gpu.gpu_load import gpus_of
+from bot.probes.gpu.exporters import gpus_on
+from bot.probes.gpu.gpu_load import loads_of
 from tests.kit import probes
 from tests.kit.probes import request
 from tests.probes.test_gpu_health import Finder, cluster, exporter_pod
@@ -70,7 +71,13 @@ async def test_without_our_gpus_on_the_page_nothing_is_known(page: str) -> None:
 
 def test_amds_exporter_says_used_and_total() -> None:
     page = 'amd_gpu_total_vram{gpu_id="0",pod="llm-0"} 1000\namd_gpu_used_vram{gpu_id="0",pod="llm-0"} 900\n'
-    assert gpus_of(page, ["llm-0"]) == {"0": {"total": 1000, "used": 900}}
+    assert loads_of(gpus_on(page, is_amd=True), ["llm-0"]) == [{"total": 1000, "used": 900}]
+
+
+def test_pods_that_share_a_gpu_each_have_their_own_load() -> None:
+    page = "".join(f'DCGM_FI_DEV_FB_FREE{{gpu="0",pod="{pod}"}} {mib}\n' for pod, mib in (("llm-0", 4096), ("x", 10)))
+    gpus = gpus_on(page, is_amd=False)
+    assert (loads_of(gpus, ["llm-0"]), loads_of(gpus, ["x"])) == ([{"free": 4096}], [{"free": 10}])
 
 
 # --- a day, from Prometheus -------------------------------------------------------------------------------------------

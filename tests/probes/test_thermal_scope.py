@@ -7,7 +7,7 @@ import pytest
 
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.signals.signal import Reading
-from bot.probes.gpu.exporters import GpuSeen
+from bot.probes.gpu.exporters import Gpu
 from bot.probes.gpu.thermal_scope import heat_of, scope_of
 from tests.fakes.samples import FakeSampleStore
 from tests.kit import probes
@@ -35,13 +35,13 @@ HW_THERMAL, POWER_BRAKE, POWER_CAP = 0x40, 0x80, 0x4
 def test_a_gpu_is_hot_at_its_own_limit_or_when_heat_slows_it(
     values: Mapping[str, float], hot: bool | None, margin: float | None
 ) -> None:
-    heat = heat_of(GpuSeen("0", values=values), fastest=1980)
+    heat = heat_of(Gpu("0", values=values), fastest=1980)
     assert heat.is_hot is hot
     assert heat.margin == margin
 
 
 def test_an_amd_gpu_is_measured_at_its_junction() -> None:
-    seen = GpuSeen("0", values={"gpu_junction_temperature": 96, "gpu_edge_temperature": 70}, is_amd=True)
+    seen = Gpu("0", values={"gpu_junction_temperature": 96, "gpu_edge_temperature": 70}, is_amd=True)
     assert (heat_of(seen, 0).margin, heat_of(seen, 0).is_hot) == (4, False)
 
 

@@ -1,111 +1,196 @@
-"""The GPU exporters of the cluster's nodes, and each of their GPUs as the page names it.
+"""The GPU exporters of the cluster's nodes, and the GPUs on their pages.
 
-A page says of a GPU what its operator chose to export: a reading that is absent is not known.
+NVIDIA's dcgm-exporter and AMD's device-metrics-exporter are found by their labels. A node has GPUs of one vendor, so it
+has one exporter. Operators choose what it exports: an absent value is unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
+from bot.domain.cluster.objects import dig, is_going_away, name_of, namespace_of
+from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import SourceError
-from bot.flow.ports import Finder, PodPages
-from bot.probes.gpu import amd, nvidia
-from bot.probes.gpu.exporter_pods import DEADLINE_SECONDS, Exporter, exporters_by_node
+from bot.flow.ports import PodPage
+from bot.probes.declaration import Sources
+from bot.probes.gpu.amd import AFID
 
-XIDS_COUNTED = "DCGM_EXP_XID_ERRORS_COUNT"
-"""How often each XID came within the exporter's own window of some minutes: unlike the register it forgets."""
-_FIELDS = nvidia.WANTED | {
+DCGM_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}
+AMD_LABELS: tuple[Mapping[str, str], ...] = (
+    {"app.kubernetes.io/name": "metrics-exporter"},
+    {"app": "exporter-amdgpu-metrics-exporter"},
+)
+"""Set by AMD's GPU operator, and by the chart of device-metrics-exporter under the release name of its README."""
+DCGM_PORT, AMD_PORT = 9400, 5000
+DEADLINE_SECONDS = 2.0
+_AT_ONCE = 64
+"""Pages read at the same time: a facility has hundreds of nodes."""
+BLANK = 9e18
+"""DCGM writes 9223372036854775794 for a value that the GPU does not have."""
+
+_DCGM_LINE = re.compile(r"^DCGM_(?:FI_DEV_|EXP_|FI_PROF_GR_ENGINE_ACTIVE).*$", re.MULTILINE)
+_AMD_LINE = re.compile(
+    r"^(?:\w*_)?(gpu_(?:health|(?:junction|edge|memory)_temperature|ecc_uncorrect_total|afid_errors|(?:total|used)_vram"
+    r"|violation_(?:processor_hot|ppt|socket_thermal|vr_thermal|hbm_thermal)_residency_(?:accumulated|percentage))"
+    r"[{ ].*)$",
+    re.MULTILINE,
+)
+"""A line without the prefix of its name, which the operator of AMD's exporter chooses."""
+_NAMES = {
+    "DCGM_FI_DEV_XID_ERRORS": "xid",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": "row_remap_failure",
     "DCGM_FI_DEV_ROW_REMAP_PENDING": "row_remap_pending",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "ecc_dbe",
+    "DCGM_FI_DEV_GPU_TEMP": "temperature",
+    "DCGM_FI_DEV_MEMORY_TEMP": "memory_temperature",
     "DCGM_FI_DEV_SLOWDOWN_TEMP": "slowdown_temperature",
     "DCGM_FI_DEV_MEM_MAX_OP_TEMP": "memory_limit",
+    "DCGM_FI_DEV_SM_CLOCK": "sm_clock",
+    "DCGM_FI_DEV_GPU_UTIL": "busy",
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "clock_reasons",
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": "clock_reasons",
+    "DCGM_FI_DEV_FB_FREE": "free",
+    "DCGM_FI_DEV_FB_USED": "used",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "compute",
+    "gpu_total_vram": "total",
+    "gpu_used_vram": "used",
 }
-_AT_ONCE = 64
-"""Pages asked for at a time: a facility has hundreds of nodes."""
+"""Our names. AMD's other values keep theirs. Memory is in MiB, and AMD's exporter gives no free memory. GPU_UTIL shows
+only that some kernel ran, so it is no measure of compute."""
+_LOAD = frozenset({"free", "used", "total", "compute"})
+_COUNTS = {
+    "DCGM_EXP_XID_ERRORS_COUNT": ("counted", "xid"),
+    "DCGM_EXP_CLOCK_EVENTS_COUNT": ("event", "clock_event"),
+}
+"""Counts within the exporter's own window of some minutes, by a label. Unlike the XID register, they forget."""
 
 
 @dataclass(frozen=True)
-class GpuSeen:
-    """One GPU on an exporter's page; `pod` holds it, where the exporter maps pods."""
+class Gpu:
+    """One GPU on an exporter's page. `namespace` and `pod` name its holder, if the exporter maps pods."""
 
-    gpu: str
+    index: str
     uuid: str = ""
     bus_id: str = ""
     namespace: str = ""
     pod: str = ""
     values: Mapping[str, float] = field(default_factory=dict)
+    """Registers, temperatures and clocks."""
+    loads: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Memory and compute by pod: a shared GPU has a sample for each pod that holds it."""
     is_amd: bool = False
 
 
 @dataclass(frozen=True)
-class NodeSeen:
-    """A node's GPUs, or why they cannot be read."""
+class NodeGpus:
+    """The GPUs of one node, or why they cannot be read."""
 
-    gpus: tuple[GpuSeen, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     unreadable: str = ""
 
 
+@dataclass(frozen=True)
+class _Exporter:
+    page: PodPage
+    is_amd: bool
+
+
 class Exporters:
-    def __init__(self, finder: Finder, pages: PodPages, amd_labels: Mapping[str, str] | None = None) -> None:
-        self._finder, self._pages, self._amd_labels = finder, pages, amd_labels
+    def __init__(self, sources: Sources) -> None:
+        self._finder, self._pages, self._amd_labels = sources.finder, sources.pages, sources.amd_labels
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def nodes(self, wanted: frozenset[str] | None = None) -> dict[str, NodeSeen]:
-        """The wanted nodes, or all that have an exporter. Raise `ClusterError` when exporters cannot be listed."""
-        found = await exporters_by_node(self._finder, self._amd_labels)
-        asked = sorted(found if wanted is None else wanted)
-        seen = await asyncio.gather(*(self._seen(node, found.get(node)) for node in asked))
-        return dict(zip(asked, seen, strict=True))
+    async def read(self, nodes: Iterable[str] | None = None) -> dict[str, NodeGpus]:
+        """These nodes, or all that have an exporter. Raise `ClusterError` if exporters cannot be listed."""
+        found = await self._by_node()
+        wanted = sorted(found if nodes is None else nodes)
+        read = await asyncio.gather(*(self._read(node, found.get(node)) for node in wanted))
+        return dict(zip(wanted, read, strict=True))
 
-    async def _seen(self, node: str, exporter: Exporter | None) -> NodeSeen:
+    async def _by_node(self) -> dict[str, _Exporter]:
+        amd_labels = (self._amd_labels,) if self._amd_labels else AMD_LABELS
+        dcgm, *amd = await asyncio.gather(*(self._finder.pods_labelled(one) for one in (DCGM_LABELS, *amd_labels)))
+        amd_pods = [pod for pods in amd for pod in pods]
+        return _on_nodes(amd_pods, AMD_PORT, is_amd=True) | _on_nodes(dcgm, DCGM_PORT, is_amd=False)
+
+    async def _read(self, node: str, exporter: _Exporter | None) -> NodeGpus:
         if exporter is None:
-            return NodeSeen(unreadable=f"no exporter of NVIDIA or AMD on {node}")
+            return NodeGpus(unreadable=f"no exporter of NVIDIA or AMD on {node}")
         try:
             async with self._slots, asyncio.timeout(DEADLINE_SECONDS):
                 text = await self._pages.read(exporter.page)
         except TimeoutError:
-            return NodeSeen(unreadable=f"{node}: its exporter did not answer within {DEADLINE_SECONDS:g} s")
+            return NodeGpus(unreadable=f"{node}: its exporter did not answer within {DEADLINE_SECONDS:g} s")
         except SourceError as error:
-            return NodeSeen(unreadable=f"{node}: its exporter: {error}")
-        gpus = _amds_on(text) if exporter.is_amd else nvidias_on(text)
-        return NodeSeen(gpus, "" if gpus else f"{node}: no GPU on the exporter's page")
+            return NodeGpus(unreadable=f"{node}: its exporter: {error}")
+        gpus = gpus_on(text, is_amd=exporter.is_amd)
+        return NodeGpus(gpus, "" if gpus else f"{node}: no GPU on the exporter's page")
 
 
-def nvidias_on(page: str) -> tuple[GpuSeen, ...]:
-    """The GPUs of a dcgm-exporter's page; none where it is no such page."""
-    prefixes = ("DCGM_FI_DEV_", "DCGM_EXP_")
-    lines = "\n".join(line for line in page.splitlines() if line.startswith(prefixes))
-    values: dict[str, dict[str, float]] = defaultdict(dict)
-    labels: dict[str, dict[str, str]] = defaultdict(dict)
+def _on_nodes(pods: Sequence[Obj], default_port: int, *, is_amd: bool) -> dict[str, _Exporter]:
+    found: dict[str, _Exporter] = {}
+    for pod in pods:
+        node, address = dig(pod, "spec", "nodeName"), dig(pod, "status", "podIP")
+        if node and address and not is_going_away(pod):
+            ports = [p for c in dig(pod, "spec", "containers") or [] for p in c.get("ports") or []]
+            port = next((int(p["containerPort"]) for p in ports if p.get("name") == "metrics"), default_port)
+            found[node] = _Exporter(PodPage(namespace_of(pod), name_of(pod), address, port), is_amd)
+    return found
+
+
+def gpus_on(page: str, *, is_amd: bool) -> tuple[Gpu, ...]:
+    """The GPUs on an exporter's page; none if it is no such page."""
+    lines = (_AMD_LINE if is_amd else _DCGM_LINE).findall(page)
     try:
-        samples = [sample for family in text_string_to_metric_families(lines + "\n") for sample in family.samples]
+        samples = [sample for one in text_string_to_metric_families("\n".join(lines) + "\n") for sample in one.samples]
     except ValueError:
         return ()
+    labels: dict[str, dict[str, str]] = defaultdict(dict)
+    values: dict[str, dict[str, float]] = defaultdict(dict)
+    loads: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for sample in samples:
-        gpu = sample.labels.get("gpu", sample.labels.get("UUID", ""))
-        labels[gpu] |= sample.labels
-        if sample.name in _FIELDS and abs(sample.value) < nvidia.BLANK:
-            values[gpu][_FIELDS[sample.name]] = sample.value
-        elif sample.name == XIDS_COUNTED and sample.value > 0:
-            values[gpu][f"counted:{sample.labels.get('xid', '')}"] = sample.value
-        elif sample.name == "DCGM_EXP_CLOCK_EVENTS_COUNT" and sample.value > 0:
-            values[gpu][f"event:{sample.labels.get('clock_event', '')}"] = sample.value
+        gpu = _first(sample.labels, "gpu_id" if is_amd else "gpu", "UUID")
+        # Fields of the device name its holder; a profiling field may be about a slice of it.
+        labels[gpu] |= sample.labels if "_PROF_" not in sample.name else {}
+        load = loads[gpu][_first(sample.labels, "exported_pod", "pod")]
+        if name := _name_of(sample):
+            (load if name in _LOAD else values[gpu])[name] = sample.value
     return tuple(
-        GpuSeen(
-            gpu=gpu,
+        Gpu(
+            index=gpu,
             uuid=named.get("UUID", ""),
             bus_id=named.get("pci_bus_id", ""),
-            namespace=named.get("exported_namespace", named.get("namespace", "")),
-            pod=named.get("exported_pod", named.get("pod", "")),
+            # `gpu_fault` judges every GPU of an AMD node, no matter which pod holds it.
+            namespace="" if is_amd else _first(named, "exported_namespace", "namespace"),
+            pod="" if is_amd else _first(named, "exported_pod", "pod"),
             values=values[gpu],
+            loads=loads[gpu],
+            is_amd=is_amd,
         )
         for gpu, named in sorted(labels.items())
     )
 
 
-def _amds_on(page: str) -> tuple[GpuSeen, ...]:
-    return tuple(GpuSeen(gpu=gpu, values=values, is_amd=True) for gpu, values in amd.readings_of(page, []).items())
+def _name_of(sample: Sample) -> str:
+    """Our name for a value; empty if it is not read or blank."""
+    if sample.name in _COUNTS:
+        kind, label = _COUNTS[sample.name]
+        return f"{kind}:{sample.labels.get(label, '')}" if sample.value > 0 else ""
+    if not abs(sample.value) < BLANK:
+        return ""
+    if sample.name == AFID:
+        # The value is the number of the field identifier, as an XID's is, and there is a list of them.
+        return f"{AFID}:{sample.labels.get('afid_index', '0')}"
+    return _NAMES.get(sample.name, sample.name if sample.name.startswith("gpu_") else "")
+
+
+def _first(labels: Mapping[str, str], *names: str) -> str:
+    """The first of these labels that is not empty."""
+    return next((labels[name] for name in names if labels.get(name)), "")

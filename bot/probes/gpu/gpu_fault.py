@@ -1,44 +1,43 @@
 """The `gpu_fault` probe: which class of fault the GPUs of our replicas show, on which node, and who else acts there.
 
-A register counts only when it changed in the incident's time; what cannot be dated is unknown, and people are asked.
+A register counts only if it changed in the incident's time. A fault without a date is unknown, and people are asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from bot.domain.changes.steps.node_steps import others_on
 from bot.domain.cluster.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.kernel.errors import ClusterError
-from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import Finder, ProbeRequest, SampleStore
+from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
-from bot.probes.gpu.exporters import Exporters, GpuSeen, NodeSeen
+from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
+from bot.probes.gpu.history import RegisterHistory, place_of, start_of
 from bot.probes.gpu.node_events import about_nodes, xids_in
 from bot.probes.gpu.nodes import judge_node
 from bot.probes.gpu.remediators import marks_of, remediators_of
-from bot.probes.gpu.verdict import BEFORE_SECONDS, SOURCE
-from bot.probes.gpu.xids import class_of, xid_of
+from bot.probes.gpu.verdict import SOURCE, rose
+from bot.probes.gpu.xids import class_of, new_xids, xid_of
 
 SEVERITY = ("none", "stale", "application", "contained", "", "fatal")
-"""From the mildest on. Unknown stands before fatal: it might be, and only a certain fatal fault outdoes that."""
+"""The mildest first. Unknown is next to fatal: it might be fatal, so only a certain fatal fault is worse."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What one GPU or node shows; an empty `kind` is not known."""
+    """What one GPU or node shows; an empty `kind` is unknown."""
 
     kind: str
     note: str = ""
     xids: tuple[int, ...] = ()
-    gpu: GpuSeen | None = None
+    gpu: Gpu | None = None
     node: str = ""
 
 
@@ -62,52 +61,48 @@ class GpuFault:
 
 
 class ReadGpuFault:
-    """Its history of registers is kept in the sample store, one key a node."""
-
-    def __init__(self, *, exporters: Exporters, events: Finder, store: SampleStore, now: Callable[[], float]) -> None:
-        self._exporters, self._events, self._store, self._now = exporters, events, store, now
+    def __init__(self, sources: Sources) -> None:
+        self._exporters, self._finder = Exporters(sources), sources.finder
+        self._history = RegisterHistory("faults", sources)
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         world = await request.world()
         if failed := unreadable(request, world, "pods", "nodes"):
             return failed
-        nodes = _nodes_asked_for(request, world)
+        nodes = sorted(_nodes_asked_for(request, world))
         if not nodes:
             return no_answer(request, "no replica is on a node")
-        seen, said = await asyncio.gather(self._exporters.nodes(nodes), self._said(request))
+        pages, events = await asyncio.gather(self._exporters.read(nodes), self._events())
         faults: list[Fault] = []
-        since = request.context.began_at - BEFORE_SECONDS
-        for node in sorted(nodes):
-            told = xids_in(said.get(node, ()), since)
-            faults += await self._on_node(node, seen[node], told, request, world)
-            faults.append(_said_of(node, world, told, since))
+        for node in nodes:
+            dated = xids_in(events.get(node, ()), start_of(request))
+            faults += await self._gpu_faults(node, pages[node], dated, request, world)
+            faults.append(_node_fault(node, world, dated, start_of(request)))
         worst = max(faults, key=lambda fault: (SEVERITY.index(fault.kind), fault.gpu is not None))
-        return _told(request, world, worst, faults)
+        return _reading_of(request, world, worst, faults)
 
-    async def _on_node(
-        self, node: str, seen: NodeSeen, told: Sequence[int], request: ProbeRequest, world: World
+    async def _gpu_faults(
+        self, node: str, page: NodeGpus, dated: Sequence[int], request: ProbeRequest, world: World
     ) -> list[Fault]:
-        if seen.unreadable:
-            return [Fault("", seen.unreadable, node=node)]
+        if page.unreadable:
+            return [Fault("", page.unreadable, node=node)]
         ours = {(namespace_of(pod), name_of(pod)) for pod in pods_of_workload(world)}
-        held = [gpu for gpu in seen.gpus if (gpu.namespace, gpu.pod) in ours]
-        start, now = request.context.began_at - BEFORE_SECONDS, self._now()
-        key = f"faults/{request.context.target.cluster}/{node}"
-        earlier = await self._store.between(key, start, now)
-        registers = {gpu.gpu: dict(gpu.values) for gpu in seen.gpus}
-        await self._store.add(key, [Scrape(replica=node, at=now, ranks=registers)])
-        reaches_back = bool(earlier) and earlier[0].at <= start + 60
-        mapped = any(gpu.pod for gpu in seen.gpus)
+        registers = {gpu.index: gpu.values for gpu in page.gpus}
+        readings = await self._history.add(place_of(request, node), registers, start_of(request))
+        # All GPUs of a node that is asked for by name are judged: it may hold none of our replicas any more.
+        only_ours = request.spec.of == "target" and any(gpu.pod for gpu in page.gpus)
+        gpus = [gpu for gpu in page.gpus if not only_ours or (gpu.namespace, gpu.pod) in ours]
+        back = readings.reaches_back
+        judged = [(gpu, judge_gpu(gpu.values, readings.before(gpu.index), dated, reaches_back=back)) for gpu in gpus]
         return [
-            _named(judge_gpu(gpu.values, _before(earlier, gpu.gpu), told, reaches_back=reaches_back), gpu, node)
-            # A node that is asked for by name is looked at whole: it may hold none of ours any more.
-            for gpu in (held if request.spec.of == "target" and mapped else seen.gpus)
+            replace(fault, note=fault.note and f"{node}/{gpu.index}: {fault.note}", gpu=gpu, node=node)
+            for gpu, fault in judged
         ]
 
-    async def _said(self, request: ProbeRequest) -> Mapping[str, Sequence[Obj]]:
-        """Events only add to what registers say; without them the registers still speak."""
+    async def _events(self) -> Mapping[str, Sequence[Obj]]:
+        """Events only add to the registers, which count without them too."""
         try:
-            return about_nodes(await self._events.node_events())
+            return about_nodes(await self._finder.node_events())
         except ClusterError:
             return {}
 
@@ -115,21 +110,21 @@ class ReadGpuFault:
 def judge_gpu(
     now: Mapping[str, float],
     before: Sequence[Mapping[str, float]],
-    told: Sequence[int] = (),
+    dated: Sequence[int] = (),
     *,
     reaches_back: bool,
 ) -> Fault:
-    """`before`: earlier readings of the incident's time; `reaches_back`: whether they begin where that time does.
+    """`before`: earlier readings of the incident's time. `reaches_back`: whether they begin where that time does.
 
-    `told`: XIDs that the node's events date into that time.
+    `dated`: XIDs of the node's events in that time.
     """
-    recent = _recent_xids(now, before, told)
+    recent = _recent_xids(now, before, dated)
     found = [
         Fault(class_of(xid) or "", f"XID {xid} since the incident began ({xid_of(xid).meaning})") for xid in recent
     ]
     if now.get("row_remap_failure", 0.0) >= 1:
         found.append(Fault("fatal", "a memory row could not be remapped"))
-    if any(now.get("ecc_dbe", 0.0) > was["ecc_dbe"] for was in before if "ecc_dbe" in was):
+    if rose("ecc_dbe", now, before):
         found.append(Fault("fatal", "uncorrectable memory errors rose since the incident began"))
     is_old = reaches_back and before and before[0].get("row_remap_pending", 0.0) >= 1
     if now.get("row_remap_pending", 0.0) >= 1 and not is_old:
@@ -146,17 +141,13 @@ def judge_gpu(
 
 
 def _recent_xids(
-    now: Mapping[str, float], before: Sequence[Mapping[str, float]], told: Sequence[int]
+    now: Mapping[str, float], before: Sequence[Mapping[str, float]], dated: Sequence[int]
 ) -> tuple[int, ...]:
-    """Those that the register took on while we looked, that the exporter counted lately, or that an event dates.
-
-    A later XID overwrites the register: what stood there in between counts too.
-    """
-    seen = [int(values["xid"]) for values in (*before, now) if "xid" in values]
-    came = [later for earlier, later in pairwise(seen) if later not in (earlier, 0)]
-    names = [key.removeprefix("counted:") for values in (*before, now) for key in values if key.startswith("counted:")]
-    dated = [int(now["xid"])] if now.get("xid", 0.0) in told else []
-    return tuple(dict.fromkeys([*dated, *came, *(int(name) for name in names if name.isdigit())]))
+    """XIDs that the register took on while we watched, that the exporter counted lately, or that an event dates."""
+    readings = (*before, now)
+    counted = [key.removeprefix("counted:") for values in readings for key in values if key.startswith("counted:")]
+    in_events = [int(now["xid"])] if now.get("xid", 0.0) in dated else []
+    return tuple(dict.fromkeys([*in_events, *new_xids(readings), *(int(xid) for xid in counted if xid.isdigit())]))
 
 
 def _undated(xid: int, *, reaches_back: bool, has_seen: bool) -> Fault:
@@ -168,28 +159,19 @@ def _undated(xid: int, *, reaches_back: bool, has_seen: bool) -> Fault:
     return Fault("", f"XID {xid} seen, its age is not known ({meaning})")
 
 
-def _before(earlier: Sequence[Scrape], gpu: str) -> list[Mapping[str, float]]:
-    return [scrape.ranks[gpu] for scrape in earlier if gpu in scrape.ranks]
-
-
-def _named(fault: Fault, gpu: GpuSeen, node: str) -> Fault:
-    note = f"{node}/{gpu.gpu}: {fault.note}" if fault.note else ""
-    return Fault(fault.kind, note, fault.xids, gpu, node)
-
-
-def _said_of(node: str, world: World, xids: tuple[int, ...], since: float) -> Fault:
-    """What the node's events and marks say: an XID in an event has a date; a mark has no class."""
+def _node_fault(node: str, world: World, xids: tuple[int, ...], since: float) -> Fault:
+    """By the XIDs of its events, else by its conditions and taints, which name no class."""
     if xids:
         worst = max(xids, key=lambda xid: SEVERITY.index(class_of(xid) or ""))
         note = f"{node}: event, XID {worst} ({xid_of(worst).meaning})"
         return Fault(class_of(worst) or "", note, xids=xids, node=node)
     verdict = judge_node(node, next((one for one in world.nodes if name_of(one) == node), None), since)
     notes = "; ".join(verdict.notes)
-    # Not Ready, or marked as faulty lately: trouble, of which this does not say whether it is the GPU's.
+    # Not Ready, or marked as faulty lately: trouble, though maybe not the GPU's.
     return Fault("none" if verdict.fault is False else "", notes, node=node)
 
 
-def _told(request: ProbeRequest, world: World, worst: Fault, faults: Sequence[Fault]) -> Reading:
+def _reading_of(request: ProbeRequest, world: World, worst: Fault, faults: Sequence[Fault]) -> Reading:
     node = next((one for one in world.nodes if name_of(one) == worst.node), None)
     ours = _ours_on(world, worst.node)
     notes = list(dict.fromkeys(fault.note for fault in (worst, *faults) if fault.note))
@@ -202,7 +184,7 @@ def _told(request: ProbeRequest, world: World, worst: Fault, faults: Sequence[Fa
         xid=float(worst.xids[-1]) if worst.xids else None,
         xids=", ".join(str(xid) for xid in worst.xids),
         node=worst.node,
-        gpu=worst.gpu.uuid or worst.gpu.gpu if worst.gpu else None,
+        gpu=worst.gpu.uuid or worst.gpu.index if worst.gpu else None,
         bus_id=(worst.gpu.bus_id or None) if worst.gpu else None,
         replica=holder or (ours[0] if ours else ""),
         here=float(len(ours)),
@@ -231,7 +213,7 @@ def _told(request: ProbeRequest, world: World, worst: Fault, faults: Sequence[Fa
 
 @dataclass(frozen=True)
 class _Others:
-    """Who else acts on the node, what it is marked with, and whose pods run there. None: not known."""
+    """Who else acts on the node, how it is marked, and whose pods run there. None is unknown."""
 
     act: bool | None = None
     actors: str | None = None
@@ -251,7 +233,7 @@ def _others(request: ProbeRequest, world: World, node: Obj | None) -> _Others:
 
 
 def _nodes_asked_for(request: ProbeRequest, world: World) -> frozenset[str]:
-    """The nodes of our replicas, or the one that was picked."""
+    """The nodes of our replicas, or the picked node."""
     of = request.spec.of
     if of.startswith("picked."):
         name = request.context.picked.get(of.removeprefix("picked."), "")
@@ -268,14 +250,9 @@ def _is_there(pod: Obj) -> bool:
     return not is_finished(pod) and not is_going_away(pod)
 
 
-def _reader(sources: Sources) -> ReadGpuFault:
-    exporters = Exporters(sources.finder, sources.pages, sources.amd_labels)
-    return ReadGpuFault(exporters=exporters, events=sources.finder, store=sources.samples, now=sources.now)
-
-
 PROBE = Probe(
     name="gpu_fault",
     help="Which GPU is faulty, of which class, where, and who else acts on it.",
     answer=GpuFault,
-    read=_reader,
+    read=ReadGpuFault,
 )

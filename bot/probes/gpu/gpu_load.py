@@ -1,42 +1,24 @@
-"""How much memory is free on the GPUs of the replicas, and how busy they are, by the exporters on their nodes.
+"""The `gpu_load` probe: how much memory is free on the GPUs of the replicas, and how busy they are.
 
-The fullest GPU decides. What no exporter says of a pod's own GPUs is unknown: another pod's room is not ours.
+The fullest GPU decides. GPUs that the exporter does not map to our pods are left out: another pod's room is not ours.
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from bot.domain.cluster.objects import dig, name_of
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import Finder, MemoryHistory, PodPages, ProbeRequest
+from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
-from bot.probes.declaration import Probe
-from bot.probes.gpu.exporter_pods import DEADLINE_SECONDS, Exporter, exporters_by_node
-from bot.probes.gpu.nvidia import BLANK
+from bot.probes.declaration import Probe, Sources
+from bot.probes.gpu.exporters import Exporters, Gpu
 
 SOURCE = "GPU exporters"
 MIB_IN_GIB = 1024.0
-WANTED = {
-    "DCGM_FI_DEV_FB_FREE": "free",
-    "DCGM_FI_DEV_FB_USED": "used",
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "compute",
-    "gpu_total_vram": "total",
-    "gpu_used_vram": "used",
-}
-"""Memory in MiB; AMD's exporter gives no free memory. GPU_UTIL only says that some kernel ran, so it is left out."""
-
-AMD_PREFIX = "amd_"
-"""As the exporter's own examples set `MetricsFieldPrefix`."""
-
-Gpus = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -48,17 +30,8 @@ class GpuLoad:
 
 
 class ReadGpuLoad:
-    """The `gpu_load` probe. `day`: who remembers a day of it; None when nobody does."""
-
-    def __init__(
-        self,
-        *,
-        finder: Finder,
-        pages: PodPages,
-        day: MemoryHistory | None = None,
-        amd_labels: Mapping[str, str] | None = None,
-    ) -> None:
-        self._finder, self._pages, self._day, self._amd_labels = finder, pages, day, amd_labels
+    def __init__(self, sources: Sources) -> None:
+        self._exporters, self._day = Exporters(sources), sources.memory
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         world = await request.world()
@@ -67,13 +40,13 @@ class ReadGpuLoad:
         by_node: dict[str, list[str]] = defaultdict(list)
         for pod in pods_asked_for(request, world):
             by_node[dig(pod, "spec", "nodeName") or ""].append(name_of(pod))
-        exporters = await exporters_by_node(self._finder, self._amd_labels)
-        told = await asyncio.gather(*(self._gpus(exporters.get(node), pods) for node, pods in by_node.items()))
-        silent = [node or "no node" for node, gpus in zip(by_node, told, strict=True) if not gpus]
-        if silent or not told:
+        pages = await self._exporters.read(by_node)
+        found = {node: loads_of(pages[node].gpus, pods) for node, pods in by_node.items()}
+        silent = [node or "no node" for node, loads in found.items() if not loads]
+        if silent or not found:
             reason = f"nothing is exported of the GPUs on {', '.join(silent)}" if silent else "there is no such pod"
             return no_answer(request, reason, source=SOURCE)
-        gpus = [gpu for found in told for gpu in found.values()]
+        gpus = [load for loads in found.values() for load in loads]
         day, why_not = await self._least_free_day(request, [pod for pods in by_node.values() for pod in pods])
         parts = _parts(gpus, day)
         missing = dict.fromkeys(PROBE.kinds, "the exporter does not export it") | {"least_free_day": why_not}
@@ -87,64 +60,42 @@ class ReadGpuLoad:
         except SourceError as error:
             return None, str(error)
 
-    async def _gpus(self, exporter: Exporter | None, pods: Sequence[str]) -> Gpus:
-        """Empty when this node's exporter does not answer or says nothing of these pods."""
-        if exporter is None:
-            return {}
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                return gpus_of(await self._pages.read(exporter.page), pods)
-        except (TimeoutError, SourceError):
-            # The reading says of which node nothing is known.
-            return {}
 
-
-def gpus_of(page: str, pods: Sequence[str]) -> Gpus:
-    """The GPUs that these pods hold, by index; none where the page does not say who holds which."""
-    bare = (line.removeprefix(AMD_PREFIX) for line in page.splitlines())
-    lines = "\n".join(line for line in bare if line.startswith(tuple(WANTED)))
-    gpus: Gpus = defaultdict(dict)
-    try:
-        samples = [sample for family in text_string_to_metric_families(lines + "\n") for sample in family.samples]
-    except ValueError:
-        return {}
-    for sample in samples:
-        holder = sample.labels.get("exported_pod") or sample.labels.get("pod", "")
-        gpu = sample.labels.get("UUID") or sample.labels.get("gpu") or sample.labels.get("gpu_id", "")
-        if sample.name in WANTED and holder in pods and abs(sample.value) < BLANK and math.isfinite(sample.value):
-            gpus[gpu][WANTED[sample.name]] = sample.value
-    return dict(gpus)
+def loads_of(gpus: Sequence[Gpu], pods: Sequence[str]) -> list[dict[str, float]]:
+    """Memory and compute of each GPU that these pods hold; none if the page does not map pods."""
+    ours = [
+        {name: value for pod, load in gpu.loads.items() if pod in pods for name, value in load.items()} for gpu in gpus
+    ]
+    return [load for load in ours if load]
 
 
 def _parts(gpus: Sequence[Mapping[str, float]], least_free_day: float | None) -> GpuLoad:
-    free = [_free(gpu) for gpu in gpus]
-    total = [_total(gpu) for gpu in gpus]
-    busy = [gpu["compute"] for gpu in gpus if "compute" in gpu]
+    complete = [_completed(gpu) for gpu in gpus]
+    free, total, compute = (_of_each(complete, name) for name in ("free", "total", "compute"))
     return GpuLoad(
-        least_free=None if None in free else min(one for one in free if one is not None) / MIB_IN_GIB,
+        least_free=min(free) / MIB_IN_GIB if free else None,
         least_free_day=least_free_day,
-        total=None if None in total else min(one for one in total if one is not None) / MIB_IN_GIB,
-        compute=sum(busy) / len(busy) if len(busy) == len(gpus) else None,
+        total=min(total) / MIB_IN_GIB if total else None,
+        compute=sum(compute) / len(compute) if compute else None,
     )
 
 
-def _free(gpu: Mapping[str, float]) -> float | None:
-    if "free" in gpu:
-        return gpu["free"]
-    return gpu["total"] - gpu["used"] if "total" in gpu and "used" in gpu else None
+def _completed(gpu: Mapping[str, float]) -> Mapping[str, float]:
+    """NVIDIA's exporter gives free and used memory, AMD's total and used."""
+    if "used" in gpu and "free" in gpu:
+        return {"total": gpu["free"] + gpu["used"], **gpu}
+    return {"free": gpu["total"] - gpu["used"], **gpu} if "used" in gpu and "total" in gpu else gpu
 
 
-def _total(gpu: Mapping[str, float]) -> float | None:
-    if "total" in gpu:
-        return gpu["total"]
-    return gpu["free"] + gpu["used"] if "free" in gpu and "used" in gpu else None
+def _of_each(gpus: Sequence[Mapping[str, float]], name: str) -> list[float]:
+    """This value of every GPU; empty if one of them lacks it."""
+    values = [gpu[name] for gpu in gpus if name in gpu]
+    return values if len(values) == len(gpus) else []
 
 
 PROBE = Probe(
     name="gpu_load",
     help="GPU memory that is free, now and in a day, and how busy the GPUs are.",
     answer=GpuLoad,
-    read=lambda sources: ReadGpuLoad(
-        finder=sources.finder, pages=sources.pages, day=sources.memory, amd_labels=sources.amd_labels
-    ),
+    read=ReadGpuLoad,
 )

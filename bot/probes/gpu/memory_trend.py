@@ -1,7 +1,7 @@
-"""Does memory leak? The trend of free GPU memory and of the containers' host memory in the day before the incident.
+"""The `memory_trend` probe: does memory leak, by the free GPU memory and host memory of the day before the incident?
 
-The engine reserves its share of the GPU as it starts, so used memory is flat by design; what counts is that the rest
-shrinks. A number of "fragmentation" is not read: a high share of reserved memory in use is good, not bad.
+The engine reserves its share of the GPU at start, so used memory is flat by design: a leak shows in the rest, which
+shrinks. "Fragmentation" is not read: a high share of reserved memory in use is good.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from bot.probes.declaration import Probe
 
 SOURCE = "Prometheus"
 MIB_IN_GIB, BYTES_IN_GIB = 1024.0, float(1 << 30)
-LEAST_FIT = 0.8
-LEAST_PER_DAY = 1.0
-"""GiB a day: less than that does not fill a GPU within a week."""
+MIN_FIT = 0.8
+MIN_PER_DAY = 1.0
+"""GiB a day: less does not fill a GPU within a week."""
 WHOLE_DAY = 0.9
 CRASH_SECONDS = 600.0
-"""An alert waits minutes before it fires; the memory that the crash itself gave back is no trend."""
+"""An alert waits minutes before it fires; memory that the crash itself freed is not a trend."""
 
 Points = Sequence[tuple[float, float]]
 
@@ -43,8 +43,6 @@ class MemoryTrend:
 
 
 class ReadMemoryTrend:
-    """The `memory_trend` probe. `since` is a moment of the playbook's, and `taken` what is less free than before it."""
-
     def __init__(self, days: MemoryHistory | None) -> None:
         self._days = days
 
@@ -117,8 +115,8 @@ class ReadMemoryTrend:
 def _leaks(free: Trend | None, host: Trend | None) -> bool | None:
     """Steadily less free, or steadily more on the host; one trend is enough for yes, both are needed for no."""
     signs = [
-        None if free is None else -free.per_day >= LEAST_PER_DAY * MIB_IN_GIB and free.fit > LEAST_FIT,
-        None if host is None else host.per_day >= LEAST_PER_DAY * BYTES_IN_GIB and host.fit > LEAST_FIT,
+        None if free is None else -free.per_day >= MIN_PER_DAY * MIB_IN_GIB and free.fit > MIN_FIT,
+        None if host is None else host.per_day >= MIN_PER_DAY * BYTES_IN_GIB and host.fit > MIN_FIT,
     ]
     if any(signs):
         return True
@@ -126,11 +124,11 @@ def _leaks(free: Trend | None, host: Trend | None) -> bool | None:
 
 
 def _in_words(free: Trend | None, host: Trend | None) -> str:
-    said = [
+    texts = [
         f"free GPU memory {free.per_day / MIB_IN_GIB:+.2f} GiB/day (r² {free.fit:.2f})" if free else "",
         f"host memory {host.per_day / BYTES_IN_GIB:+.2f} GiB/day (r² {host.fit:.2f})" if host else "",
     ]
-    return ", ".join(filter(None, said))
+    return ", ".join(filter(None, texts))
 
 
 PROBE = Probe(

@@ -1,6 +1,6 @@
-"""What was said about a node lately: Events on the Node object, by node-problem-detector and GPU operators.
+"""Recent Events on Node objects, written by node-problem-detector and GPU operators.
 
-An event adds what it says and its absence proves nothing: the API server forgets events within an hour.
+The absence of an event proves nothing: the API server forgets events within an hour.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _ABOUT_GPUS = re.compile(
     r"gpu|nvidia|nvlink|nvswitch|dcgm|xid|rocm|\bhbm|accelerat|NodeProblem|Kernel(Oops|Deadlock|Panic)", re.IGNORECASE
 )
 _HEAT = re.compile(r"thermal|overheat|throttl", re.IGNORECASE)
-MOST_NOTES = 4
+MAX_NOTES = 4
 
 
 def judge_events(name: str, events: Iterable[Obj], since: float) -> Verdict:
-    """Of one node. `since`: when the incident's time began; older events, and those without a date, say nothing."""
+    """The verdict on one node. Events before `since`, and events without a date, do not count."""
     faults: list[bool | None] = []
     thermal, notes = False, []
     for event in sorted(events, key=_last_seen, reverse=True):
@@ -34,19 +34,19 @@ def judge_events(name: str, events: Iterable[Obj], since: float) -> Verdict:
         faults.append(fault)
         thermal = thermal or is_heat
         if note:
-            notes.append(f"{name}: event {note}")
-    return Verdict(name, any_of(*faults), thermal, tuple(dict.fromkeys(notes))[:MOST_NOTES])
+            notes.append(f"event {note}")
+    return Verdict.on(name, any_of(*faults), thermal, *list(dict.fromkeys(notes))[:MAX_NOTES])
 
 
 def xids_in(events: Iterable[Obj], since: float) -> tuple[int, ...]:
-    """The XIDs that were told since then, newest first."""
+    """The XIDs of events since then, newest first."""
     recent = sorted((event for event in events if _last_seen(event) >= since), key=_last_seen, reverse=True)
     found = [_XID.search(f"{event.get('reason') or ''} {event.get('message') or ''}") for event in recent]
     return tuple(dict.fromkeys(int(match[1] or match[2]) for match in found if match))
 
 
 def about_nodes(events: Iterable[Obj]) -> dict[str, list[Obj]]:
-    """Node name to its events."""
+    """Events by the name of their node."""
     found: dict[str, list[Obj]] = {}
     for event in events:
         if dig(event, "involvedObject", "kind") == "Node":
@@ -55,22 +55,22 @@ def about_nodes(events: Iterable[Obj]) -> dict[str, list[Obj]]:
 
 
 def _judge(event: Obj) -> tuple[bool, bool, str]:
-    """Whether it is a fault, whether it is heat, and what people are told of it."""
+    """Whether it is a fault, whether it is heat, and a note for people."""
     reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
-    said = f"{reason}: {' '.join(message.split())}"[:160]
+    text = f"{reason}: {' '.join(message.split())}"[:160]
     if number := _XID.search(f"{reason} {message}"):
         xid = int(number[1] or number[2])
         kind, meaning = xid_of(xid)
         return kind == "fatal", False, f"{reason}, XID {xid} ({meaning})"
-    if event.get("type") != "Warning" or not _ABOUT_GPUS.search(said):
+    if event.get("type") != "Warning" or not _ABOUT_GPUS.search(text):
         return False, False, ""
-    if _HEAT.search(said):
-        return False, True, said
-    return (True, False, said) if TROUBLE.search(said) or reason.startswith("Kernel") else (False, False, "")
+    if _HEAT.search(text):
+        return False, True, text
+    return (True, False, text) if TROUBLE.search(text) or reason.startswith("Kernel") else (False, False, "")
 
 
 def _last_seen(event: Obj) -> float:
-    """An event that is said again keeps its name and moves its last time; the newer API has other fields for it."""
+    """A repeated event keeps its name and gets a new last time; the newer API has other fields for it."""
     times = (
         dig(event, "series", "lastObservedTime"),
         event.get("lastTimestamp"),

@@ -1,6 +1,6 @@
-"""What a node says of itself: its conditions and taints, as node-problem-detector and GPU operators set them.
+"""Judges a node by its conditions and taints, which node-problem-detector and GPU operators set.
 
-Only what changed in the incident's time counts: a mark from last month is a note. A cordon is somebody's choice, no
+Only changes in the incident's time count: a mark from last month is a note. A cordon is somebody's choice and not a
 fault.
 """
 
@@ -20,22 +20,20 @@ Claim = tuple[bool | None, str]
 
 
 def judge_node(name: str, node: Obj | None, since: float) -> Verdict:
-    """`since`: when the incident's time began; what the node has said for longer is no news."""
+    """`since`: when the incident's time began. Older marks do not count."""
     if node is None:
-        return Verdict(name, None, False, (f"{name}: the node cannot be read",))
+        return Verdict.on(name, None, False, "the node cannot be read")
     if condition(node, "Ready").get("status") != "True":
-        return Verdict(name, True, False, (f"{name}: not Ready",))
+        return Verdict.on(name, True, False, "not Ready")
     claims = [*_conditions(node, since), *_taints(node, since)]
-    notes = tuple(f"{name}: {note}" for _, note in claims)
-    if dig(node, "spec", "unschedulable"):
-        notes = (*notes, f"{name}: cordoned")
-    return Verdict(name, any_of(*(claim for claim, _ in claims)), False, notes)
+    cordon_note = "cordoned" if dig(node, "spec", "unschedulable") else ""
+    return Verdict.on(name, any_of(*(claim for claim, _ in claims)), False, *(note for _, note in claims), cordon_note)
 
 
 def _conditions(node: Obj, since: float) -> Iterator[Claim]:
     for one in dig(node, "status", "conditions") or []:
         kind = str(one.get("type") or "")
-        # A condition that reports trouble is True when there is some; others may be healthy when True.
+        # A condition about trouble is True if there is trouble; others may mean health.
         if kind in PLAIN_CONDITIONS or one.get("status") != "True" or not TROUBLE.search(kind):
             continue
         yield _dated(f"{kind}: {one.get('reason') or 'no reason'}", one.get("lastTransitionTime"), since)

@@ -1,6 +1,6 @@
-"""Who else is at work on a node: what operators of GPUs and nodes write on it while they repair or replace it.
+"""Who else is repairing or replacing a node, by the taints, labels and annotations that operators put on it.
 
-Two hands on one node undo each other's work: where one of these acts, the bot watches and proposes nothing.
+Two operators on one node undo each other's work: while one of these acts, the bot watches and proposes nothing.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _MARKS = (
     ),
     (re.compile(r"^amd\.com/gpu-remediation"), re.compile(r"."), "AMD's GPU operator"),
 )
-"""Label or annotation, the values of it that mean work, and whose they are."""
+"""Label or annotation, the values that mean work in progress, and the operator."""
 
 
 def remediators_of(node: Obj, incident_id: str) -> tuple[str, ...]:
-    """Who acts on the node, each once; a cordon counts unless this incident made it."""
+    """Who acts on the node, without repetition. A cordon counts unless this incident made it."""
     return tuple(dict.fromkeys(_acting(node, incident_id)))
 
 
 def marks_of(node: Obj) -> tuple[str, ...]:
-    """What node-problem-detector and others report on it: they tell, they do not act."""
+    """What node-problem-detector and others report on the node; they do not act."""
     return tuple(
         f"{one.get('type')}: {one.get('reason') or 'no reason'}"
         for one in dig(node, "status", "conditions") or []

@@ -1,42 +1,42 @@
 """The `thermal_scope` probe: which nodes are hot, and whether that is one node or the facility.
 
-Every GPU is measured against its own slowdown limit where its exporter names one. Nodes that cannot be read may be hot
-too: the scope is unknown when they would change it.
+Every GPU is measured against its own slowdown limit if its exporter gives one. Unreadable nodes may be hot too: if that
+would change the scope, it is unknown.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, labels_of, name_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import World
-from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Point, short, slope
-from bot.flow.ports import ProbeRequest, SampleStore
+from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu import amd, nvidia
-from bot.probes.gpu.exporters import Exporters, GpuSeen, NodeSeen
+from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
+from bot.probes.gpu.history import RegisterHistory, place_of
 from bot.probes.gpu.verdict import SOURCE
 
 FACILITY_NODES, RACK_NODES, BRAKE_NODES = 3, 2, 2
-"""This many hot nodes in all, in one rack, or slowed by the power brake are no single node's trouble."""
+"""This many hot nodes in all, in one rack, or slowed by the power brake are trouble of the facility."""
 ZONE_LABEL = "topology.kubernetes.io/zone"
 RACK_LABELS = ("topology.kubernetes.io/rack", "topology.rack", "rack")
-"""No label for racks is standard: `parameters: {rack: …}` names the cluster's own."""
+"""There is no standard label for racks: `parameters: {rack: …}` names the cluster's own."""
 POWER_BRAKE = 0x80
 SLOPE_SECONDS, SLOPE_NEEDS_SECONDS = 600.0, 30.0
 
 
 @dataclass(frozen=True)
 class Heat:
-    """One GPU; None is not known. `margin`: degrees below its limit."""
+    """One GPU; None is unknown. `margin`: degrees below its limit."""
 
-    gpu: GpuSeen
+    gpu: Gpu
     celsius: float | None
     margin: float | None
     slowed: bool | None
@@ -92,49 +92,47 @@ class ThermalScope:
 
 
 class ReadThermalScope:
-    """Its history of temperatures is kept in the sample store, one key a node."""
-
-    def __init__(self, *, exporters: Exporters, store: SampleStore, now: Callable[[], float]) -> None:
-        self._exporters, self._store, self._now = exporters, store, now
+    def __init__(self, sources: Sources) -> None:
+        self._exporters, self._now = Exporters(sources), sources.now
+        self._history = RegisterHistory("heat", sources)
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         world = await request.world()
         if failed := unreadable(request, world, "pods", "nodes"):
             return failed
         picked = request.spec.of.removeprefix("picked.") if request.spec.of.startswith("picked.") else ""
-        named = frozenset({request.context.picked.get(picked, "")}) if picked else None
-        seen = await self._exporters.nodes(named)
-        if not seen:
+        named = [request.context.picked.get(picked, "")] if picked else None
+        pages = await self._exporters.read(named)
+        if not pages:
             return no_answer(request, "no node has a GPU exporter")
         rack = request.spec.parameters.get("rack")
-        nodes = _nodes(world, seen, (str(rack),) if rack else RACK_LABELS)
+        nodes = _nodes(world, pages, (str(rack),) if rack else RACK_LABELS)
         rising = await self._rising([node for node in nodes if node.is_hot] or nodes, request)
-        return _told(request, world, nodes, rising)
+        return _reading_of(request, world, nodes, rising)
 
     async def _rising(self, nodes: Iterable[_Node], request: ProbeRequest) -> float | str:
-        """Degrees a minute of the GPU that rises fastest, or why that is not known."""
-        now, slopes = self._now(), list[float]()
+        """Degrees a minute of the GPU that rises fastest, or why it is unknown."""
+        slopes = list[float]()
         for node in nodes:
-            key = f"heat/{request.context.target.cluster}/{node.name}"
-            celsius = {heat.gpu.gpu: {"celsius": heat.celsius} for heat in node.heats if heat.celsius is not None}
-            await self._store.add(key, [Scrape(replica=node.name, at=now, ranks=celsius)])
-            earlier = await self._store.between(key, now - SLOPE_SECONDS, now)
+            celsius = {heat.gpu.index: {"celsius": heat.celsius} for heat in node.heats if heat.celsius is not None}
+            since = self._now() - SLOPE_SECONDS
+            readings = (await self._history.add(place_of(request, node.name), celsius, since)).scrapes
             for gpu in celsius:
-                points = [Point(one.at, one.ranks[gpu]["celsius"]) for one in earlier if gpu in one.ranks]
-                if points and points[-1].at - points[0].at >= SLOPE_NEEDS_SECONDS:
+                points = [Point(one.at, one.ranks[gpu]["celsius"]) for one in readings if gpu in one.ranks]
+                if points[-1].at - points[0].at >= SLOPE_NEEDS_SECONDS:
                     slopes.append(60 * slope(points))
         return max(slopes) if slopes else f"temperatures were not watched for {short(SLOPE_NEEDS_SECONDS)} yet"
 
 
-def heat_of(gpu: GpuSeen, fastest: float) -> Heat:
-    """`fastest`: the highest clock on its node, beside which a slow one is seen."""
+def heat_of(gpu: Gpu, fastest: float) -> Heat:
+    """`fastest`: the highest clock on its node; a slow clock is judged by it."""
     now = gpu.values
     if gpu.is_amd:
-        slowed = amd.judge_gpu(gpu.gpu, now, (), reaches_back=False).thermal
+        slowed = amd.judge_gpu(gpu.index, now, (), reaches_back=False).thermal
         core = now.get("gpu_junction_temperature", now.get("gpu_edge_temperature"))
         margins = _margins((core, amd.HOT_JUNCTION), (now.get("gpu_memory_temperature"), amd.HOT_MEMORY))
         return Heat(gpu, core, min(margins, default=None), slowed, brake=False)
-    # By its clocks alone; the temperatures are measured against the GPU's own limits below.
+    # By its clocks only; temperatures are measured against the GPU's own limits below.
     cold = {name: 0.0 if name.endswith("temperature") else value for name, value in now.items()}
     slowed, _ = nvidia.judge_heat(cold, fastest)
     brake = bool(int(now.get("clock_reasons", 0.0)) & POWER_BRAKE) or "event:hw_power_brake" in now
@@ -150,18 +148,18 @@ def _margins(*pairs: tuple[float | None, float]) -> list[float]:
 
 
 def scope_of(hot: Sequence[tuple[str, str]], brakes: int) -> str:
-    """`hot`: zone and rack of each hot node; racks of the same name in two zones are two."""
+    """`hot`: zone and rack of each hot node. Racks with the same name in two zones are different."""
     racks = Counter(place for place in hot if place[1])
     if len(hot) >= FACILITY_NODES or brakes >= BRAKE_NODES or any(count >= RACK_NODES for count in racks.values()):
         return "facility"
     return "one" if hot else "none"
 
 
-def _nodes(world: World, seen: Mapping[str, NodeSeen], rack_labels: Sequence[str]) -> list[_Node]:
+def _nodes(world: World, pages: Mapping[str, NodeGpus], rack_labels: Sequence[str]) -> list[_Node]:
     """The hottest first."""
     labels = {name_of(node): labels_of(node) for node in world.nodes}
     found = []
-    for name, node in seen.items():
+    for name, node in pages.items():
         own = labels.get(name, {})
         rack = next((own[label] for label in rack_labels if own.get(label)), "")
         fastest = max((gpu.values.get("sm_clock", 0.0) for gpu in node.gpus), default=0.0)
@@ -170,7 +168,7 @@ def _nodes(world: World, seen: Mapping[str, NodeSeen], rack_labels: Sequence[str
     return sorted(found, key=lambda node: (node.is_hot is not True, -node.celsius, node.name))
 
 
-def _told(request: ProbeRequest, world: World, nodes: Sequence[_Node], rising: float | str) -> Reading:
+def _reading_of(request: ProbeRequest, world: World, nodes: Sequence[_Node], rising: float | str) -> Reading:
     hot = [node for node in nodes if node.is_hot]
     unsure = [node for node in nodes if node.is_hot is None]
     scope, missing_scope = _scope(hot, unsure)
@@ -237,15 +235,10 @@ def _ours(world: World, nodes: set[str]) -> dict[str, str]:
 
 
 def _replica(first: _Node, ours: Mapping[str, str]) -> str:
-    """Ours on the hottest GPU of the hottest node."""
+    """Our replica on the hottest GPU of the hottest node."""
     here = [name for name, node in ours.items() if node == first.name]
     by_heat = sorted(first.heats, key=lambda heat: -(heat.celsius or 0.0))
     return next((heat.gpu.pod for heat in by_heat if heat.gpu.pod in here), here[0] if here else "")
-
-
-def _reader(sources: Sources) -> ReadThermalScope:
-    exporters = Exporters(sources.finder, sources.pages, sources.amd_labels)
-    return ReadThermalScope(exporters=exporters, store=sources.samples, now=sources.now)
 
 
 PROBE = Probe(
@@ -253,5 +246,5 @@ PROBE = Probe(
     help="How far heat reaches: a GPU, a node, a rack or a hall.",
     answer=ThermalScope,
     parameters={"rack": "The label of nodes that names their rack."},
-    read=_reader,
+    read=ReadThermalScope,
 )

@@ -1,26 +1,34 @@
-"""What can be said of one GPU or node, and how several such things make one."""
+"""The verdict on one GPU or node, and how several claims make one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SOURCE = "GPU exporters and nodes"
-BEFORE_SECONDS = 1800.0
-"""Registers of this time before the incident count: a fault comes before its alert."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What can be said of one GPU or node; None is not known. `notes` are for people."""
+    """The verdict on one GPU or node; None is unknown. `notes` are for people."""
 
-    where: str
     fault: bool | None
     thermal: bool | None
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def on(cls, where: str, fault: bool | None, thermal: bool | None, *notes: str) -> Verdict:
+        """Each note begins with where it was; empty notes are left out."""
+        return cls(fault, thermal, tuple(f"{where}: {note}" for note in notes if note))
+
 
 def any_of(*claims: bool | None) -> bool | None:
-    """True when one is, unknown when one that could be is not known, else False."""
+    """True if one is true, else unknown if one is unknown, else False."""
     if any(claims):
         return True
     return None if None in claims else False
+
+
+def rose(name: str, now: Mapping[str, float], before: Sequence[Mapping[str, float]]) -> bool:
+    """Whether a count is higher than in an earlier reading."""
+    return any(was[name] < now.get(name, 0.0) for was in before if name in was)

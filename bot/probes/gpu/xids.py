@@ -2,12 +2,14 @@
 
 Numbers and meanings: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html; the three classes are ours.
 application: a program's own fault, the device is well. contained: one program was hit, the device goes on. fatal: the
-device, its link or its firmware failed, and every program on it is in doubt. What is not listed counts as trouble, and
-people are asked how grave it is.
+device, its link or its firmware failed, and every program on it is in doubt. An unlisted XID counts as trouble, and
+people are asked how serious it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 XidClass = Literal["application", "contained", "fatal"]
@@ -42,5 +44,14 @@ def xid_of(number: int) -> Xid:
 
 
 def class_of(number: int) -> XidClass | None:
-    """None for one that is not listed: a guess would cordon a node for it."""
+    """None if it is not listed: a guess would cordon a node for it."""
     return XIDS[number].kind if number in XIDS else None
+
+
+def new_xids(readings: Iterable[Mapping[str, float]]) -> list[int]:
+    """XIDs that the register took on between two readings, oldest first.
+
+    A later XID overwrites the register, so the ones in between count too.
+    """
+    seen = [int(values["xid"]) for values in readings if "xid" in values]
+    return [later for earlier, later in pairwise(seen) if later not in (earlier, 0)]

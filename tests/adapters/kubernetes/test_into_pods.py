@@ -17,7 +17,7 @@ from bot.domain.kernel.target import Target
 from bot.domain.signals.gpu_query import FIELDS, GpuQuery
 from bot.flow.ports import PodPage
 from bot.flow.sample_replicas import WorldReplicas
-from bot.probes.gpu.inside import nvidia_gpus
+from bot.probes.gpu.smi import nvidia_gpus
 from tests.processes import start
 from tests.sandbox.fleet.living_world import World, demo_world
 
