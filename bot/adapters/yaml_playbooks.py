@@ -48,6 +48,8 @@ SETTINGS = "settings"
 """In place of a file: where an operator's own settings are wrong."""
 BIGGEST_BYTES = 256 * 1024
 DEEPEST = 30
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+r"""What the escape `\ud83d` makes of half a character: no file, database or expression takes it."""
 STANDS_FOR_A_VALUE = {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
 Event = Any
 """Of PyYAML's or of ruamel's: they have the same names and marks."""
@@ -402,6 +404,8 @@ def _plain(events: Iterable[Event], file: str) -> list[Event]:
                     "Write a plain value; a text that begins with '!' in quotes.",
                 )
             )
+        if _SURROGATE.search(getattr(event, "value", None) or ""):
+            faults.append(Fault(where, "this text holds half a character", r"Write the character itself, or \U0001F600."))
         kept.append(event)
     if faults:
         raise PlaybookError(tuple(faults))
