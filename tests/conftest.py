@@ -18,7 +18,7 @@ hypothesis.settings.load_profile("without_timing")
 
 pytest_plugins = ["tests.redis_server"]
 
-LONGEST_FIRST = (
+MAX_FIRST_LENGTH = (
     "tests/flow/test_crash_points.py",
     "tests/end_to_end/test_kv_cache_mitigations.py",
     "tests/end_to_end/test_kv_cache_branches.py",
@@ -33,8 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Workers take whole modules in this order: one that takes minutes must not be the last that is begun."""
 
     def turn(item: pytest.Item) -> int:
-        begins = (item.nodeid.startswith(begin) for begin in LONGEST_FIRST)
-        return next((at for at, fits in enumerate(begins) if fits), len(LONGEST_FIRST))
+        begins = (item.nodeid.startswith(begin) for begin in MAX_FIRST_LENGTH)
+        return next((at for at, fits in enumerate(begins) if fits), len(MAX_FIRST_LENGTH))
 
     items.sort(key=turn)
 

@@ -18,13 +18,13 @@ from bot.domain.kernel.redaction import redacted, shown_value
 from bot.domain.kernel.target import HINT_LABELS, WORKLOAD_LABELS
 
 VERSION = "4"
-MOST_ALERTS = 10_000
-MOST_LABELS = 64
+MAX_ALERTS = 10_000
+MAX_LABELS = 64
 """And as many annotations."""
-MOST_NAME_CHARACTERS = 200
-MOST_LABEL_CHARACTERS = 1_000
-MOST_ANNOTATION_CHARACTERS = 4_000
-MOST_URL_CHARACTERS = 2_000
+MAX_NAME_CHARACTERS = 200
+MAX_LABEL_CHARACTERS = 1_000
+MAX_ANNOTATION_CHARACTERS = 4_000
+MAX_URL_CHARACTERS = 2_000
 SHOWN_FAULTS = 5
 CLIPPED = "incident_bot_clipped"
 """The annotation that says what was cut from an alert."""
@@ -76,9 +76,9 @@ def read_webhook(body: bytes) -> tuple[list[Alert], int]:
         _refuse_version(_version_of(body))
         raise BadWebhookError(_explained(invalid)) from None
     _refuse_version(webhook.version)
-    if len(webhook.alerts) > MOST_ALERTS:
+    if len(webhook.alerts) > MAX_ALERTS:
         raise BadWebhookError(
-            f"alerts: {len(webhook.alerts)} in one webhook, at most {MOST_ALERTS} are taken; "
+            f"alerts: {len(webhook.alerts)} in one webhook, at most {MAX_ALERTS} are taken; "
             "set max_alerts in Alertmanager's webhook_config"
         )
     return [_alert(raw, number) for number, raw in enumerate(webhook.alerts)], webhook.truncated_alerts
@@ -140,7 +140,7 @@ def _alert(raw: _Alert, number: int) -> Alert:
     labels, cut_labels = _labels(raw.labels)
     annotations, cut_annotations = _annotations(raw.annotations)
     if cut := "; ".join((*cut_labels, *cut_annotations)):
-        annotations[CLIPPED] = cut[:MOST_ANNOTATION_CHARACTERS]
+        annotations[CLIPPED] = cut[:MAX_ANNOTATION_CHARACTERS]
     return Alert(
         # It becomes a part of keys: what does not look like a fingerprint is replaced by one.
         fingerprint=raw.fingerprint if _FINGERPRINT.fullmatch(raw.fingerprint) else fingerprint(raw.labels),
@@ -150,7 +150,7 @@ def _alert(raw: _Alert, number: int) -> Alert:
         # Labels stay as they are, since matching and silences compare them; they are masked where they are shown.
         labels=labels,
         annotations={name: str(shown_value(name, text)) for name, text in annotations.items()},
-        generator_url=redacted(raw.generator_url[:MOST_URL_CHARACTERS]),
+        generator_url=redacted(raw.generator_url[:MAX_URL_CHARACTERS]),
     )
 
 
@@ -160,24 +160,24 @@ def _end(raw: datetime | None) -> datetime | None:
 
 
 def _labels(raw: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    return _bounded(raw, NAMING_LABELS, MOST_LABEL_CHARACTERS, "label")
+    return _bounded(raw, NAMING_LABELS, MAX_LABEL_CHARACTERS, "label")
 
 
 def _annotations(raw: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    return _bounded(raw, (), MOST_ANNOTATION_CHARACTERS, "annotation")
+    return _bounded(raw, (), MAX_ANNOTATION_CHARACTERS, "annotation")
 
 
 def _bounded(raw: dict[str, str], first: Sequence[str], most: int, what: str) -> tuple[dict[str, str], list[str]]:
-    """At most `MOST_LABELS`, those in `first` before the others, each clipped; and what was cut, in words."""
-    if len(raw) <= MOST_LABELS and all(len(n) <= MOST_NAME_CHARACTERS and len(v) <= most for n, v in raw.items()):
+    """At most `MAX_LABELS`, those in `first` before the others, each clipped; and what was cut, in words."""
+    if len(raw) <= MAX_LABELS and all(len(n) <= MAX_NAME_CHARACTERS and len(v) <= most for n, v in raw.items()):
         return dict(raw), []
     named = [name for name in first if name in raw]
-    kept = [*named, *sorted(raw.keys() - set(named))][:MOST_LABELS]
+    kept = [*named, *sorted(raw.keys() - set(named))][:MAX_LABELS]
     cut = [f"{what} {name[:60]}: {most} of {len(raw[name])} characters kept" for name in kept if len(raw[name]) > most]
-    cut += [f"{what} {name[:60]}…: its name is cut" for name in kept if len(name) > MOST_NAME_CHARACTERS]
+    cut += [f"{what} {name[:60]}…: its name is cut" for name in kept if len(name) > MAX_NAME_CHARACTERS]
     if len(raw) > len(kept):
         cut.append(f"{len(raw) - len(kept)} of {len(raw)} {what}s dropped")
-    return {name[:MOST_NAME_CHARACTERS]: raw[name][:most] for name in kept}, cut
+    return {name[:MAX_NAME_CHARACTERS]: raw[name][:most] for name in kept}, cut
 
 
 _REMEDY = f"send Alertmanager's webhook, version {VERSION}, as it is"

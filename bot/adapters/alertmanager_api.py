@@ -13,7 +13,7 @@ from bot.domain.kernel.errors import BadWebhookError, SourceError
 from bot.domain.kernel.finding import Finding, broken, fine
 
 AUTHOR = "incident-bot"
-MOST_COMMENT_CHARACTERS = 1_000
+MAX_COMMENT_CHARACTERS = 1_000
 
 
 class AlertmanagerApi:
@@ -41,7 +41,7 @@ class AlertmanagerApi:
             "startsAt": _time(starts_at),
             "endsAt": _time(ends_at),
             "createdBy": AUTHOR,
-            "comment": f"{why[:MOST_COMMENT_CHARACTERS]} [{key}]",
+            "comment": f"{why[:MAX_COMMENT_CHARACTERS]} [{key}]",
         }
         return str((await self._ask("POST", "silences", body))["silenceID"])
 

@@ -40,7 +40,7 @@ SMALL, NORMAL, LARGE = 8.2, 8.8, 11.0
 BADGES_APART = 19
 LABELS_APART = 13
 STEPS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400)
-MOST_TICKS = 6
+MAX_TICKS = 6
 GAP_IS = 2.5
 """So many times the usual distance between two points is a gap."""
 
@@ -190,7 +190,7 @@ def _apart(wanted: Sequence[float], least: float, most: float) -> list[float]:
 
 def _unbroken(points: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
     steps = sorted(after[0] - before[0] for before, after in pairwise(points))
-    usual = steps[len(steps) // 4] if len(steps) > MOST_TICKS else float("inf")
+    usual = steps[len(steps) // 4] if len(steps) > MAX_TICKS else float("inf")
     runs: list[list[tuple[float, float]]] = []
     for point in points:
         if runs and point[0] - runs[-1][-1][0] <= GAP_IS * usual:
@@ -201,9 +201,9 @@ def _unbroken(points: Sequence[tuple[float, float]]) -> list[list[tuple[float, f
 
 
 def _ticks(begins: float, ends: float) -> list[float]:
-    step = next((step for step in STEPS if (ends - begins) / step <= MOST_TICKS), (ends - begins) / MOST_TICKS)
+    step = next((step for step in STEPS if (ends - begins) / step <= MAX_TICKS), (ends - begins) / MAX_TICKS)
     first = (begins // step + 1) * step
-    return [first + number * step for number in range(MOST_TICKS + 1) if first + number * step <= ends]
+    return [first + number * step for number in range(MAX_TICKS + 1) if first + number * step <= ends]
 
 
 def _number(value: float, unit: str) -> str:

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 log = structlog.get_logger(__name__)
-MOST_FILES = 65_536
+MAX_FILES = 65_536
 LINES_APART_SECONDS = 1.0
 STOP_SECONDS = 3
 
@@ -132,7 +132,7 @@ def bounded(limits: ClientLimits) -> type[BoundedProtocol]:
 def limits_here() -> ClientLimits:
     """Raise the process's limit of open files as far as it may, and leave half of them to what the bot itself opens."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return ClientLimits(connections=min(ClientLimits.connections, max(soft, wanted) // 2))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import aiohttp
 
 from bot.domain.kernel.errors import SourceError
-from bot.flow.ports import MOST_PAGE_BYTES, PodPage
+from bot.flow.ports import MAX_PAGE_BYTES, PodPage
 
 KEPT_SECONDS = 30.0
 
@@ -39,8 +39,8 @@ class AddressPages:
                 body = bytearray()
                 async for fragment in response.content.iter_any():
                     body += fragment
-                    if len(body) > MOST_PAGE_BYTES:
-                        raise SourceError(f"{page.path} is larger than {MOST_PAGE_BYTES >> 20} MiB")
+                    if len(body) > MAX_PAGE_BYTES:
+                        raise SourceError(f"{page.path} is larger than {MAX_PAGE_BYTES >> 20} MiB")
         except (aiohttp.ClientError, OSError) as error:
             raise SourceError(f"{page.path}: {error or type(error).__name__}") from error
         return body.decode("utf-8", errors="replace")

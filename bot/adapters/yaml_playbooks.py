@@ -46,8 +46,8 @@ NO_FRAGMENTS: Fragments = MappingProxyType({})
 NOTHING: Mapping[str, str] = MappingProxyType({})
 SETTINGS = "settings"
 """In place of a file: where an operator's own settings are wrong."""
-BIGGEST_BYTES = 256 * 1024
-DEEPEST = 30
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 30
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 r"""What the escape `\ud83d` makes of half a character: no file, database or expression takes it."""
 STANDS_FOR_A_VALUE = {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
@@ -313,9 +313,9 @@ def _text_of(path: FilePath) -> str | Fault:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return Fault(str(path), "is not a file with text", "Move it out of the folder.")
-            content = file.read(BIGGEST_BYTES + 1)
-        if len(content) > BIGGEST_BYTES:
-            return Fault(str(path), f"the file is bigger than {BIGGEST_BYTES // 1024} KiB")
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            return Fault(str(path), f"the file is bigger than {MAX_BYTES // 1024} KiB")
         return content.decode("utf-8")
     except OSError as error:
         return Fault(str(path), f"cannot be read: {error.strerror}")
@@ -389,7 +389,7 @@ def _plain(events: Iterable[Event], file: str) -> list[Event]:
         where = f"{file}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         documents += kind == "DocumentStartEvent"
-        if depth > DEEPEST or documents > 1:
+        if depth > MAX_DEPTH or documents > 1:
             deep = Fault(where, "this is nested too deep", "Nothing here needs so many levels.")
             second = Fault(where, "a file holds one playbook", "Delete the line '---', or take a second file.")
             faults.append(second if documents > 1 else deep)
@@ -405,7 +405,9 @@ def _plain(events: Iterable[Event], file: str) -> list[Event]:
                 )
             )
         if _SURROGATE.search(getattr(event, "value", None) or ""):
-            faults.append(Fault(where, "this text holds half a character", r"Write the character itself, or \U0001F600."))
+            faults.append(
+                Fault(where, "this text holds half a character", r"Write the character itself.")
+            )
         kept.append(event)
     if faults:
         raise PlaybookError(tuple(faults))

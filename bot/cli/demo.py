@@ -23,7 +23,7 @@ from bot.domain.reports import Report, markdown
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 
-LONGEST_SECONDS = 480.0
+MAX_SECONDS = 480.0
 LOOK_EVERY_SECONDS = 0.5
 
 
@@ -88,13 +88,13 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say, scenario.filled)
     if scenario.opened_by:
         approver.command(scenario.opened_by)
-    while time.monotonic() - began < LONGEST_SECONDS:
+    while time.monotonic() - began < MAX_SECONDS:
         _wait(world, LOOK_EVERY_SECONDS)
         approver.look()
         run = asyncio.run(stored.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
             return _report(world, run, scenario, time.monotonic() - began, console)
-    console.print(f"[red]The incident was not closed within {LONGEST_SECONDS:.0f} s.[/red]")
+    console.print(f"[red]The incident was not closed within {MAX_SECONDS:.0f} s.[/red]")
     return 1
 
 

@@ -29,7 +29,7 @@ from bot.sandbox.approver import Approver
 from bot.sandbox.processes import tail
 from bot.sandbox.scenarios import Labels
 
-LONGEST_SECONDS = 300.0
+MAX_SECONDS = 300.0
 OPENS_WITHIN_SECONDS = 30.0
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
@@ -150,7 +150,7 @@ def webhook(labels: Mapping[str, str]) -> dict[str, object]:
 def _follow(world: demo.World, wanted: Wanted) -> int:
     began, told = time.time(), 0
     approver = Approver(world.slack_url, demo.CHANNEL, labels_to_press(wanted), typer.echo)
-    while time.time() - began < LONGEST_SECONDS or wanted.attended:
+    while time.time() - began < MAX_SECONDS or wanted.attended:
         _wait(world, LOOK_EVERY_SECONDS)
         if not wanted.attended:
             approver.look()
@@ -168,7 +168,7 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
             for line in summary(run):
                 typer.echo(line)
             return 0
-    typer.echo(f"The incident was not closed within {LONGEST_SECONDS:.0f} s.")
+    typer.echo(f"The incident was not closed within {MAX_SECONDS:.0f} s.")
     return 1
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from bot.domain.reports import Report
 from bot.domain.reports.escaping import lasting, moment, read_at, reading
 
-LONGEST_CELL = 160
+MAX_CELL_LENGTH = 160
 
 
 def short_report(report: Report) -> Group:
@@ -83,4 +83,4 @@ def _time(at: float) -> str:
 def _short(cell: str) -> str:
     if not cell:
         return "–"
-    return cell if len(cell) <= LONGEST_CELL else cell[: LONGEST_CELL - 1].rsplit(maxsplit=1)[0] + " …"
+    return cell if len(cell) <= MAX_CELL_LENGTH else cell[: MAX_CELL_LENGTH - 1].rsplit(maxsplit=1)[0] + " …"

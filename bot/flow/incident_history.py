@@ -17,7 +17,7 @@ from bot.domain.kernel.target import Target
 
 SOURCE = "the bot's own incidents"
 DAY_SECONDS = 24 * 3600.0
-MOST_INCIDENTS = 200
+MAX_INCIDENTS = 200
 """Newest first: a fleet that has more in a week is looked at in part, and the reading says so."""
 
 
@@ -69,6 +69,6 @@ def _is_rollback(entry: LedgerEntry, run: Run, start: float) -> bool:
 
 async def runs_since(runs: PastRuns, start: float) -> list[Run]:
     """The newest incidents that opened or did something since then."""
-    known = await runs.recent_incidents(MOST_INCIDENTS)
+    known = await runs.recent_incidents(MAX_INCIDENTS)
     found = await asyncio.gather(*(runs.load(incident_id) for incident_id in known))
     return [run for run in found if run is not None and (run.closed_at is None or run.closed_at >= start)]

@@ -19,7 +19,7 @@ from bot.flow.ports import EffectStore, Owed, RunStore
 log = structlog.get_logger()
 RENEW_EVERY_SECONDS = 4.0
 ATTEMPTS = 3
-LONGEST_BACKOFF_SECONDS = 30.0
+MAX_BACKOFF_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class PerformEffect:
             if context.owed.attempts + 1 >= ATTEMPTS:
                 return self._give_up(context, reason)
             log.warning("effect.retried", incident=context.incident_id, effect=effect.effect_id, reason=reason)
-            return Later(min(2.0**context.owed.attempts, LONGEST_BACKOFF_SECONDS), failed=True)
+            return Later(min(2.0**context.owed.attempts, MAX_BACKOFF_SECONDS), failed=True)
         finally:
             renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -418,7 +418,7 @@ class Replica:
     namespace: str = ""
 
 
-MOST_PAGE_BYTES = 8 * 1024 * 1024
+MAX_PAGE_BYTES = 8 * 1024 * 1024
 """A page of vLLM 0.32 has 53 kB, a node's exporter less; what is larger than this is no metrics page."""
 
 
@@ -435,7 +435,7 @@ class PodPage:
 
 class PodPages(Protocol):
     async def read(self, page: PodPage) -> str:
-        """The text, at most `MOST_PAGE_BYTES`; the caller has the deadline. Raise `SourceError` with the reason."""
+        """The text, at most `MAX_PAGE_BYTES`; the caller has the deadline. Raise `SourceError` with the reason."""
         ...
 
 

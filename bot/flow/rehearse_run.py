@@ -41,7 +41,7 @@ from bot.flow.handlers.watch import HELD, WatchHandler
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later
 from bot.flow.ports import Owed, Signals, WatchSample
 
-MOST_VISITS = 200
+MAX_VISITS = 200
 ANYBODY = Policy(
     demands=(Demand(users=("anybody",)),), expires_seconds=900.0, own_work_counts=True, single_operator=True
 )
@@ -155,7 +155,7 @@ class DryRun:
         self._happens(opening)
         stopped = ""
         while self.run.is_open and not stopped:
-            if self.run.visit > MOST_VISITS:
+            if self.run.visit > MAX_VISITS:
                 stopped = f"it goes round: {' → '.join(self.run.way[-6:])}"
                 break
             due = min(self._owed.values(), default=None)

@@ -24,7 +24,7 @@ from bot.flow.ports import LoadLog, ReadContext, Replica, Replicas, SampleStore,
 
 log = structlog.get_logger()
 
-MOST_WORKLOADS = 64
+MAX_WORKLOADS = 64
 """More at once than this would make sampling the bot's main work."""
 CLOSEST_SECONDS = 1.0
 """Two samples closer than this say the same; quantiles would count that moment twice."""
@@ -125,11 +125,11 @@ class SampledWorkloads:
         incidents = {**self._named, **await self._runs.open_targets()}
         wanted = [(Target.of_key(key), incident) for key, incident in sorted(incidents.items())]
         readable = [(target, incident) for target, incident in wanted if target.kind != "Unknown"]
-        if len(readable) > MOST_WORKLOADS:
-            log.warning("sampling.bounded", workloads=len(readable), sampled=MOST_WORKLOADS)
+        if len(readable) > MAX_WORKLOADS:
+            log.warning("sampling.bounded", workloads=len(readable), sampled=MAX_WORKLOADS)
         return [
             ReadContext(target=target, incident_id=incident, opened_at=0.0, picked={}, settings={})
-            for target, incident in readable[:MOST_WORKLOADS]
+            for target, incident in readable[:MAX_WORKLOADS]
         ]
 
 

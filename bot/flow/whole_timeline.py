@@ -8,7 +8,7 @@ from typing import Protocol
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.timeline import Chained, StoredHead
 
-MOST_TRIES = 5
+MAX_TRIES = 5
 
 
 class Timelines(Protocol):
@@ -21,7 +21,7 @@ async def whole_timeline(runs: Timelines, incident_id: str) -> tuple[Sequence[Ch
     """Read again while the run moves on meanwhile; no head where the run is not there any more."""
     run = await runs.load(incident_id)
     entries = await runs.timeline(incident_id)
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         before, run = run, await runs.load(incident_id)
         if run is None or (before is not None and before.version == run.version):
             break

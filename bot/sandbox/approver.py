@@ -26,7 +26,7 @@ COMMAND = "/incident "
 APPROVE = ("approve", "approve_again")
 """The second opens a form that asks for a reason."""
 REASON = {"": "as rehearsed"}
-LONGEST_SAID = 160
+MAX_SAID_LENGTH = 160
 """Characters of a message, in what it says of it."""
 
 
@@ -161,4 +161,4 @@ def _asked(message: Mapping[str, Any]) -> str:
 
 
 def _first_line(text: str) -> str:
-    return textwrap.shorten(text, LONGEST_SAID, placeholder=" …")
+    return textwrap.shorten(text, MAX_SAID_LENGTH, placeholder=" …")

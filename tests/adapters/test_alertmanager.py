@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from bot.adapters.alertmanager import (
     CLIPPED,
-    MOST_ALERTS,
-    MOST_ANNOTATION_CHARACTERS,
-    MOST_LABELS,
+    MAX_ALERTS,
+    MAX_ANNOTATION_CHARACTERS,
+    MAX_LABELS,
     fingerprint,
     read_webhook,
 )
@@ -145,19 +145,19 @@ def test_many_faults_are_summed_up() -> None:
 
 def test_too_many_alerts_are_refused_with_the_setting_that_limits_them() -> None:
     with pytest.raises(BadWebhookError, match="max_alerts"):
-        read_webhook(webhook(*[alert()] * (MOST_ALERTS + 1)))
+        read_webhook(webhook(*[alert()] * (MAX_ALERTS + 1)))
 
 
 def test_a_long_annotation_is_clipped_and_says_so() -> None:
     (read,), _ = read_webhook(webhook(alert(annotations={"description": "x" * 9_000})))
-    assert len(read.annotations["description"]) == MOST_ANNOTATION_CHARACTERS
+    assert len(read.annotations["description"]) == MAX_ANNOTATION_CHARACTERS
     assert read.annotations[CLIPPED] == "annotation description: 4000 of 9000 characters kept"
 
 
 def test_of_too_many_labels_those_that_name_the_target_are_kept() -> None:
     many = {f"a{number:03}": "x" for number in range(100)} | LABELS
     (read,), _ = read_webhook(webhook(alert(labels=many)))
-    assert len(read.labels) == MOST_LABELS
+    assert len(read.labels) == MAX_LABELS
     assert read.labels.items() >= LABELS.items()
     assert read.annotations[CLIPPED] == "40 of 104 labels dropped"
 

@@ -25,7 +25,7 @@ from tests.test_settings import ENOUGH
 UNFINISHED = b"POST /alertmanager HTTP/1.1\r\nHost: bot\r\nX-Padding: "
 NO_BODY = b"POST /alertmanager HTTP/1.1\r\nHost: bot\r\nContent-Length: 1000\r\n\r\n"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: bot\r\n\r\n"
-SOON, NEVER, LONGEST_SECONDS = 0.1, 600.0, 20.0
+SOON, NEVER, MAX_SECONDS = 0.1, 600.0, 20.0
 PATIENT = ClientLimits(headers_seconds=NEVER, body_seconds=NEVER)
 
 
@@ -94,7 +94,7 @@ async def serving(limits: ClientLimits) -> AsyncIterator[Door]:
 
 async def is_closed(reader: asyncio.StreamReader) -> bool:
     """Waits for the server to end the connection."""
-    async with asyncio.timeout(LONGEST_SECONDS):
+    async with asyncio.timeout(MAX_SECONDS):
         try:
             while await reader.read(4096):
                 pass
@@ -125,7 +125,7 @@ async def test_a_client_that_does_not_finish_its_request_is_closed(sends: bytes,
 async def test_sending_byte_by_byte_gives_no_more_time() -> None:
     async with serving(ClientLimits(headers_seconds=SOON)) as door:
         reader, writer = await door.connect(UNFINISHED)
-        async with asyncio.timeout(LONGEST_SECONDS):
+        async with asyncio.timeout(MAX_SECONDS):
             while not reader.at_eof():
                 with contextlib.suppress(ConnectionError):
                     writer.write(b"x")
@@ -150,7 +150,7 @@ async def test_webhooks_and_health_are_answered_while_more_clients_than_allowed_
 
 async def test_a_request_that_is_being_answered_is_closed_for_nobody() -> None:
     limits = ClientLimits(headers_seconds=SOON, body_seconds=SOON, connections=5)
-    async with serving(limits) as door, httpx.AsyncClient(base_url=door.url, timeout=LONGEST_SECONDS) as http:
+    async with serving(limits) as door, httpx.AsyncClient(base_url=door.url, timeout=MAX_SECONDS) as http:
         posting = asyncio.create_task(http.post("/alertmanager", content=BODY))
         await door.stored.asked.wait()
         slow = [await door.connect(UNFINISHED) for _ in range(20)]

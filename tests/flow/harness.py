@@ -74,7 +74,7 @@ GRANT_VALID_SECONDS = 600.0
 STEP_SECONDS = 1.0
 RESTART_SECONDS = 16.0
 """A new process is there before this long, and every lease of the old one has lapsed by then."""
-MOST_STEPS = 400
+MAX_STEPS = 400
 RULES = Rules(
     approvals=ApprovalRules(
         grant_valid_seconds=GRANT_VALID_SECONDS,
@@ -345,7 +345,7 @@ async def play(scene: Scene, *, bots: int = 1, at_once: bool = False) -> Ending:
     asyncio.get_running_loop().set_exception_handler(quiet_about_crashes)
     scene.people_are_there = True
     crew = [Bot(scene, f"bot-{number}") for number in range(bots)]
-    for step in range(MOST_STEPS):
+    for step in range(MAX_STEPS):
         if at_once:
             await asyncio.gather(*(bot.turn() for bot in crew))
         else:
@@ -363,7 +363,7 @@ async def play(scene: Scene, *, bots: int = 1, at_once: bool = False) -> Ending:
 
 async def until(scene: Scene, bot: Bot, reached: Callable[[Run], bool], what: str) -> Run:
     """Let one bot work and time pass until the run is where the test wants it."""
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         await bot.turn()
         run = await scene.run()
         if run is not None and reached(run):

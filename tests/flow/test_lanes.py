@@ -23,7 +23,7 @@ from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast
 STUCK = 60
-LONGEST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 READ = ReadSignals(effect_id="v1/read", visit=1, state="look", names=())
 WATCH = WatchSignals(effect_id="v1/watch", visit=1, state="verify", started_at=0.0)
 APPLY = ApplyStep(effect_id="v1/apply/R1/0/0", request_id="R1", step=0)
@@ -32,7 +32,7 @@ SHOW = ShowInSlack(effect_id="show")
 
 
 async def soon(event: asyncio.Event) -> None:
-    async with asyncio.timeout(LONGEST_SECONDS):
+    async with asyncio.timeout(MAX_SECONDS):
         await event.wait()
 
 

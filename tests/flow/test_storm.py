@@ -12,7 +12,7 @@ import pytest
 import redis.asyncio as aioredis
 from structlog.testing import capture_logs
 
-from tests.flow.harness import ALL_HAVE_CARDS, MOST_STEPS, Bot, Scene, quiet_about_crashes
+from tests.flow.harness import ALL_HAVE_CARDS, MAX_STEPS, Bot, Scene, quiet_about_crashes
 from tests.flow.scenes import storm_scene
 from tests.flow.stage import Side
 
@@ -38,7 +38,7 @@ async def weather(scene: Scene) -> None:
     asyncio.get_running_loop().set_exception_handler(quiet_about_crashes)
     crew = [Bot(scene, f"bot-{number}") for number in range(2)]
     ever: set[str] = set()
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         await asyncio.gather(*(bot.turn() for bot in crew))
         lost, ever = ever - shown(scene), ever | shown(scene)
         assert not lost, f"lost after {scene.stage.points[-1]}: {lost}"

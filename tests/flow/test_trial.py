@@ -18,7 +18,7 @@ from tests.flow.test_crash_points import deaths
 
 WHOLE_WAY = ("aside", "probe", "weigh", "judge", "score", "back", "over")
 EVERY = 23
-LONGEST_SECONDS = 20.0
+MAX_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_what_certainly_was_not_generated_failed(scene: Scene) -> None:
 async def test_a_halt_ends_a_generation_under_way(scene: Scene, bot: Bot) -> None:
     scene.engines.lasts_for_ever = True
     working = asyncio.create_task(until(scene, bot, is_past_the_probe, "past the probe"))
-    async with asyncio.timeout(LONGEST_SECONDS):
+    async with asyncio.timeout(MAX_SECONDS):
         await scene.engines.begun.wait()
     other = Bot(scene, "two")
     event = Commanded(event_id="halt/1", command="halt", user="U0ANA")

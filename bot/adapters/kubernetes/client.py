@@ -330,7 +330,7 @@ async def _transport(credentials: Credentials) -> ApiClient:
     transport = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client.api_client")
     configuration = credentials.configuration
     configuration.connection_pool_maxsize = POOL_SIZE
-    # The client's own retries would send a DELETE again; the caller, who knows the precondition, decides whether to repeat.
+    # The client's own retries would send a DELETE again; the caller knows the precondition and decides.
     configuration.retries = None
     api = transport.ApiClient(configuration)
     api.user_agent = USER_AGENT

@@ -19,7 +19,7 @@ from bot.domain.signals.gpu_query import GpuQuery
 
 STDOUT, STDERR, STATUS = 1, 2, 3
 """Channels of `v4.channel.k8s.io`, the first byte of each frame."""
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 """Eight GPUs say less than two kB."""
 
 
@@ -55,8 +55,8 @@ async def _heard(socket: aiohttp.ClientWebSocketResponse, program: str) -> tuple
             return said.decode("utf-8", errors="replace"), _status(data)
         if channel in (STDOUT, STDERR):
             said += data
-        if len(said) > MOST_BYTES:
-            raise SourceError(f"{program} said more than {MOST_BYTES >> 10} kB")
+        if len(said) > MAX_BYTES:
+            raise SourceError(f"{program} said more than {MAX_BYTES >> 10} kB")
     raise SourceError(f"{program} was cut off before it ended")
 
 

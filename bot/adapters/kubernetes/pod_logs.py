@@ -10,7 +10,7 @@ from bot.domain.cluster.objects import annotations_of, dig
 from bot.domain.flags.flags_in_spec import engine_container
 from bot.domain.kernel.errors import ClusterError
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
@@ -43,7 +43,7 @@ class KubernetesPodLogs:
         return await self._text(namespace, pod, {"container": container, "tailLines": str(lines)})
 
     async def _text(self, namespace: str, pod: str, asked: Mapping[str, str]) -> str | None:
-        query = {**asked, "limitBytes": str(MOST_BYTES)}
+        query = {**asked, "limitBytes": str(MAX_BYTES)}
         answer = await self._reader.read_text(path_of("Pod", namespace, pod, "log"), query)
         # 400: no previous container, or it is still waiting to start. 404: the pod went away meanwhile.
         if answer.status in (400, 404):

@@ -10,7 +10,7 @@ from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.kernel.errors import ClusterError, SourceError
-from bot.flow.ports import MOST_PAGE_BYTES, PodPage
+from bot.flow.ports import MAX_PAGE_BYTES, PodPage
 
 DEADLINE_SECONDS = 5.0
 
@@ -26,7 +26,7 @@ class ProxyPages:
             pod = path_of("Pod", page.namespace, page.pod)
             path = f"{pod}:{page.port}/proxy{page.path}"
             answer = await self._client.request(
-                "GET", path, deadline_seconds=DEADLINE_SECONDS, most_bytes=MOST_PAGE_BYTES, passed_on=True
+                "GET", path, deadline_seconds=DEADLINE_SECONDS, most_bytes=MAX_PAGE_BYTES, passed_on=True
             )
         except (NotSentError, NoAnswerError, ClusterError) as error:
             raise SourceError(f"{page.path} through the API server: {error}") from error

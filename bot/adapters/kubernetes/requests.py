@@ -18,7 +18,7 @@ from bot.flow.ports import Sent
 
 RETRY_SECONDS = 10.0
 """A budget's 429 often comes without a Retry-After."""
-LONGEST_RETRY_SECONDS = 60.0
+MAX_RETRY_SECONDS = 60.0
 """Whatever is asked for: how long a change may be put off is the bot's own limit, which has to be looked at."""
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 ANNOTATIONS = "/metadata/annotations"
@@ -163,7 +163,7 @@ def _with_causes(answer: Answer) -> str:
 
 def retry_after(answer: Answer) -> float:
     header = next((value for key, value in answer.headers.items() if key.lower() == "retry-after"), "")
-    return min(float(header), LONGEST_RETRY_SECONDS) if header.isdecimal() else RETRY_SECONDS
+    return min(float(header), MAX_RETRY_SECONDS) if header.isdecimal() else RETRY_SECONDS
 
 
 Looked = Literal["done", "not_done", "unclear"]

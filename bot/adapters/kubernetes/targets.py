@@ -31,7 +31,7 @@ OWNERS = {
     "Pod": "v1",
 }
 """What is followed upwards, with its API group; the StatefulSet of a group's workers belongs to their leader pod."""
-LONGEST_CHAIN = 5
+MAX_CHAIN_LENGTH = 5
 
 POD_LABELS = ("exported_pod", "pod")
 SERVICE_LABELS = ("service", "job")
@@ -98,7 +98,7 @@ class TargetFinder:
     async def _topmost(self, namespace: str, kind: str, obj: Obj) -> Found | None:
         """The workload highest up the chain of owners; others may own it in turn, but they are not one."""
         found: Found | None = (kind, obj) if kind in KINDS else None
-        for _ in range(LONGEST_CHAIN):
+        for _ in range(MAX_CHAIN_LENGTH):
             owner = controller_of(obj)
             kind = str(owner.get("kind")) if owner else ""
             if owner is None or kind not in OWNERS or not str(owner.get("apiVersion", "")).startswith(OWNERS[kind]):

@@ -24,7 +24,7 @@ from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports import ReadContext, Replica, Replicas
 
 DEADLINE_SECONDS = 4.0
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes allows as the name of a pod or namespace; nothing else gets into a query."""
 POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
@@ -116,8 +116,8 @@ class PrometheusHistory:
             body = bytearray()
             async for fragment in response.aiter_bytes():
                 body += fragment
-                if len(body) > MOST_BYTES:
-                    raise SourceError(f"answered more than {MOST_BYTES >> 20} MiB")
+                if len(body) > MAX_BYTES:
+                    raise SourceError(f"answered more than {MAX_BYTES >> 20} MiB")
         # A refused query is a 4xx with its reason in JSON; anything else that is not 2xx has none.
         if response.status_code >= 300 and not body.startswith(b"{"):
             raise SourceError(f"answered HTTP {response.status_code}")

@@ -18,7 +18,7 @@ from bot.flow.ports import Generated, Replica
 PROMPT = "Count upwards from one, every number in words, separated by commas: one, two, three,"
 CONNECT_SECONDS = 5.0
 MODELS_SECONDS = 10.0
-MOST_ERROR_LETTERS = 300
+MAX_ERROR_LETTERS = 300
 
 
 class VllmGenerations:
@@ -67,7 +67,7 @@ class VllmGenerations:
         try:
             async with self._opened().post(url, json=asked, allow_redirects=False) as answer:
                 if answer.status != 200:
-                    said = (await answer.text())[:MOST_ERROR_LETTERS]
+                    said = (await answer.text())[:MAX_ERROR_LETTERS]
                     # A full queue (503) and a fault of the request were turned away before anything began.
                     is_turned_away = answer.status < 500 or answer.status == 503
                     return Generated("refused" if is_turned_away else "broken", detail=f"HTTP {answer.status}: {said}")

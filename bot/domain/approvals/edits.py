@@ -1,4 +1,4 @@
-"""Which numbers of a request a person may write instead, within which range; the plan is made again with what they write.
+"""Which numbers of a request a person may change, and within which range. The plan is made again with them.
 
 Nothing is ever applied with a value that was not planned, shown and approved.
 """
@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Plan
-from bot.domain.changes.verbs.scale import MOST_REPLICAS
+from bot.domain.changes.verbs.scale import MAX_REPLICAS
 from bot.domain.flags.flag_rules import RANGES
 from bot.domain.flags.flag_table import FlagValueError, newest_table, parse_value, text_of
 from bot.domain.kernel.errors import ApprovalError
 
 REPLICAS = "replicas"
-LONGEST_NUMBER = 9
+MAX_NUMBER_LENGTH = 9
 Number = int | float
 
 
@@ -41,7 +41,7 @@ def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
     """Numbers whose range is known; other parts of a plan are chosen by the playbook alone."""
     editable = _editable(plan.verb)
     if editable == "replicas" and "to" in plan.choices:
-        return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MOST_REPLICAS}"),)
+        return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MAX_REPLICAS}"),)
     edits = plan.choices.get("edits") if editable == "edits" else None
     chosen = edits.items() if isinstance(edits, Mapping) else ()
     known = [
@@ -111,7 +111,7 @@ def _flag(name: str, text: str, range_text: str) -> Number:
 def _replicas(text: str) -> int:
     stripped = text.strip()
     # A number of thousands of digits takes Python as many steps to read as it has, squared.
-    is_short = stripped.isascii() and stripped.isdigit() and len(stripped) <= LONGEST_NUMBER
-    if not is_short or not 1 <= int(stripped) <= MOST_REPLICAS:
-        raise ApprovalError(f"the number of replicas has to be a whole number from 1 to {MOST_REPLICAS}")
+    is_short = stripped.isascii() and stripped.isdigit() and len(stripped) <= MAX_NUMBER_LENGTH
+    if not is_short or not 1 <= int(stripped) <= MAX_REPLICAS:
+        raise ApprovalError(f"the number of replicas has to be a whole number from 1 to {MAX_REPLICAS}")
     return int(stripped)

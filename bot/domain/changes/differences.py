@@ -9,7 +9,7 @@ from bot.domain.changes.plan import Difference
 from bot.domain.kernel.redaction import shown_value
 
 NOT_SET = "(not set)"
-LONGEST = 120
+MAX_LENGTH = 120
 
 
 def changed(name: str, path: str, before: Any, after: Any) -> Difference:
@@ -38,4 +38,4 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1] + "…"

@@ -19,7 +19,7 @@ from bot.domain.cluster.workload import template_of
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 
 Mode = Literal["native", "label", "orphan", "none"]
-LEAST_PRE_STOP_SECONDS = 10.0
+MIN_PRE_STOP_SECONDS = 10.0
 """Endpoints and proxies need this long to forget a pod; with less, requests reach an engine that has stopped."""
 CANARY_SECONDS = 15.0
 """What the grace period must leave beyond preStop and the engine's own drain."""
@@ -66,8 +66,8 @@ def _labels(world: World, template: Obj) -> dict[str, str]:
 def _native(template: Obj, config_maps: Mapping[str, Obj]) -> tuple[DrainMode | None, str]:
     flags = flags_of_template(template, config_maps=config_maps)
     pre_stop = pre_stop_seconds(template, flags)
-    if pre_stop is None or pre_stop < LEAST_PRE_STOP_SECONDS:
-        return None, f"preStop sleeps {_seconds(pre_stop)}, at least {LEAST_PRE_STOP_SECONDS:.0f} s are needed"
+    if pre_stop is None or pre_stop < MIN_PRE_STOP_SECONDS:
+        return None, f"preStop sleeps {_seconds(pre_stop)}, at least {MIN_PRE_STOP_SECONDS:.0f} s are needed"
     if flags.unparsable:
         return None, f"--shutdown-timeout is not known: {flags.unparsable}"
     drain = shutdown_timeout(flags)

@@ -13,7 +13,7 @@ from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import Obj, World
 
 TIMES = 2.0
-LEAST_SECONDS = 180.0
+MIN_SECONDS = 180.0
 """An image that has to be pulled first takes this long for a replica that starts in no time."""
 
 
@@ -22,7 +22,7 @@ def with_own_start_time(context: PlanContext, world: World) -> PlanContext:
     recorded = recorded_start_seconds(world)
     if recorded is None:
         return context
-    return replace(context, startup_seconds=max(LEAST_SECONDS, TIMES * recorded))
+    return replace(context, startup_seconds=max(MIN_SECONDS, TIMES * recorded))
 
 
 def recorded_start_seconds(world: World) -> float | None:

@@ -28,7 +28,7 @@ from bot.domain.cluster.workload import pod_templates
 from bot.domain.kernel.quantity import whole
 
 NODE_SOURCES = ("nodes", "all_pods")
-MOST_GROUPS = 100
+MAX_GROUPS = 100
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class _Room:
             room = [max(0, min(self.left(node, kind) // count for kind, count in wanted.items())) for node in nodes]
             return sum(min(each, 1) if alone else each for each in room)
         fit = 0
-        while fit < MOST_GROUPS and all(self._place(wanted, nodes, alone=alone) for wanted, nodes, alone in pods):
+        while fit < MAX_GROUPS and all(self._place(wanted, nodes, alone=alone) for wanted, nodes, alone in pods):
             fit += 1
         return fit
 

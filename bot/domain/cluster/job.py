@@ -19,8 +19,8 @@ RESULT = "run_job"
 PARTS: Mapping[str, Kind] = {"score": "number", "baseline": "number", "eval": "text", "line": "text"}
 SOURCE = "the Job's log"
 LOG_LINES = 50
-LONGEST_LINE = 300
-MOST_STARTS = 20
+MAX_LINE_LENGTH = 300
+MAX_STARTS = 20
 """Braces of a line that are tried as the beginning of an object."""
 _DECODER = json.JSONDecoder()
 
@@ -37,14 +37,14 @@ def job_reading(log: str | None, *, at: float) -> Reading:
     if not lines:
         return unknown(RESULT, "the Job's pod left no log", at=at, source=SOURCE)
     found = next(filter(None, map(_result, reversed(lines))), {})
-    fields: dict[str, float | bool | str] = {"line": redacted(lines[-1])[:LONGEST_LINE]}
+    fields: dict[str, float | bool | str] = {"line": redacted(lines[-1])[:MAX_LINE_LENGTH]}
     missing: dict[str, str] = {}
     for part, kind in PARTS.items():
         value = found.get(part)
         if part == "line":
             continue
         if kind == "text" and isinstance(value, str):
-            fields[part] = redacted(value)[:LONGEST_LINE]
+            fields[part] = redacted(value)[:MAX_LINE_LENGTH]
         elif kind == "number" and isinstance(value, int | float) and _is_number(value):
             fields[part] = float(value)
         else:
@@ -54,7 +54,7 @@ def job_reading(log: str | None, *, at: float) -> Reading:
 
 def _result(line: str) -> Mapping[str, object] | None:
     start = -1
-    for _ in range(MOST_STARTS):
+    for _ in range(MAX_STARTS):
         start = line.find("{", start + 1)
         if start < 0:
             return None

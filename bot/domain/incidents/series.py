@@ -20,11 +20,11 @@ from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, StallSignal
 from bot.domain.signals.window import Window
 
-MOST_POINTS = 120
-MOST_SERIES = 3
-LEAD_SHARE, LEAST_LEAD_SECONDS = 0.25, 300.0
+MAX_POINTS = 120
+MAX_SERIES = 3
+LEAD_SHARE, MIN_LEAD_SECONDS = 0.25, 300.0
 """How much of the time before the alert is shown, so that what normal looked like can be seen."""
-LONGEST_SECONDS = 6 * 3600.0
+MAX_SECONDS = 6 * 3600.0
 
 # `thrash < settings.recovered_ratio`: a bare limit. What is computed from a setting is no line that could be drawn.
 _LIMIT = re.compile(
@@ -60,7 +60,7 @@ def charted(playbook: CompiledPlaybook, way: Sequence[str]) -> dict[str, tuple[L
             value = playbook.settings.get(found["setting"])
             if line_of(playbook, found["signal"]) is not None and isinstance(value, float | int):
                 limits.setdefault(found["signal"], {})[found["setting"]] = float(value)
-    chosen = list(limits.items())[:MOST_SERIES]
+    chosen = list(limits.items())[:MAX_SERIES]
     return {name: tuple(Limit(setting=key, value=at) for key, at in found.items()) for name, found in chosen}
 
 
@@ -87,8 +87,8 @@ def line_of(playbook: CompiledPlaybook, signal: str) -> SampledSpec | None:
 def shown_time(run: Run, now: float) -> Window:
     end = run.closed_at if run.closed_at is not None else now
     began = min(run.starts_at or run.opened_at, run.opened_at)
-    lead = max(LEAST_LEAD_SECONDS, LEAD_SHARE * (end - began))
-    return Window(max(began - lead, end - LONGEST_SECONDS), end)
+    lead = max(MIN_LEAD_SECONDS, LEAD_SHARE * (end - began))
+    return Window(max(began - lead, end - MAX_SECONDS), end)
 
 
 def sampled_line(
@@ -98,8 +98,8 @@ def sampled_line(
     in_order = sorted(scrapes, key=attrgetter("at"))
     points: list[tuple[float, float]] = []
     why, unit = "nothing was sampled", ""
-    for number in range(MOST_POINTS):
-        at = shown.start + shown.seconds * (number + 1) / MOST_POINTS
+    for number in range(MAX_POINTS):
+        at = shown.start + shown.seconds * (number + 1) / MAX_POINTS
         reading = read_window(name, spec, _between(in_order, at - span, at), window=Window(at - span, at), picked={})
         unit = reading.unit
         if isinstance(reading.value, float | int) and not isinstance(reading.value, bool):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Answer = float | str
 """A number, or a text; of a choice, its key."""
-LONGEST_MOMENT = 40
+MAX_MOMENT_LENGTH = 40
 OPENING = "opening"
 """In place of a state: the form that was filled in to open the incident."""
 
@@ -71,7 +71,7 @@ def answers(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[
 
 def moment_in(given: Answer) -> float | None:
     """Epoch seconds of a text that is a date and a time, UTC where it does not say; None for anything else."""
-    if isinstance(given, float) or len(given) > LONGEST_MOMENT:
+    if isinstance(given, float) or len(given) > MAX_MOMENT_LENGTH:
         return None
     try:
         at = datetime.fromisoformat(given.strip())

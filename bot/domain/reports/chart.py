@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bot.domain.incidents.series import MOST_POINTS, MOST_SERIES, Limit, Series
+from bot.domain.incidents.series import MAX_POINTS, MAX_SERIES, Limit, Series
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.escaping import moment, one_line
 from bot.domain.reports.facts import Report, readings_of
 from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading, Value, in_words
 
-LONGEST_TITLE = 44
-MOST_MARKS = 9
+MAX_TITLE_LENGTH = 44
+MAX_MARKS = 9
 """One digit each; the report has them all."""
-LONGEST_MARK = 60
+MAX_MARK_LENGTH = 60
 """As wide as the picture; the report has all of it."""
 
 
@@ -55,20 +55,20 @@ def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> C
     `read_since`: lines that were read for this picture, newer than any on the timeline.
     """
     report = Report.of(entries)
-    lines = [line for line in _lines(entries, read_since) if line.points][:MOST_SERIES]
+    lines = [line for line in _lines(entries, read_since) if line.points][:MAX_SERIES]
     if not lines:
         return None
     marks = sorted(_marks(report), key=lambda mark: mark.at)
     times = [at for line in lines for at, _ in line.points] + [mark.at for mark in marks]
     name = " ".join(filter(None, (report.incident, report.title)))
     return Chart(
-        title=one_line(name, LONGEST_TITLE),
-        target=one_line(report.target, LONGEST_MARK),
+        title=one_line(name, MAX_TITLE_LENGTH),
+        target=one_line(report.target, MAX_MARK_LENGTH),
         begins_at=min(times),
         ends_at=max(times),
         panels=tuple(_panel(line, report) for line in lines),
         marks=tuple(_that_matter(marks)),
-        marks_left_out=max(0, len(marks) - MOST_MARKS),
+        marks_left_out=max(0, len(marks) - MAX_MARKS),
     )
 
 
@@ -101,7 +101,7 @@ def _intact(raw: Sequence[object]) -> Iterator[Series]:
         except ValidationError:
             continue  # altered: the broken chain says so
         if all(_is_drawable(number) for point in line.points for number in point):
-            yield line.model_copy(update={"points": line.points[:MOST_POINTS]})
+            yield line.model_copy(update={"points": line.points[:MAX_POINTS]})
 
 
 def _is_drawable(number: float) -> bool:
@@ -133,7 +133,7 @@ def _from_readings(entries: Sequence[Chained]) -> dict[str, Series]:
                 points.setdefault(name, []).append((item.entry.at, float(reading.value)))
                 units[name] = reading.unit
     in_order = sorted(points.items(), key=lambda pair: -len(pair[1]))
-    return {name: Series(signal=name, unit=units[name], points=tuple(found[-MOST_POINTS:])) for name, found in in_order}
+    return {name: Series(signal=name, unit=units[name], points=tuple(found[-MAX_POINTS:])) for name, found in in_order}
 
 
 def _panel(line: Series, report: Report) -> Panel:
@@ -163,12 +163,12 @@ def _that_matter(marks: Sequence[Mark]) -> list[Mark]:
     """Where not all have room: the first, the last and what was changed before anything else, in their order."""
     numbered = list(enumerate(marks))
     rank = sorted(numbered, key=lambda one: (not one[1].is_change, one[0] not in (0, len(marks) - 1), one[0]))
-    return [mark for _, mark in sorted(rank[:MOST_MARKS], key=lambda one: one[0])]
+    return [mark for _, mark in sorted(rank[:MAX_MARKS], key=lambda one: one[0])]
 
 
 def _marks(report: Report) -> Iterator[Mark]:
     def mark(at: float, what: str, *, is_change: bool = False) -> Mark:
-        return Mark(at=at, text=one_line(f"{moment(at)[11:]} {what}", LONGEST_MARK), is_change=is_change)
+        return Mark(at=at, text=one_line(f"{moment(at)[11:]} {what}", MAX_MARK_LENGTH), is_change=is_change)
 
     yield mark(report.opened_at, "opened")
     for decided in report.decisions:

@@ -10,19 +10,19 @@ from datetime import UTC, datetime
 
 from bot.domain.signals.signal import Reading
 
-LONGEST = 2_000
+MAX_LENGTH = 2_000
 _MARKUP = re.compile(r"[\\`*_~\[\]#!$|]")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 """Controls, bidirectional overrides and zero-width characters: they can make a text read as another one."""
 
 
-def text(raw: object, limit: int = LONGEST) -> str:
+def text(raw: object, limit: int = MAX_LENGTH) -> str:
     """One line that shows exactly these words."""
     shown = one_line(raw, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _MARKUP.sub(r"\\\g<0>", shown)
 
 
-def one_line(raw: object, limit: int = LONGEST) -> str:
+def one_line(raw: object, limit: int = MAX_LENGTH) -> str:
     spaced = " ".join(str(raw).split())
     shown = " ".join("".join(char for char in spaced if unicodedata.category(char) not in _UNSEEN).split())
     return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bot.domain.reports import escaping
 
-LONGEST_TITLE = 300
+MAX_TITLE_LENGTH = 300
 
 
 class Markup(Protocol):
@@ -27,7 +27,7 @@ class Markup(Protocol):
 
 class Markdown:
     def title(self, raw: str) -> str:
-        return f"# {escaping.text(raw, LONGEST_TITLE)}"
+        return f"# {escaping.text(raw, MAX_TITLE_LENGTH)}"
 
     def heading(self, raw: str) -> str:
         return f"## {raw}"
@@ -56,7 +56,7 @@ class Markdown:
 
 class Html:
     def title(self, raw: str) -> str:
-        return f"<h1>{escape(escaping.one_line(raw, LONGEST_TITLE))}</h1>"
+        return f"<h1>{escape(escaping.one_line(raw, MAX_TITLE_LENGTH))}</h1>"
 
     def heading(self, raw: str) -> str:
         return f"<h2>{self.text(raw)}</h2>"

@@ -59,7 +59,7 @@ COUNTER_TAKES = ("rate", "steady", "increase", "last")
 GAUGE_LACKS = ("rate", "steady", "increase")
 NAMED_AT_MOST = 3
 """Replicas that a reason names."""
-LEAST_SAMPLES = 3
+MIN_SAMPLES = 3
 """Of a gauge for a quantile over time: a bot without the time to sample must not take a moment for a window."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 STALL_FALL, STALL_RISE = 0.7, 1.3
@@ -232,8 +232,8 @@ def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Wind
         return _slope(found, window)
     if few := short_history(sampled_seconds(found), window):
         return few
-    if spec.take in QUANTILES and len(found) < LEAST_SAMPLES:
-        return Missing(f"only {len(found)} samples in {short(window.seconds)}; a {spec.take} needs {LEAST_SAMPLES}")
+    if spec.take in QUANTILES and len(found) < MIN_SAMPLES:
+        return Missing(f"only {len(found)} samples in {short(window.seconds)}; a {spec.take} needs {MIN_SAMPLES}")
     return _over_time([point.value for point in found], spec.take)
 
 

@@ -21,7 +21,7 @@ NEEDED_SHARE = 0.5
 
 SLICES = 5
 """Of a window in which a steady rate is looked for."""
-LEAST_A_SLICE = 2
+MIN_A_SLICE = 2
 """Fewer events in a slice say nothing about a rate."""
 
 
@@ -82,7 +82,7 @@ def steady_rate(points: Sequence[Point], window: Window, *, may_fall: bool = Fal
         times.append(after.at)
         totals.append(totals[-1] + _step(before, after, may_fall=may_fall))
     seconds = times[-1] - since
-    if totals[-1] < LEAST_A_SLICE * SLICES:
+    if totals[-1] < MIN_A_SLICE * SLICES:
         return max(0.0, totals[-1]) / seconds
     count = min(SLICES, len(times) - 1)
     width = seconds / count

@@ -1,6 +1,7 @@
-"""Watch named parts until all held long enough, the time is over, or something broke.
+"""Watches named parts until all have held long enough, the time is over, or something breaks.
 
-Looks are kept in the storage, so a restart neither forgets nor repeats them; a gap of more than twice the cadence starts the watch again.
+Samples are stored, so that a restart neither forgets nor repeats them. A gap of more than twice the interval starts the
+watch again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import WatchLog, WatchSample
 
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "unknown"
-SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 15.0
+MIN_SECONDS, MAX_SECONDS = 1.0, 15.0
 REFRESH_SECONDS = 60.0
 
 
@@ -96,7 +97,7 @@ def cadence(playbook: CompiledPlaybook, state: WatchState) -> float:
     """Seconds between two looks: as written, else a sixth of what must hold, within 1 and 15 s."""
     if state.every:
         return playbook.seconds(state.every)
-    return min(LONGEST_SECONDS, max(SHORTEST_SECONDS, playbook.seconds(state.for_) / 6))
+    return min(MAX_SECONDS, max(MIN_SECONDS, playbook.seconds(state.for_) / 6))
 
 
 def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
@@ -105,7 +106,7 @@ def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
     since = None
     for sample in reversed(samples):
         holds = all(said == HELD for said in sample.parts.values())
-        if not holds or (since is not None and since - sample.at > 2 * every + SHORTEST_SECONDS):
+        if not holds or (since is not None and since - sample.at > 2 * every + MIN_SECONDS):
             break
         since = sample.at
         newest = newest if newest is not None else sample.at

@@ -16,7 +16,7 @@ from bot.flow.ports import History, PodLogs, ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.compression import Compression, Evidence, compression_of
-from bot.probes.engine.pod_logs import MOST_LOGS, PodsProbe, one_of_each_template
+from bot.probes.engine.pod_logs import MAX_LOGS, PodsProbe, one_of_each_template
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ReadCompressionMethod(PodsProbe):
         self._history, self._now = history, now
 
     async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
-        pods = one_of_each_template(pods)[:MOST_LOGS]
+        pods = one_of_each_template(pods)[:MAX_LOGS]
         dtypes = await self._cache_dtypes(request)
         logs = await asyncio.gather(*(self._start_of(pod) for pod in pods))
         found = [

@@ -16,7 +16,7 @@ from bot.probes.answers import answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import FlagsInEffect, flags_in_effect
 from bot.probes.engine.log_lines import StartLines, start_lines
-from bot.probes.engine.pod_logs import MOST_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
+from bot.probes.engine.pod_logs import MAX_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
 
 Part = float | bool | str
 
@@ -34,7 +34,7 @@ class ReadEngineFlags(PodsProbe):
     """The flags that decide most, as they are in effect now. Replicas that differ make a part unknown."""
 
     async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
-        pods = one_of_each_template(pods)[:MOST_LOGS]
+        pods = one_of_each_template(pods)[:MAX_LOGS]
         nodes = {name_of(node): node for node in world.nodes}
         logs = await asyncio.gather(*(logs_of(self._logs, pod, since=math.inf) for pod in pods))
         found = [

@@ -29,7 +29,7 @@ from bot.probes.answers import answer, no_answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import version_of_tag
 from bot.probes.engine.log_lines import start_lines
-from bot.probes.engine.pod_logs import MOST_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
+from bot.probes.engine.pod_logs import MAX_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
 
 RISKY_FLAGS = {
     "--trust-remote-code": "runs code that comes with the model",
@@ -64,7 +64,7 @@ class ReadFlagHygiene(PodsProbe):
     """The `flag_hygiene` probe: every template's findings together."""
 
     async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
-        pods = one_of_each_template(pods)[:MOST_LOGS]
+        pods = one_of_each_template(pods)[:MAX_LOGS]
         logs = await asyncio.gather(*(logs_of(self._logs, pod, since=math.inf) for pod in pods))
         found = [
             hygiene_of(pod, start_lines(log[0]).version if log else None, world.config_maps)

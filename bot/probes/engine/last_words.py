@@ -16,7 +16,7 @@ from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import CUDA_OOM, LastWords, last_words
 from bot.probes.engine.pod_logs import (
     BEFORE_SECONDS,
-    MOST_LOGS,
+    MAX_LOGS,
     SOURCE,
     TAIL_LINES,
     Ended,
@@ -27,8 +27,8 @@ from bot.probes.engine.pod_logs import (
     was_killed,
 )
 
-MOST_LINES = 50
-MOST_LETTERS = 4000
+MAX_LINES = 50
+MAX_LETTERS = 4000
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class ReadLastWords(PodsProbe):
     """What the newest logs say of memory, devices and death; a container that ended is read where it ended."""
 
     async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
-        shown = one_of_each_template(pods)[:MOST_LOGS]
+        shown = one_of_each_template(pods)[:MAX_LOGS]
         since = request.context.opened_at - BEFORE_SECONDS
         ended = [end for pod in pods for end in ends_of(pod, since)]
         previous = [end for end in ended if end.is_previous]
-        asked = [*((end.pod, True) for end in previous[:MOST_LOGS]), *((pod, False) for pod in shown)]
+        asked = [*((end.pod, True) for end in previous[:MAX_LOGS]), *((pod, False) for pod in shown)]
         said = await asyncio.gather(*(self._read(pod, is_previous=is_previous) for pod, is_previous in asked))
         words = [found for found in said if found is not None]
         killed = any(word and was_killed(end, word) for end, word in zip(previous, said, strict=False))
         if not words:
             return no_answer(request, "no log of any of its pods can be read", source=SOURCE)
-        unread = len(said) - len(words) + max(0, len(previous) - MOST_LOGS)
+        unread = len(said) - len(words) + max(0, len(previous) - MAX_LOGS)
         return _told(request, words, ended, unread, killed=killed)
 
     async def _read(self, pod: Obj, *, is_previous: bool) -> LastWords | None:
@@ -76,7 +76,7 @@ def _told(
     request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[Ended], unread: int, *, killed: bool
 ) -> Reading:
     decided = next((word for word in words if word.why != "none"), None)
-    lines = [line for word in words for line in word.telling][-MOST_LINES:]
+    lines = [line for word in words for line in word.telling][-MAX_LINES:]
     is_host = any(end.reason == "OOMKilled" for end in ended)
     parts = LastWordsOfEngines(
         why=decided.why if decided else None if unread else "killed" if killed else "none",
@@ -95,13 +95,13 @@ def _told(
 def _newest(lines: Sequence[str]) -> str:
     """Whole lines from the last one back, as many as the timeline has room for: the end is where it says why."""
     kept: list[str] = []
-    room = MOST_LETTERS
+    room = MAX_LETTERS
     for line in reversed(lines):
         room -= len(line) + 1
         if room < 0:
             break
         kept.append(line)
-    return "\n".join(reversed(kept)) or "".join(lines[-1:])[-MOST_LETTERS:]
+    return "\n".join(reversed(kept)) or "".join(lines[-1:])[-MAX_LETTERS:]
 
 
 def _claim(claims: Iterable[bool], unread: int) -> bool | None:

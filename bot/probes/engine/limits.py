@@ -24,7 +24,7 @@ from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import version_of_tag
 from bot.probes.engine.log_lines import StartLines, start_lines
-from bot.probes.engine.pod_logs import MOST_LOGS, SOURCE, logs_of, one_of_each_template
+from bot.probes.engine.pod_logs import MAX_LOGS, SOURCE, logs_of, one_of_each_template
 
 T = TypeVar("T")
 GIB = float(1 << 30)
@@ -103,7 +103,7 @@ class ReadLimits:
         world = await request.world()
         if failed := unreadable(request, world, "pods"):
             return failed
-        pods = one_of_each_template(pods_asked_for(request, world))[:MOST_LOGS]
+        pods = one_of_each_template(pods_asked_for(request, world))[:MAX_LOGS]
         if not pods:
             return no_answer(request, "there is no such pod", source=SOURCE)
         logs = await asyncio.gather(*(logs_of(self._logs, pod, since=math.inf) for pod in pods))

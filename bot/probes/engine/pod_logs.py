@@ -18,7 +18,7 @@ from bot.probes.engine.log_lines import LastWords
 BEFORE_SECONDS = 600.0
 """An alert waits minutes before it fires: a crash so shortly before the opening belongs to the incident."""
 SIGKILL_EXIT, SIGTERM_EXIT = 137, 143
-MOST_LOGS = 8
+MAX_LOGS = 8
 TAIL_LINES = 2000
 SOURCE = "pods and their logs"
 

@@ -17,7 +17,7 @@ from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import CUDA_OOM, LastWords, last_words
 from bot.probes.engine.pod_logs import (
     BEFORE_SECONDS,
-    MOST_LOGS,
+    MAX_LOGS,
     SOURCE,
     TAIL_LINES,
     Ended,
@@ -48,7 +48,7 @@ class ReadRestarts(PodsProbe):
             since = max(since, request.at - span_of(str(over), request.context.settings))
         ended = [end for pod in pods for end in ends_of(pod, since)]
         crashed = [end for end in ended if is_crash(end)]
-        words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MOST_LOGS]))
+        words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MAX_LOGS]))
         parts = Restarts(
             count=sum(end.count for end in ended),
             oom=_was_oom(crashed, words),

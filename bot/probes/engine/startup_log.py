@@ -12,7 +12,7 @@ from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import last_words, start_lines
-from bot.probes.engine.pod_logs import BEFORE_SECONDS, MOST_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
+from bot.probes.engine.pod_logs import BEFORE_SECONDS, MAX_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ReadStartupLog(PodsProbe):
     """What the engines said as they started, and why one did not."""
 
     async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
-        pods = one_of_each_template(pods)[:MOST_LOGS]
+        pods = one_of_each_template(pods)[:MAX_LOGS]
         since = request.context.opened_at - BEFORE_SECONDS
         of_pods = await asyncio.gather(*(logs_of(self._logs, pod, since) for pod in pods))
         found = [log for logs in of_pods for log in logs]

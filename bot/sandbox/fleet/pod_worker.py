@@ -23,7 +23,7 @@ from bot.sandbox.fleet.server import Fault, VllmServer
 from bot.sandbox.fleet.startup import Failed, Installed, Started, plan_start
 
 FIRST_BACK_OFF_SECONDS = 10.0
-LONGEST_BACK_OFF_SECONDS = 300.0
+MAX_BACK_OFF_SECONDS = 300.0
 CRASH_COUNTS_FOR_SECONDS = 600.0
 RETRY_SECONDS = 0.25
 
@@ -122,7 +122,7 @@ class PodWorker:
             if now - started > CRASH_COUNTS_FOR_SECONDS * self._timing.time_scale:
                 back_off = 0.0
             await self._back_off(back_off)
-            back_off = min(max(FIRST_BACK_OFF_SECONDS, 2 * back_off), LONGEST_BACK_OFF_SECONDS)
+            back_off = min(max(FIRST_BACK_OFF_SECONDS, 2 * back_off), MAX_BACK_OFF_SECONDS)
             container.restarts += 1
             container.number += 1
 

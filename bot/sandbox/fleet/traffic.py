@@ -12,7 +12,7 @@ from bot.sandbox.fleet.server import VllmServer
 from bot.sandbox.fleet.workload import Load, Workload
 
 TICK_SECONDS = 0.05
-MOST_BEHIND_SECONDS = 60.0
+MAX_BEHIND_SECONDS = 60.0
 AT_ONCE_SECONDS = 1.0
 """Caught up without a break, so that a loop that is far behind still answers."""
 
@@ -81,13 +81,13 @@ class Traffic:
             is_on_time = self.catch_up(time.time(), at_most=AT_ONCE_SECONDS)
             await asyncio.sleep(TICK_SECONDS if is_on_time else 0)
 
-    def catch_up(self, now: float, *, at_most: float = MOST_BEHIND_SECONDS) -> bool:
+    def catch_up(self, now: float, *, at_most: float = MAX_BEHIND_SECONDS) -> bool:
         """Tick through what passed since the last call, and return whether that was all of it.
 
-        A late loop must not look like fewer clients. Only of more than `MOST_BEHIND_SECONDS` the rest is skipped, as
+        A late loop must not look like fewer clients. Only of more than `MAX_BEHIND_SECONDS` the rest is skipped, as
         after a machine's sleep.
         """
-        begin = max(now if self._ticked_until is None else self._ticked_until, now - MOST_BEHIND_SECONDS)
+        begin = max(now if self._ticked_until is None else self._ticked_until, now - MAX_BEHIND_SECONDS)
         until = min(now, begin + at_most)
         while begin <= until:
             self.tick(begin)

@@ -13,7 +13,7 @@ from bot.sandbox.slack.web_api import Method, open_channel
 
 LONGEST_NAME = 80
 LONGEST_TOPIC = 250
-MOST_INVITED = 1000
+MAX_INVITED = 1000
 _NAME = re.compile(r"[a-z0-9_-]+")
 
 
@@ -59,7 +59,7 @@ def invite(team: Team, args: Arguments) -> Json:
     """All or nobody, unless `force`: then those who can be invited are."""
     channel = team.directory.channel(open_channel(team, args))
     users = [user.strip() for user in args.required("users").split(",") if user.strip()]
-    if len(users) > MOST_INVITED:
+    if len(users) > MAX_INVITED:
         raise ApiError("too_many_users")
     wrong = {user: why for user in users if (why := _why_not(team, channel, user))}
     if wrong and not args.flag("force"):

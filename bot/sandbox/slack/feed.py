@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from bot.sandbox.slack.errors import Json
 
-LONGEST_BACKLOG = 2000
+MAX_BACKLOG_LENGTH = 2000
 KEEPALIVE_SECONDS = 15.0
 
 
@@ -24,7 +24,7 @@ class Feed:
     def publish(self, kind: str, **facts: object) -> None:
         self.version += 1
         for listener in list(self._listeners):
-            if listener.qsize() >= LONGEST_BACKLOG:
+            if listener.qsize() >= MAX_BACKLOG_LENGTH:
                 self._listeners.discard(listener)
                 listener.put_nowait(None)
             else:

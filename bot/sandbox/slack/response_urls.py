@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bot.sandbox.slack.errors import ApiError, Json
 from bot.sandbox.slack.messages import Clock
 
-MOST_USES = 5
+MAX_USES = 5
 VALID_SECONDS = 30 * 60.0
 
 
@@ -73,7 +73,7 @@ class ResponseUrls:
             raise ApiError("invalid_url")
         if self._clock() - reply.issued_at > VALID_SECONDS:
             raise ApiError("expired_url")
-        if reply.uses >= MOST_USES:
+        if reply.uses >= MAX_USES:
             raise ApiError("used_url")
         reply.uses += 1
         return reply

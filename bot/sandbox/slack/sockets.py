@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from bot.sandbox.slack.directory import APP_ID
 from bot.sandbox.slack.errors import ApiError, Json
 
-MOST_CONNECTIONS = 10
+MAX_CONNECTIONS = 10
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Sockets:
 
     def issue_ticket(self) -> str:
         """A ticket opens one connection."""
-        if self.count >= MOST_CONNECTIONS:
+        if self.count >= MAX_CONNECTIONS:
             raise ApiError("too_many_websockets")
         ticket = secrets.token_hex(16)
         self._tickets.add(ticket)

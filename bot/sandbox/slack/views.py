@@ -15,7 +15,7 @@ from bot.sandbox.slack.feed import Feed
 from bot.sandbox.slack.messages import Clock
 
 TRIGGER_SECONDS = 3.0
-DEEPEST_STACK = 3
+MAX_STACK_DEPTH = 3
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Views:
 
     def push_for(self, user: str, view: Json) -> Json:
         stack = self.stacks.get(user, [])
-        if len(stack) >= DEEPEST_STACK:
+        if len(stack) >= MAX_STACK_DEPTH:
             raise ApiError("push_limit_reached")
         above = self._new(self._modal(view))
         if stack:

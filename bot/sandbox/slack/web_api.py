@@ -15,8 +15,8 @@ from bot.sandbox.slack.directory import BOT_ID, BOT_NAME, BOT_USER, TEAM_ID, TEA
 from bot.sandbox.slack.errors import ApiError, Json
 from bot.sandbox.slack.team import Team
 
-LONGEST_TEXT = 40_000
-LONGEST_UPDATE = 4_000
+MAX_TEXT_LENGTH = 40_000
+MAX_UPDATE_LENGTH = 4_000
 LARGEST_PAGE = 999
 
 #: What the bot's token may do, told in a header of every answer; a setup check reads it there.
@@ -68,7 +68,7 @@ def content_of(team: Team, args: Arguments, *, needs_text: bool = True) -> Json:
     if blocks is not None:
         content["blocks"] = team.files.resolve(checked_blocks(blocks))
     if args.text("text") or needs_text:
-        content["text"] = args.text("text")[:LONGEST_TEXT]
+        content["text"] = args.text("text")[:MAX_TEXT_LENGTH]
     if needs_text and not content["text"] and not content.get("blocks"):
         raise ApiError("no_text")
     metadata = args.structure("metadata")
@@ -121,7 +121,7 @@ def update_message(team: Team, args: Arguments) -> Json:
     old = team.messages.get(channel, ts)
     if old["user"] != BOT_USER:
         raise ApiError("cant_update_message")
-    if len(args.text("text")) > LONGEST_UPDATE:
+    if len(args.text("text")) > MAX_UPDATE_LENGTH:
         raise ApiError("msg_too_long")
     changes = content_of(team, args, needs_text=False)
     if not changes.get("text") and not changes.get("blocks"):

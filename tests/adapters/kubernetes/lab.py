@@ -44,7 +44,7 @@ TARGET = Target(cluster="sandbox", namespace="serving", name="llm")
 CONTEXT = PlanContext(incident_id="INC-42")
 LLM = "/apis/apps/v1/namespaces/serving/deployments/llm"
 PODS = "/api/v1/namespaces/serving/pods"
-LONGEST_SECONDS = 30.0
+MAX_SECONDS = 30.0
 LOOK_SECONDS = 0.05
 IDLE = ReplicaLoad(0.0, 0.0, arrivals_in_window=0.0, window_seconds=60.0)
 
@@ -108,7 +108,7 @@ class Hands:
     cluster: KubernetesCluster
     writer: KubernetesWriter
     target: Target = TARGET
-    longest_seconds: float = LONGEST_SECONDS
+    longest_seconds: float = MAX_SECONDS
 
     async def world(self) -> World:
         """As the flow sees it: with the load of each replica, which is idle here."""

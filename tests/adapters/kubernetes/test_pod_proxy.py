@@ -11,7 +11,7 @@ from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.kernel.errors import SourceError
-from bot.flow.ports import MOST_PAGE_BYTES, PodPage, Replica
+from bot.flow.ports import MAX_PAGE_BYTES, PodPage, Replica
 
 pytestmark = pytest.mark.fast
 
@@ -75,7 +75,7 @@ async def test_a_page_without_end_is_read_no_further_than_a_page_may_be_long() -
         nonlocal sent
         response = web.StreamResponse()
         await response.prepare(request)
-        while sent < 20 * MOST_PAGE_BYTES:
+        while sent < 20 * MAX_PAGE_BYTES:
             await response.write(b"#" * 65536)
             sent += 65536
         return response
@@ -89,7 +89,7 @@ async def test_a_page_without_end_is_read_no_further_than_a_page_may_be_long() -
         with pytest.raises(SourceError, match="larger than 8 MiB"):
             await ProxyPages(client).read(PAGE)
     await runner.cleanup()
-    assert sent < 4 * MOST_PAGE_BYTES
+    assert sent < 4 * MAX_PAGE_BYTES
 
 
 async def test_a_name_that_kubernetes_cannot_have_given_is_asked_of_nobody(serve: Serve) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.series import (
-    LEAST_LEAD_SECONDS,
-    MOST_POINTS,
+    MAX_POINTS,
+    MIN_LEAD_SECONDS,
     Limit,
     as_evidence,
     charted,
@@ -19,7 +19,7 @@ from bot.domain.incidents.series import (
     shown_time,
 )
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
-from bot.domain.reports.chart import MOST_MARKS, chart_of
+from bot.domain.reports.chart import MAX_MARKS, chart_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.specs import MetricSignal
 from bot.domain.signals.window import Window
@@ -73,7 +73,7 @@ def test_a_state_that_was_not_entered_says_nothing() -> None:
 def test_the_time_before_the_alert_is_shown_too() -> None:
     began = run()
     shown = shown_time(began, START + 600)
-    assert (shown.start, shown.end) == (began.starts_at - LEAST_LEAD_SECONDS, START + 600)
+    assert (shown.start, shown.end) == (began.starts_at - MIN_LEAD_SECONDS, START + 600)
 
 
 def test_a_moment_without_samples_has_no_point_and_is_never_zero() -> None:
@@ -83,7 +83,7 @@ def test_a_moment_without_samples_has_no_point_and_is_never_zero() -> None:
     line = sampled_line("usage", spec, (), scrapes, shown=Window(0.0, 600.0), span=30.0)
     assert {value for _, value in line.points} == {0.9}
     assert not [at for at, _ in line.points if 240 < at < 400]
-    assert len(line.points) <= MOST_POINTS
+    assert len(line.points) <= MAX_POINTS
 
 
 def test_a_signal_that_nobody_sampled_says_why() -> None:
@@ -157,7 +157,7 @@ def test_more_decisions_than_can_be_told_apart_are_counted() -> None:
     notes = [Entry(kind="decided", at=OPENED + at, text="said", who="U1") for at in range(20)]
     chart = chart_of(chain([*(item.entry for item in fixed(thrash_line())), *notes], head=GENESIS, length=0))
     assert chart is not None
-    assert (len(chart.marks), chart.marks_left_out) == (MOST_MARKS, 26 - MOST_MARKS)
+    assert (len(chart.marks), chart.marks_left_out) == (MAX_MARKS, 26 - MAX_MARKS)
     assert [mark.text[9:] for mark in chart.marks if mark.is_change] == ["set --max-num-seqs"]
     assert chart.marks[0].text.endswith("opened")
     assert chart.marks[-1].text.endswith("closed: fixed")

@@ -32,7 +32,7 @@ from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.cluster.workload import KINDS, NUMBERED, kind_of, pod_templates
 from bot.domain.kernel.errors import impossible
 
-MOST_EMPTIED = 20
+MAX_EMPTIED = 20
 """More than these, emptied one after the other, take longer than an incident; then streams are cut, and it is said."""
 
 
@@ -103,7 +103,7 @@ def emptied_first(world: World, template: Obj) -> list[Obj]:
     if kind_of(world.workload) != "Deployment" or drain_mode(world).mode != "label":
         return []
     leaving = replaced_by(world, template)
-    if len(leaving) > MOST_EMPTIED:
+    if len(leaving) > MAX_EMPTIED:
         return []
     return in_order_of_leaving(leaving, world.endpoint_slices)
 

@@ -36,7 +36,7 @@ from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.flags.mitigations import refuse_what_harms
 from bot.domain.kernel.errors import impossible, not_needed
 
-LONGEST_NAME = 52
+MAX_NAME_LENGTH = 52
 """Leaves room for the ReplicaSet's and the pod's suffix within the 63 characters of a host name."""
 NO_CANARY = "its replicas have names and volumes of their own, which a canary beside them would not have"
 
@@ -87,7 +87,7 @@ def _keep_out(world: World, body: Obj) -> None:
 
 def canary_name(workload: Obj, context: PlanContext) -> str:
     suffix = f"-incident-bot-canary-{context.slug}"
-    return name_of(workload)[: LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+    return name_of(workload)[: MAX_NAME_LENGTH - len(suffix)].rstrip("-.") + suffix
 
 
 def canary_object(workload: Obj, template: Obj, context: PlanContext) -> Obj:

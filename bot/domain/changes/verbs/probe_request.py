@@ -26,8 +26,8 @@ from bot.domain.kernel.errors import impossible
 
 CANARY = "canary"
 DEFAULT_MINUTES = 15.0
-MOST_MINUTES = 60.0
-LEAST_TOKENS, MOST_TOKENS = 16, 1_000_000
+MAX_MINUTES = 60.0
+MIN_TOKENS, MAX_TOKENS = 16, 1_000_000
 
 
 def plan_probe_request(situation: Situation) -> Plan:
@@ -45,7 +45,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         raise impossible(f"{name_of(pod)} is not Ready", "wait for it")
     company = _company(world, pod)
     tokens = _tokens(situation)
-    seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MOST_MINUTES)
+    seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MAX_MINUTES)
     request = f"one request of {tokens} tokens to {name_of(pod)}, at most {seconds / 60:.0f} minutes"
     call = Call(
         method="generate",
@@ -98,8 +98,8 @@ def _company(world: World, pod: Obj) -> Circumstance:
 
 def _tokens(situation: Situation) -> int:
     asked = situation.arguments.get("max_tokens")
-    if isinstance(asked, bool) or not isinstance(asked, int | float) or not LEAST_TOKENS <= asked <= MOST_TOKENS:
-        raise impossible(f"max_tokens is a number from {LEAST_TOKENS} to {MOST_TOKENS}, not {asked!r}")
+    if isinstance(asked, bool) or not isinstance(asked, int | float) or not MIN_TOKENS <= asked <= MAX_TOKENS:
+        raise impossible(f"max_tokens is a number from {MIN_TOKENS} to {MAX_TOKENS}, not {asked!r}")
     return int(asked)
 
 

@@ -38,11 +38,11 @@ from bot.domain.kernel.errors import impossible
 from bot.domain.kernel.redaction import shown_value
 
 DEFAULT_MINUTES = 60.0
-MOST_MINUTES = 24 * 60.0
+MAX_MINUTES = 24 * 60.0
 HOUR, DAY = 3600, 24 * 3600
 MANUAL_ANNOTATION = "cronjob.kubernetes.io/instantiate"
 URL_VARIABLE = "TARGET_URL"
-LONGEST_NAME = 57
+MAX_NAME_LENGTH = 57
 """Leaves room for the pod's suffix within the 63 characters of a host name."""
 
 
@@ -51,7 +51,7 @@ def plan_run_job(situation: Situation) -> Plan:
     require_readable(world, "cron_jobs", "jobs")
     template = _template(situation)
     _refuse_second(world, template)
-    seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MOST_MINUTES)
+    seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MAX_MINUTES)
     replica = replica_asked_for(situation) if situation.arguments.get("replica") else None
     variables = _variables(situation.arguments.get("env") or {}) | (_url(replica) if replica is not None else {})
     body = _job(template, context, seconds, variables)
@@ -149,7 +149,7 @@ def _name(template: Obj, context: PlanContext) -> str:
     """Fixed until it was used: the same plan right before the call has the same name, and creating it can win once."""
     number = 1 + sum(entry.verb == "run_job" and entry.target.kind == "Job" for entry in context.ledger)
     suffix = f"-{context.slug}-{number}"
-    return name_of(template)[: LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+    return name_of(template)[: MAX_NAME_LENGTH - len(suffix)].rstrip("-.") + suffix
 
 
 def _create(body: Obj, template: Obj, variables: Mapping[str, str]) -> Call:

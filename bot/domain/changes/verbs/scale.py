@@ -30,7 +30,7 @@ from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.cluster.workload import NUMBERED, kind_of, number_of
 from bot.domain.kernel.errors import impossible, not_needed
 
-MOST_REPLICAS = 1000
+MAX_REPLICAS = 1000
 LAST_ACCELERATOR_TEAMS = ("serving", "platform")
 """Who approves where no surge, canary or replacement finds room afterwards."""
 MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
@@ -154,8 +154,8 @@ def wanted_replicas(arguments: Mapping[str, Any], now: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
         raise impossible(f"scale {key} has to be a whole number, not {value!r}")
     wanted = now + int(value) if key == "by" else int(value)
-    if wanted > MOST_REPLICAS:
-        raise impossible(f"{wanted} replicas are more than the bot ever asks for ({MOST_REPLICAS})")
+    if wanted > MAX_REPLICAS:
+        raise impossible(f"{wanted} replicas are more than the bot ever asks for ({MAX_REPLICAS})")
     return wanted
 
 

@@ -23,8 +23,8 @@ UNDEFINED = "Define it under 'signals' or 'settings'."
 Scope = Mapping[str, Kind]
 """Every name that an expression may use, with its kind."""
 
-LONGEST = 1000
-DEEPEST = 20
+MAX_LENGTH = 1000
+MAX_DEPTH = 20
 
 _TYPES: dict[Kind, Any] = {
     "number": cel.Type.DOUBLE,
@@ -111,8 +111,8 @@ class _Token:
 
 def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Expression:
     """Check `source` against the names of `scope`; raise `ExpressionError` with the column of its first fault."""
-    if len(source) > LONGEST:
-        raise ExpressionError(f"the expression is longer than {LONGEST} characters", 1, "Split it over two states.")
+    if len(source) > MAX_LENGTH:
+        raise ExpressionError(f"the expression is longer than {MAX_LENGTH} characters", 1, "Split it over two states.")
     tokens = _tokens(source)
     if not tokens:
         raise ExpressionError("the expression is empty", 1)
@@ -175,8 +175,8 @@ def _not_too_deep(tokens: Sequence[_Token]) -> None:
     depth = 0
     for token in tokens:
         depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
-        if depth > DEEPEST:
-            raise ExpressionError(f"more than {DEEPEST} brackets inside each other", token.start + 1)
+        if depth > MAX_DEPTH:
+            raise ExpressionError(f"more than {MAX_DEPTH} brackets inside each other", token.start + 1)
 
 
 def _names(tokens: Sequence[_Token], scope: Scope) -> frozenset[str]:

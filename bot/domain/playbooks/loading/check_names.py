@@ -56,7 +56,7 @@ _CEL_WORDS = frozenset(
 )
 
 Mistakes = Iterator[Mistake]
-MOST_FIELDS = 20
+MAX_FIELDS = 20
 
 
 def check_names(playbook: Playbook, settings: Mapping[str, object], probes: Probes) -> Mistakes:
@@ -375,8 +375,8 @@ def _answers(path: Path, state: AskState, playbook: Playbook) -> Mistakes:
 
 
 def _form(path: Path, form: Form) -> Mistakes:
-    if len(form) > MOST_FIELDS:
-        yield Mistake(path, f"more than {MOST_FIELDS} fields", "Nobody fills that in.", at_key=True)
+    if len(form) > MAX_FIELDS:
+        yield Mistake(path, f"more than {MAX_FIELDS} fields", "Nobody fills that in.", at_key=True)
     for name, field in form.items():
         at: Path = (*path, name)
         if not _NAME.fullmatch(name):

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bot.domain.kernel.errors import ExpressionError, Fault
-from bot.domain.playbooks.expressions.expression import LONGEST, did_you_mean, mentions_in
+from bot.domain.playbooks.expressions.expression import MAX_LENGTH, did_you_mean, mentions_in
 from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.loading.fragment import Fragment, Fragments, Include
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source, Stretch
 
-MOST_STATES = 300
-DEEPEST = 4
-BIGGEST = 50_000
+MAX_STATES = 300
+MAX_DEPTH = 4
+MAX = 50_000
 """Values, and hundreds of characters in them."""
-LONGEST_TEXT = 4000
+MAX_TEXT_LENGTH = 4000
 
 Role = Literal["destination", "expression", "template", "text"]
 _DESTINATIONS = frozenset(
@@ -175,8 +175,8 @@ class _Expansion:
         """Give every state its name in the playbook, includes first looked into."""
         for name, state in site.source.data["states"].items():
             self._states += 1
-            if self._states > MOST_STATES:
-                raise _TooBigError(f"with its fragments the playbook has more than {MOST_STATES} states")
+            if self._states > MAX_STATES:
+                raise _TooBigError(f"with its fragments the playbook has more than {MAX_STATES} states")
             site.names[name] = site.prefix + name
             if not _is_include(state):
                 continue
@@ -220,8 +220,8 @@ class _Expansion:
             yield Mistake(at, f"unknown fragment '{wanted}'", did_you_mean(wanted, self._fragments))
         elif wanted in chain:
             yield Mistake(at, f"fragments include each other: {' → '.join([*chain, wanted])}")
-        elif len(chain) >= DEEPEST:
-            yield Mistake(at, f"more than {DEEPEST} fragments inside each other")
+        elif len(chain) >= MAX_DEPTH:
+            yield Mistake(at, f"more than {MAX_DEPTH} fragments inside each other")
 
     def _no_collisions(self) -> None:
         taken: dict[str, Path] = {}
@@ -296,7 +296,7 @@ class _Expansion:
         """The value as it is in the playbook, with its positions; what it names is named as there."""
         site, path, value = written.site, written.path, written.value
         self._size += 1 + (len(value) // 100 if isinstance(value, str) else 0)
-        if self._size > BIGGEST:
+        if self._size > MAX:
             raise _TooBigError("with its fragments the playbook becomes too big")
         stands_for = self._stands_for(written, _role(out)) if isinstance(value, str) else None
         if stands_for is not None:
@@ -360,9 +360,9 @@ class _Expansion:
                 woven = self._template(written)
             case _:
                 woven = self._plain(written, text, 0)
-        if sum(len(part) for part, _ in woven) > max(LONGEST_TEXT, len(text)):
+        if sum(len(part) for part, _ in woven) > max(MAX_TEXT_LENGTH, len(text)):
             self._fault(
-                written.site, Mistake(written.path, f"with its parameters it has over {LONGEST_TEXT} characters")
+                written.site, Mistake(written.path, f"with its parameters it has over {MAX_TEXT_LENGTH} characters")
             )
             return (whole,)
         return woven
@@ -378,7 +378,7 @@ class _Expansion:
     def _expression(self, written: _Written, text: str, offset: int) -> _Woven:
         """`text` begins `offset` characters into what is written."""
         site, parts, at = written.site, list[tuple[str, Stretch]](), 0
-        for name, start in mentions_in(text) if len(text) <= LONGEST else ():
+        for name, start in mentions_in(text) if len(text) <= MAX_LENGTH else ():
             head, _, rest = name.partition(".")
             word, _, tail = rest.partition(".")
             new: _Woven | None = None
@@ -417,7 +417,7 @@ class _Expansion:
 
     def _as_text(self, written: _Written, word: str, value: _Written, role: Role, column: int) -> _Woven | None:
         match value.value:
-            case str() if len(value.value) <= LONGEST_TEXT:
+            case str() if len(value.value) <= MAX_TEXT_LENGTH:
                 return self._woven(value, role)
             case bool():
                 return (_as_written(value, "true" if value.value else "false", None),)
@@ -454,7 +454,7 @@ class _Expansion:
             if new is not None:
                 parts += [_as_written(written, text[at : named.start()], offset + at), *new]
                 at = named.end()
-            if sum(len(part) for part, _ in parts) > LONGEST_TEXT:
+            if sum(len(part) for part, _ in parts) > MAX_TEXT_LENGTH:
                 break
         return (*parts, _as_written(written, text[at:], offset + at))
 

@@ -25,7 +25,7 @@ _STYLES = (
     "classDef read fill:#f7f7f7,stroke:#7f8c8d",
     "classDef current stroke:#000,stroke-width:4px",
 )
-_LONGEST_LABEL = 48
+_MAX_LABEL_LENGTH = 48
 
 
 def mermaid(playbook: Playbook, *, way: Sequence[str] = (), current: str = "") -> str:
@@ -68,6 +68,6 @@ def _id(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    short = text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
+    short = text if len(text) <= _MAX_LABEL_LENGTH else text[: _MAX_LABEL_LENGTH - 1] + "…"
     escaped = short.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
     return f'"{escaped}"'

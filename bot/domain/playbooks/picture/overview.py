@@ -35,10 +35,10 @@ SECTIONS = Sizes(
     width=480, left=12, lanes_at=410, targets_at=0, head=27, line=19, gap=14, top=44, small=9.5, normal=11.5, large=14
 )
 LINE_CHARACTERS = 56
-MOST_LINES = 3
-MOST_STEPS = 9
+MAX_LINES = 3
+MAX_STEPS = 9
 """Of one section; of more the last are drawn."""
-MOST_NEXT = 6
+MAX_NEXT = 6
 LABEL_CHARACTERS = 24
 STRONGEST = ("change", "ask", "divert", "end", "watch", "read")
 PEOPLE = "people"
@@ -147,9 +147,9 @@ class _Overview:
         through = [row for row, _ in groupby(self._row_of(state) for state in self._way)]
         times = Counter(through)
         here = [row for row in dict.fromkeys(through) if self._sections[self._state_of(row)] == section]
-        if len(here) > MOST_STEPS:
-            yield _Said(f"… {len(here) - MOST_STEPS} steps before", "read")
-        for row in here[-MOST_STEPS:]:
+        if len(here) > MAX_STEPS:
+            yield _Said(f"… {len(here) - MAX_STEPS} steps before", "read")
+        for row in here[-MAX_STEPS:]:
             is_current = bool(self._current) and row == self._row_of(self._current)
             if not is_current:
                 again = f" ×{times[row]}" if times[row] > 1 else ""
@@ -167,7 +167,7 @@ class _Overview:
         after: dict[str, list[str]] = {}
         for edge in edges_of(self._playbook.states[current]):
             after.setdefault(edge.to, []).append(label_of(edge))
-        for to, labels in list(after.items())[:MOST_NEXT]:
+        for to, labels in list(after.items())[:MAX_NEXT]:
             label = short(" / ".join(labels), LABEL_CHARACTERS)
             target = short(title_of(self._playbook, to), LINE_CHARACTERS - 10 - len(label))
             yield _Said(f"      {label} → {target}", "read")
@@ -193,7 +193,5 @@ class _Overview:
 def _listed(head: str, names: Sequence[str], tone: str) -> Iterator[_Said]:
     if names:
         text = head + ", ".join(dict.fromkeys(names))
-        for line in textwrap.wrap(
-            text, LINE_CHARACTERS, break_on_hyphens=False, max_lines=MOST_LINES, placeholder=" …"
-        ):
+        for line in textwrap.wrap(text, LINE_CHARACTERS, break_on_hyphens=False, max_lines=MAX_LINES, placeholder=" …"):
             yield _Said(line, tone)

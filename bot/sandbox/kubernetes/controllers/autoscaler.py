@@ -21,7 +21,7 @@ from bot.sandbox.kubernetes.store import Change, name_of, namespace_of
 Obj = dict[str, Any]
 
 SCALABLE = {row.kind: row for row in (DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS)}
-MOST_BY_DEFAULT = 100
+MAX_BY_DEFAULT = 100
 
 
 class Autoscaler:
@@ -77,7 +77,7 @@ class Keda:
             "scaleTargetRef": target,
             # None at all is KEDA's own doing; its autoscaler begins at one.
             "minReplicas": max(1, spec.get("minReplicaCount", 0)),
-            "maxReplicas": spec.get("maxReplicaCount", MOST_BY_DEFAULT),
+            "maxReplicas": spec.get("maxReplicaCount", MAX_BY_DEFAULT),
         }
         name = f"keda-hpa-{name_of(scaled)}"
         present = self._store.find(AUTOSCALERS, key[0], name)
