@@ -16,7 +16,7 @@ The road of an alert:
 - `bot.flow.handlers.plan`           effect: plan a change, and let the API server check it in a dry run
 - `bot.domain.changes.catalogue`     every verb, each declared in one file of `bot.domain.changes.verbs`
 - `bot.flow.handlers.show`           effect: bring card, thread and files up to date
-- `bot.adapters.slack.messenger`     posts each message once, and edits it afterwards
+- `bot.adapters.slack.outbound.messenger` posts each message once, and edits it afterwards
 - `bot.flow.handlers.apply`          effect: look again, claim, send; a call can win at most once
 - `bot.adapters.kubernetes.writer`   the only module that changes the cluster; it takes nothing without a grant
 - `bot.flow.handlers.watch`          effect: watch whether the change helped
@@ -24,8 +24,8 @@ The road of an alert:
 
 The road of a button press or a command:
 
-- `bot.adapters.slack.app`           receives it over HTTP or Socket Mode, checks the signature, answers within 3 s
-- `bot.adapters.slack.commands`      reads `/incident …` and answers what needs no incident
+- `bot.adapters.slack.inbound.app`   receives it over HTTP or Socket Mode, answers within 3 s
+- `bot.adapters.slack.inbound.commands` reads `/incident …` and answers what needs no incident
 - `bot.flow.hear_people`             stores it as an event before it is acknowledged
 - `bot.flow.advance_run`             takes it from the inbox, in order with everything else
 - `bot.flow.handlers.judge`          effect: who pressed, and whether they may, read at that moment

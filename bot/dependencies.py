@@ -39,12 +39,12 @@ from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore, StoreLimits
 from bot.adapters.slack.client import web_client, web_session
-from bot.adapters.slack.digest import Digest, Folded, Kept
-from bot.adapters.slack.messenger import Place, SlackMessenger
-from bot.adapters.slack.own_channel import ChannelRules
-from bot.adapters.slack.pace import slack_paces
+from bot.adapters.slack.outbound.incident_channel import ChannelRules
+from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
+from bot.adapters.slack.outbound.pace import slack_paces
+from bot.adapters.slack.outbound.shown import Shown
+from bot.adapters.slack.outbound.summary import Folded, Kept, Summary
 from bot.adapters.slack.people import SlackPeople
-from bot.adapters.slack.shown import Shown
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.scraper import VllmScraper
@@ -186,7 +186,7 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, own=own)
     pace = RedisPace(storage.connection, paces_of(settings.slack))
     waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
-    digest = Digest(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
+    digest = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, digest)
     people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=operators_of(settings))
     return Slack(client, messenger, people, pace)

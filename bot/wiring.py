@@ -17,11 +17,11 @@ from bot.adapters.http_server import serve_until_stopped
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.redis.viewers import RedisViewers
 from bot.adapters.redis.watch_log import RedisWatchLog
-from bot.adapters.slack.app import bolt_app, endpoint
-from bot.adapters.slack.home import Homes
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.old_cards import highest_number
-from bot.adapters.slack.socket_mode import listening
+from bot.adapters.slack.inbound.app import bolt_app, endpoint
+from bot.adapters.slack.inbound.socket_mode import listening
+from bot.adapters.slack.outbound.home import Homes
+from bot.adapters.slack.outbound.old_cards import highest_number
+from bot.adapters.slack.services import Services
 from bot.adapters.web import Credentials, Inside, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
 from bot.dependencies import (
@@ -127,14 +127,14 @@ def runtime_of(
     return Runtime(ports, rules, cluster_name=settings.cluster, reopen_within_seconds=reopen, changed=changed.set)
 
 
-def desk_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: LivePlaybooks) -> Desk:
+def desk_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: LivePlaybooks) -> Services:
     opening = OpenByHand(on.storage.store, playbooks, wake=runtime.wake.incident)
-    return Desk(
-        inbound=runtime.hear,
+    return Services(
+        incidents=runtime.hear,
         people=on.slack.people,
         messenger=on.slack.messenger,
         clock=SystemClock(),
-        shelf=PlaybookShelf(lambda: playbooks.library, opening, runtime.advance.playbook_of, on.cluster.port),
+        playbooks=PlaybookShelf(lambda: playbooks.library, opening, runtime.advance.playbook_of, on.cluster.port),
         links=on.slack.messenger.links,
         want_card=runtime.show_again.one,
         show_again=runtime.show_again.all_of,

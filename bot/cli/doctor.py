@@ -73,7 +73,7 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
             channel=settings.slack.channel,
             user_groups=groups - {""},
             channels=channels - {""},
-            own_channels=settings.slack.incident_channels,
+            incident_channels=settings.slack.incident_channels,
         )
 
 

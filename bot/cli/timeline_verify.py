@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from bot.adapters.slack.client import web_client, web_session
-from bot.adapters.slack.posted_heads import posted_heads
+from bot.adapters.slack.outbound.posted_heads import posted_heads
 from bot.cli import stored
 from bot.cli.failures import CommandError
 from bot.domain.kernel.errors import MessengerError, SettingsError, StorageUnavailableError

@@ -14,7 +14,7 @@ from typer.testing import Result
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.slack.client import web_client, web_session
-from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, chain
 from bot.sandbox import valkey
 from tests import builders

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from bot.adapters.slack.commands import WORDS
+from bot.adapters.slack.inbound.commands import WORDS
 from bot.cli.playbook_words import words
 from bot.sandbox.scenarios import SCENARIOS
 from bot.settings import LEAVES, PLAIN_NAMES, PREFIX

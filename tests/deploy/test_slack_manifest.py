@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack import app
-from bot.adapters.slack.app import COMMAND, HOME_OPENED, REACTION_ADDED
-from bot.adapters.slack.doctor import CHANNEL_SCOPES, SCOPES, SCOPES_OF_OWN_CHANNELS
-from bot.adapters.slack.pins import SHORTCUT
+from bot.adapters.slack.doctor import CHANNEL_SCOPES, SCOPES, SCOPES_OF_INCIDENT_CHANNELS
+from bot.adapters.slack.inbound import app
+from bot.adapters.slack.inbound.app import COMMAND, HOME_OPENED, REACTION_ADDED
+from bot.adapters.slack.inbound.pins import SHORTCUT
 from tests.deploy.files import ROOT, document
 
 pytestmark = pytest.mark.fast
@@ -58,7 +58,7 @@ SCOPES_OF_EVENTS = {REACTION_ADDED: {"reactions:read"}, HOME_OPENED: set[str]()}
 
 
 def methods_called() -> set[str]:
-    return {name for path in (ROOT / "bot" / "adapters" / "slack").glob("*.py") for name in _calls(path.read_text())}
+    return {name for path in (ROOT / "bot" / "adapters" / "slack").rglob("*.py") for name in _calls(path.read_text())}
 
 
 def _calls(source: str) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _calls(source: str) -> Iterator[str]:
 
 def events_heard() -> set[str]:
     """Each `app.event("…")` of the app, as its source has it: named by a constant of that module."""
-    tree = ast.parse((ROOT / "bot" / "adapters" / "slack" / "app.py").read_text())
+    tree = ast.parse((ROOT / "bot" / "adapters" / "slack" / "inbound" / "app.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     named = [call.args[0] for call in calls if call.func.attr == "event"]  # type: ignore[attr-defined]  # seen above
     return {getattr(app, name.id) for name in named if isinstance(name, ast.Name) and name.id != "ANYTHING"}
@@ -93,9 +93,9 @@ def test_the_scopes_of_an_option_stand_in_the_manifest_as_comments() -> None:
     offered = set(re.findall(r"^ +# - ([a-z:.]+) ", text, re.MULTILINE))
     assert offered == set[str]().union(*OPTIONAL_SCOPES_OF.values())
     assert not offered & manifest_scopes()
-    own = [path for path in (ROOT / "bot" / "adapters" / "slack").glob("*.py") if path.name != "own_channel.py"]
+    own = [path for path in (ROOT / "bot" / "adapters" / "slack").rglob("*.py") if path.name != "incident_channel.py"]
     assert not OPTIONAL_SCOPES_OF.keys() & {name for path in own for name in _calls(path.read_text())}
-    assert offered <= SCOPES_OF_OWN_CHANNELS
+    assert offered <= SCOPES_OF_INCIDENT_CHANNELS
 
 
 def test_the_manifest_asks_for_the_events_that_are_listened_to_and_no_other() -> None:

@@ -22,7 +22,7 @@ from bot.flow.ports import OpenPage
 
 
 class MemoryInbound:
-    """`Inbound`; presses and commands are kept once by their ids, as the real one does."""
+    """`IncidentService`; presses and commands are kept once by their ids, as the real one does."""
 
     def __init__(self, *runs: Run) -> None:
         self.runs = {run.incident_id: run for run in runs}
@@ -130,7 +130,7 @@ class KnownPeople:
 
 
 class MemoryShelf:
-    """`Shelf`; forms are judged as the real one does. `workloads` are what the cluster has."""
+    """`PlaybookService`; forms are judged as the real one does. `workloads` are what the cluster has."""
 
     def __init__(self) -> None:
         self.library = Library({})

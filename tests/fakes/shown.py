@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from bot.adapters.slack.shown import Shown
+from bot.adapters.slack.outbound.shown import Shown
 
 
 class MemoryShownStore:

@@ -25,11 +25,11 @@ from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.redis.watch_log import RedisWatchLog
-from bot.adapters.slack.digest import Digest, Folded, Kept, digest_message
-from bot.adapters.slack.lookup import METADATA_TYPE
-from bot.adapters.slack.messenger import Place, SlackMessenger
-from bot.adapters.slack.own_channel import ChannelRules
-from bot.adapters.slack.shown import Shown
+from bot.adapters.slack.outbound.incident_channel import ChannelRules
+from bot.adapters.slack.outbound.lookup import METADATA_TYPE
+from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
+from bot.adapters.slack.outbound.shown import Shown
+from bot.adapters.slack.outbound.summary import Folded, Kept, Summary, summary_message
 from bot.adapters.yaml_playbooks import from_bundle
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
@@ -66,7 +66,7 @@ from tests.redis_server import VirtualTime
 
 CHANNEL = "C0INC"
 DIGEST = "digest/"
-ALL_HAVE_CARDS = digest_message({}).text
+ALL_HAVE_CARDS = summary_message({}).text
 APPROVERS = ("U0ANA", "U0BEN")
 LEAD = "U0LEA"
 """Answers the questions; whoever chose a change is not the one who approves it."""
@@ -255,7 +255,7 @@ class Bot:
         digest = None
         if scene.cards:
             waiting = RedisDigest(self._redis, Kept, Folded, Shown, dataclasses.asdict)
-            digest = Digest(client, waiting, pace, scene.time, channel=CHANNEL, deployment=scene.tag)
+            digest = Summary(client, waiting, pace, scene.time, channel=CHANNEL, deployment=scene.tag)
         shown = RedisShown(self._redis, Shown, dataclasses.asdict)
         place = Place(channel=CHANNEL, deployment=scene.tag, own=scene.own)
         return SlackMessenger(client, shown, pace, scene.time, place, digest)

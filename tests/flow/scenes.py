@@ -10,7 +10,7 @@ import redis.asyncio as aioredis
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
-from bot.adapters.slack.own_channel import ChannelRules
+from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.yaml_playbooks import load_playbook
 from tests import builders
 from tests.domain.changes.test_run_job import cron_job

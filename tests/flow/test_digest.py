@@ -20,10 +20,10 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.digest import CLAIM_SECONDS, RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.shown import RedisShown
-from bot.adapters.slack.digest import LOOK_AGAIN_SECONDS, Digest, Folded, Kept, digest_message, line_in_digest
 from bot.adapters.slack.limits import SECTION, TEXT
-from bot.adapters.slack.messenger import Place, SlackMessenger
-from bot.adapters.slack.shown import Shown
+from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
+from bot.adapters.slack.outbound.shown import Shown
+from bot.adapters.slack.outbound.summary import LOOK_AGAIN_SECONDS, Folded, Kept, Summary, summary_line, summary_message
 from bot.domain.incidents.run import Post, Question, Run
 from bot.domain.kernel.errors import LostRunError, MessengerError
 from bot.sandbox.slack.arguments import Arguments
@@ -139,7 +139,7 @@ async def storm(request: pytest.FixtureRequest, client: aioredis.Redis, tag: str
     slack, connection = PacedSlack(team, time), Connection(client, tag=tag, clock=time.prelude)
     pace = RedisPace(connection, request.param)
     waiting = RedisDigest(connection, Kept, Folded, Shown, dataclasses.asdict)
-    digest = Digest(slack, waiting, pace, time, channel=CHANNEL, deployment="tests")
+    digest = Summary(slack, waiting, pace, time, channel=CHANNEL, deployment="tests")
     shown = RedisShown(connection, Shown, dataclasses.asdict)
     messenger = SlackMessenger(slack, shown, pace, time, Place(CHANNEL, "tests"), digest)
     return Storm(time, team, slack, messenger, waiting, connection)
@@ -268,8 +268,8 @@ async def test_an_attempt_that_lands_late_is_found_and_its_twin_deleted(storm: S
 def test_names_from_outside_ping_nobody_and_fit_however_many_there_are() -> None:
     nasty = "<!channel> <@U0ANA> &`*" * 40
     closed = {"closed_at": builders.START, "ending": nasty}
-    waiting = {f"INC-{number}": line_in_digest(incident(number, title=nasty, **closed)) for number in range(300)}
-    message = digest_message(waiting)
+    waiting = {f"INC-{number}": summary_line(incident(number, title=nasty, **closed)) for number in range(300)}
+    message = summary_message(waiting)
     shown = message.text + str(message.blocks)
     assert "<!channel>" not in shown
     assert "<@U0ANA>" not in shown

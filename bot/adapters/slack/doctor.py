@@ -16,7 +16,7 @@ SCOPES = frozenset(
 )
 CHANNEL_SCOPES = {False: ("channels:history", "channels:read"), True: ("groups:history", "groups:read")}
 """By whether the channel is private."""
-SCOPES_OF_OWN_CHANNELS = frozenset({"channels:manage", "channels:read"})
+SCOPES_OF_INCIDENT_CHANNELS = frozenset({"channels:manage", "channels:read"})
 """Where each incident has a channel of its own."""
 
 
@@ -26,9 +26,9 @@ async def installation(
     channel: str,
     user_groups: Iterable[str],
     channels: Iterable[str] = (),
-    own_channels: bool = False,
+    incident_channels: bool = False,
 ) -> tuple[Finding, ...]:
-    """`channels`: those whose members may decide; `own_channels`: whether incidents have one each."""
+    """`channels`: those whose members may decide; `incident_channels`: whether incidents have one each."""
     scopes: frozenset[str] = frozenset()
 
     async def who_am_i() -> Any:
@@ -50,13 +50,13 @@ async def installation(
     placed, is_private = await _channel(client, channel)
     groups = [await _group(client, group) for group in sorted(set(user_groups))]
     members = [await _members(client, each) for each in sorted(set(channels))]
-    return (known, _scoped(scopes, is_private, own_channels), placed, *groups, *members)
+    return (known, _scoped(scopes, is_private, incident_channels), placed, *groups, *members)
 
 
-def _scoped(scopes: frozenset[str], is_private: bool, own_channels: bool) -> Finding:
+def _scoped(scopes: frozenset[str], is_private: bool, incident_channels: bool) -> Finding:
     if not scopes:
         return weak(ABOUT, "did not say which scopes the token has", "Compare them with the app's manifest.")
-    optional = SCOPES_OF_OWN_CHANNELS if own_channels else frozenset()
+    optional = SCOPES_OF_INCIDENT_CHANNELS if incident_channels else frozenset()
     missing = sorted({*SCOPES, *CHANNEL_SCOPES[is_private], *optional} - scopes)
     if missing:
         return broken(ABOUT, f"the token lacks {', '.join(missing)}", "Add the scopes and install the app again.")

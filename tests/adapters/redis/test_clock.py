@@ -9,8 +9,8 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.digest import CLAIM_SECONDS, RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore
-from bot.adapters.slack.digest import Folded, Kept
-from bot.adapters.slack.shown import Shown
+from bot.adapters.slack.outbound.shown import Shown
+from bot.adapters.slack.outbound.summary import Folded, Kept
 from bot.domain.incidents.effect import ShowInSlack
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run

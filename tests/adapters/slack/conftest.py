@@ -1,4 +1,4 @@
-"""The Slack of these tests: the stand-in in its own process, reached through the real clients."""
+"""The Slack of these tests: the simulator in its own process, reached through the real clients."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from bot.adapters.slack.app import bolt_app, endpoint
 from bot.adapters.slack.client import web_client, web_session
-from bot.adapters.slack.home import Homes
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.inbound.app import bolt_app, endpoint
+from bot.adapters.slack.outbound.home import Homes
+from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
+from bot.adapters.slack.services import Services
 from bot.flow.handlers.draw_path import DrawForChannel
 from tests.adapters.slack.runs import policy, run
 from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 class Sandbox:
-    """The doors of the stand-in that Slack does not have."""
+    """The doors of the simulator that Slack does not have."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
@@ -79,7 +79,7 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def bot_socket() -> Iterator[socket.socket]:
-    """Where the bot of these tests will listen; the stand-in has to know it before the bot is there."""
+    """Where the bot of these tests will listen; the simulator has to know it before the bot is there."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -87,7 +87,7 @@ def bot_socket() -> Iterator[socket.socket]:
 
 
 @pytest.fixture(scope="session")
-def stand_in(bot_socket: socket.socket) -> Iterator[Running]:
+def simulator(bot_socket: socket.socket) -> Iterator[Running]:
     bot_url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}"
     arguments = ("--port", "0", "--bot-url", bot_url, "--signing-secret", SECRET, "--rate-limits", "off")
     with start("bot.sandbox.slack", *arguments, "--die-with-parent") as running:
@@ -95,17 +95,17 @@ def stand_in(bot_socket: socket.socket) -> Iterator[Running]:
 
 
 @pytest.fixture
-async def slack(stand_in: Running) -> AsyncIterator[Sandbox]:
+async def slack(simulator: Running) -> AsyncIterator[Sandbox]:
     """An empty workspace."""
-    async with httpx.AsyncClient(base_url=stand_in.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=simulator.url, trust_env=False) as http:
         (await http.post("/__sandbox__/reset")).raise_for_status()
         yield Sandbox(http)
 
 
 @pytest.fixture
-async def client(stand_in: Running) -> AsyncIterator[AsyncWebClient]:
+async def client(simulator: Running) -> AsyncIterator[AsyncWebClient]:
     async with web_session() as session:
-        yield web_client(TOKEN, session, base_url=str(stand_in.ready["api_url"]))
+        yield web_client(TOKEN, session, base_url=str(simulator.ready["api_url"]))
 
 
 @pytest.fixture
@@ -164,9 +164,9 @@ async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
     await until(is_said, f"{user} reads: {words}")
 
 
-def desk_of(bench: Bench) -> Desk:
+def services_of(bench: Bench) -> Services:
     inbound, people, shelf = MemoryInbound(run()), KnownPeople("U0ANA"), MemoryShelf()
-    return Desk(
+    return Services(
         inbound,
         people,
         bench.messenger,
@@ -180,22 +180,24 @@ def desk_of(bench: Bench) -> Desk:
     )
 
 
-def behind(desk: Desk, bench: Bench, url: str = "") -> Counter:
-    """The counter of this desk, with its memory in view."""
+def behind(services: Services, bench: Bench, url: str = "") -> Counter:
+    """The counter of these services, with its memory in view."""
     viewers, changed = MemoryViewers(), asyncio.Event()
-    homes = Homes(bench.client, desk, viewers, bench.pace, changed)
-    assert isinstance(desk.inbound, MemoryInbound)
-    assert isinstance(desk.people, KnownPeople)
-    assert isinstance(desk.shelf, MemoryShelf)
-    return Counter(desk.inbound, desk.people, bench.slack, bench, url, desk.shelf, viewers, homes, changed)
+    homes = Homes(bench.client, services, viewers, bench.pace, changed)
+    assert isinstance(services.incidents, MemoryInbound)
+    assert isinstance(services.people, KnownPeople)
+    assert isinstance(services.playbooks, MemoryShelf)
+    return Counter(
+        services.incidents, services.people, bench.slack, bench, url, services.playbooks, viewers, homes, changed
+    )
 
 
 @pytest.fixture
 async def counter(bench: Bench, bot_socket: socket.socket) -> AsyncIterator[Counter]:
-    desk = desk_of(bench)
+    services = services_of(bench)
     url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}/slack/events"
-    counter = behind(desk, bench, url)
-    app = bolt_app(bench.client, SECRET, desk, counter.homes)
+    counter = behind(services, bench, url)
+    app = bolt_app(bench.client, SECRET, services, counter.homes)
     web = Starlette(routes=[Route("/slack/events", endpoint(app, SECRET), methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bot_socket.dup()]))

@@ -15,13 +15,13 @@ import httpx
 import pytest
 from slack_sdk.signature import SignatureVerifier
 
-from bot.adapters.slack.command import Command
-from bot.adapters.slack.commands import WORDS, Commands
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.commands import WORDS, Commands
 from bot.domain.approvals.grant import Press
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
-from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, desk_of, view_of, whispered
+from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, services_of, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
 from tests.adapters.slack.test_playbook_words import playbooks
 
@@ -261,7 +261,7 @@ async def test_who_looks_at_an_incident_gets_its_waiting_card(bench: Bench) -> N
     async def want(incident_id: str) -> None:
         wanted.append(incident_id)
 
-    commands = Commands(dataclasses.replace(desk_of(bench), want_card=want))
+    commands = Commands(dataclasses.replace(services_of(bench), want_card=want))
     await commands.answer(Command.read("show INC-7", user="U0MO", user_name="mo", trigger_id="t1"))
     assert wanted == ["INC-7"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack import forms
+from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.limits import OPTIONS
 from bot.domain.approvals.grant import Press
 from bot.domain.incidents.run import Run

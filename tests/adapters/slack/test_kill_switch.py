@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.command import Command
-from bot.adapters.slack.commands import Commands
-from bot.adapters.slack.messages import Message
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.commands import Commands
+from bot.adapters.slack.outbound.messages import Message
 from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
 from bot.domain.approvals.grant import Demand
-from tests.adapters.slack.conftest import Bench, desk_of
+from tests.adapters.slack.conftest import Bench, services_of
 from tests.fakes.inbound import MemoryInbound
 from tests.fakes.shown import MemoryPeople
 
@@ -38,9 +38,9 @@ class Caller:
     def __init__(self, bench: Bench, client: AsyncWebClient | None = None, memory: MemoryPeople | None = None) -> None:
         self.memory = memory or MemoryPeople()
         people = SlackPeople(client or bench.client, bench.clock, self.memory, steerers=STEERERS)
-        desk = dataclasses.replace(desk_of(bench), people=people)
-        assert isinstance(desk.inbound, MemoryInbound)
-        self.people, self.inbound, self._commands = people, desk.inbound, Commands(desk)
+        services = dataclasses.replace(services_of(bench), people=people)
+        assert isinstance(services.incidents, MemoryInbound)
+        self.people, self.inbound, self._commands = people, services.incidents, Commands(services)
 
     async def says(self, text: str, user: str = "U0ANA") -> str:
         answer = await self._commands.answer(Command.read(text, user=user, user_name="", trigger_id=text))

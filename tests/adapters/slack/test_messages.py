@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.messages import Message, card, now_line, thread
+from bot.adapters.slack.outbound.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.grant import Demand
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, Note, Run

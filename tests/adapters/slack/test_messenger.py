@@ -8,8 +8,8 @@ from typing import Any, Literal
 import pytest
 
 from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
-from bot.adapters.slack.lookup import SETTLE_SECONDS
-from bot.adapters.slack.messenger import Place, SlackMessenger
+from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS
+from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.domain.incidents.event import Posted
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
@@ -304,8 +304,8 @@ async def test_a_person_is_told_alone(bench: Bench) -> None:
     assert await bench.slack.whispers("U0BEN") == []
 
 
-async def test_where_the_response_url_is_gone_the_person_is_still_told(bench: Bench, stand_in: Any) -> None:
-    await bench.messenger.tell("U0ANA", CHANNEL, "hello", response_url=f"{stand_in.url}/response/used-up")
+async def test_where_the_response_url_is_gone_the_person_is_still_told(bench: Bench, simulator: Any) -> None:
+    await bench.messenger.tell("U0ANA", CHANNEL, "hello", response_url=f"{simulator.url}/response/used-up")
     assert await bench.slack.whispers("U0ANA") == ["hello"]
 
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from bot.adapters.slack.messages import card, thread
-from bot.adapters.slack.numbers import numbers, what_was_read, when
+from bot.adapters.slack.outbound.messages import card, thread
+from bot.adapters.slack.outbound.numbers import numbers, what_was_read, when
 from bot.domain.signals.signal import Reading
 from tests.adapters.slack.runs import BEGAN, number, post, run, waiting
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.lookup import Key
-from bot.adapters.slack.old_cards import highest_number
+from bot.adapters.slack.outbound.lookup import Key
+from bot.adapters.slack.outbound.old_cards import highest_number
 from tests.adapters.slack.conftest import Sandbox
 from tests.flow.harness import CHANNEL
 

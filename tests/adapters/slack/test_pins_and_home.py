@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.home import QUIET_SECONDS, VIEWED_SECONDS, Seen, home, week
+from bot.adapters.slack.outbound.home import QUIET_SECONDS, VIEWED_SECONDS, Seen, home, week
 from bot.domain.approvals.grant import Demand
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run

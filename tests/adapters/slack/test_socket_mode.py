@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 from slack_sdk.errors import SlackApiError
 
-from bot.adapters.slack.app import bolt_app
-from bot.adapters.slack.socket_mode import listening
+from bot.adapters.slack.inbound.app import bolt_app
+from bot.adapters.slack.inbound.socket_mode import listening
 from tests.adapters.slack.conftest import (
     CHANNEL,
     SECRET,
@@ -16,8 +16,8 @@ from tests.adapters.slack.conftest import (
     Bench,
     Counter,
     behind,
-    desk_of,
     send_in,
+    services_of,
     until,
     view_of,
     whispered,
@@ -29,9 +29,9 @@ APP_TOKEN = "xapp-sandbox"
 
 @pytest.fixture
 async def counter(bench: Bench) -> AsyncIterator[Counter]:
-    desk = desk_of(bench)
-    counter = behind(desk, bench)
-    async with listening(bolt_app(bench.client, SECRET, desk, counter.homes), bench.client, APP_TOKEN):
+    services = services_of(bench)
+    counter = behind(services, bench)
+    async with listening(bolt_app(bench.client, SECRET, services, counter.homes), bench.client, APP_TOKEN):
         await connected(counter, 1)
         yield counter
     await connected(counter, 0)

@@ -6,15 +6,15 @@ import dataclasses
 
 import pytest
 
-from bot.adapters.slack.command import Command
-from bot.adapters.slack.commands import Commands
-from bot.adapters.slack.messages import Message
-from bot.adapters.slack.silencing import _covered
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.commands import Commands
+from bot.adapters.slack.inbound.silencing import _covered
+from bot.adapters.slack.outbound.messages import Message
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.silence import matchers_of
 from bot.domain.playbooks.library import Library
 from tests import builders
-from tests.adapters.slack.conftest import Bench, Counter, desk_of, send_in, view_of
+from tests.adapters.slack.conftest import Bench, Counter, send_in, services_of, view_of
 from tests.adapters.slack.runs import BEGAN, policy, run
 from tests.domain.incidents.machine.steps import PLAYBOOK
 
@@ -163,9 +163,9 @@ async def test_who_may_not_approve_what_is_of_low_risk_does_not_silence(counter:
 async def test_where_the_settings_ask_two_people_for_a_silence_nobody_makes_one_alone(
     bench: Bench, counter: Counter
 ) -> None:
-    desk = dataclasses.replace(desk_of(bench), silencers=policy(needed=2, own_work_counts=True))
+    services = dataclasses.replace(services_of(bench), silencers=policy(needed=2, own_work_counts=True))
     command = Command("c1", "U0ANA", "Ana", "silence", "INC-7 30m deploy at noon")
-    answer = await Commands(desk).answer(command)
+    answer = await Commands(services).answer(command)
     assert isinstance(answer, Message)
     assert "ask 2 of approvers for a silence" in answer.text
 

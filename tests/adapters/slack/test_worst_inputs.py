@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.decision_forms import GLASS_FORM, REFUSE_FORM, edit_form, reason_form
-from bot.adapters.slack.messages import Message, card, thread
+from bot.adapters.slack.inbound.decision_forms import GLASS_FORM, REFUSE_FORM, edit_form, reason_form
+from bot.adapters.slack.outbound.messages import Message, card, thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.edits import EditableValue
 from bot.domain.approvals.grant import Demand

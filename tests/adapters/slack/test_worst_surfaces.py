@@ -8,17 +8,18 @@ import time
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack import forms, limits
-from bot.adapters.slack.command import Command
-from bot.adapters.slack.commands import WORDS, Commands
-from bot.adapters.slack.decision_forms import GLASS_FORM, reason_form
-from bot.adapters.slack.forms import Modal
-from bot.adapters.slack.home import Seen, Waiting, home
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.messages import Message
-from bot.adapters.slack.messenger import Place, SlackMessenger
-from bot.adapters.slack.pins import which
+from bot.adapters.slack import limits
+from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.commands import WORDS, Commands
+from bot.adapters.slack.inbound.decision_forms import GLASS_FORM, reason_form
+from bot.adapters.slack.inbound.forms import Modal
+from bot.adapters.slack.inbound.pins import which
+from bot.adapters.slack.outbound.home import Seen, Waiting, home
+from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.press_value import ButtonValue
+from bot.adapters.slack.services import Services
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import Fault
@@ -46,7 +47,7 @@ def runs(text: str, many: int = 100) -> dict[str, Run]:
     return {each: worst.with_(incident_id=each, closed_at=None, playbook="small") for each in ids}
 
 
-def desk(text: str, many: int = 100) -> Desk:
+def services(text: str, many: int = 100) -> Services:
     inbound, shelf = MemoryInbound(*runs(text, many).values()), MemoryShelf()
     inbound.alerts = [(alert(text), text) for _ in range(200)]
     entries = [Entry(at=BEGAN + n, kind="note", text=text, who=text) for n in range(300)]
@@ -59,7 +60,7 @@ def desk(text: str, many: int = 100) -> Desk:
     people = KnownPeople("U0ANA")
     links, want_card = messenger.links, messenger.want_card
     silencers = policy(users=("U0ANA",), own_work_counts=True)
-    return Desk(inbound, people, messenger, clock, shelf, links, want_card, deployment="t", silencers=silencers)
+    return Services(inbound, people, messenger, clock, shelf, links, want_card, deployment="t", silencers=silencers)
 
 
 def command(text: str, user: str = "U0ANA") -> Command:
@@ -99,7 +100,7 @@ def test_home_holds_a_hundred_incidents(text: str, many: int) -> None:
 @pytest.mark.parametrize("word", sorted(WORDS))
 async def test_every_command_answers_within_the_limits_and_harmlessly(word: str, text: str) -> None:
     """With a hundred incidents open, whatever they hold and whatever is typed."""
-    commands = Commands(desk(text))
+    commands = Commands(services(text))
     for rest in ("", "INC-1", text, f"INC-1 {text}", f"INC-1 30m {text}"):
         answer = await commands.answer(command(f"{word} {rest}"))
         assert_answer(answer)
@@ -110,7 +111,7 @@ async def test_every_command_answers_within_the_limits_and_harmlessly(word: str,
 @TEXTS
 async def test_who_may_not_and_who_misspells_are_told_so_within_the_limits(text: str) -> None:
     for words, user in ((f"halt {text}", "U0MO"), (text, "U0ANA"), (f"graph {text}", "U0ANA")):
-        answer = await Commands(desk(text, many=1)).answer(command(words, user))
+        answer = await Commands(services(text, many=1)).answer(command(words, user))
         assert_answer(answer)
         assert isinstance(answer, Message)
         assert_harmless([answer.text, visible(answer)])

@@ -13,7 +13,7 @@ SIGN = re.compile("[\u231a-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff
 
 @pytest.mark.fast
 def test_the_page_draws_every_sign_that_the_bot_writes() -> None:
-    written = {sign for file in (BOT / "adapters" / "slack").glob("*.py") for sign in SIGN.findall(file.read_text())}
+    written = {sign for file in (BOT / "adapters" / "slack").rglob("*.py") for sign in SIGN.findall(file.read_text())}
     page = (BOT / "sandbox" / "slack" / "page" / "emoji.js").read_text()
     drawn = page.partition("const CHARACTERS = {")[2].partition("};")[0]
     assert {"🔴", "✅", "⏳"} <= written

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.messages import thread
+from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.changes.plan import PlanResult, Wait
 from bot.domain.incidents.effect import (

@@ -17,14 +17,14 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import context, divider, fields, header, section
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import code, line, mention
-from bot.adapters.slack.inbound import Desk
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.messages import GOOD_ENDINGS, linked, now_line, sign_of
-from bot.adapters.slack.shown import Pace
-from bot.adapters.slack.words import moment, span
+from bot.adapters.slack.outbound.blocks import context, divider, fields, header, section
+from bot.adapters.slack.outbound.messages import GOOD_ENDINGS, linked, now_line, sign_of
+from bot.adapters.slack.outbound.shown import Pace
+from bot.adapters.slack.outbound.words import moment, span
+from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Request, is_asked
 from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.errors import StorageUnavailableError
@@ -81,10 +81,16 @@ class Homes:
     """Published when they are opened, and again when what concerns their viewers has changed."""
 
     def __init__(
-        self, client: AsyncWebClient, desk: Desk, viewers: Viewers, pace: Pace, changed: asyncio.Event
+        self, client: AsyncWebClient, services: Services, viewers: Viewers, pace: Pace, changed: asyncio.Event
     ) -> None:
         """`changed` is set when something that people see is not as it was."""
-        self._client, self._desk, self._viewers, self._pace, self._changed = client, desk, viewers, pace, changed
+        self._client, self._services, self._viewers, self._pace, self._changed = (
+            client,
+            services,
+            viewers,
+            pace,
+            changed,
+        )
         # What changed while this process was not there is not known.
         changed.set()
         self._noticed_at: float | None = None
@@ -93,7 +99,7 @@ class Homes:
     async def opened(self, event: Json) -> None:
         if event.get("tab", "home") != "home":
             return
-        user, now = str(event["user"]), self._desk.clock.now()
+        user, now = str(event["user"]), self._services.clock.now()
         try:
             await self._viewers.opened(user, now)
             await self._publish(user, await self._made_for(user, await self._seen(now), now))
@@ -104,7 +110,7 @@ class Homes:
         """Bring up to date, a while after a change, whoever opened theirs within a day; the rest goes on next time."""
         if not self._changed.is_set():
             return
-        now = self._desk.clock.now()
+        now = self._services.clock.now()
         if self._noticed_at is None:
             self._noticed_at = now
         if now - self._noticed_at < QUIET_SECONDS:
@@ -132,13 +138,13 @@ class Homes:
         return True
 
     async def _seen(self, now: float) -> Seen:
-        inbound = self._desk.inbound
+        incidents = self._services.incidents
         read_at, recent = self._recent
         if now - read_at >= WEEK_READ_EVERY_SECONDS:
-            recent = await inbound.recent_runs()
+            recent = await incidents.recent_runs()
             self._recent = (now, recent)
-        page = await inbound.open_page()
-        return Seen(page.runs, recent, await inbound.halted_by(), unread=page.count - len(page.runs))
+        page = await incidents.open_page()
+        return Seen(page.runs, recent, await incidents.halted_by(), unread=page.count - len(page.runs))
 
     async def _made_for(self, user: str, seen: Seen, now: float) -> tuple[Block, ...]:
         return home(seen, await self._waiting_for(user, seen.still_open, now), now=now)
@@ -170,18 +176,18 @@ class Homes:
         """Not whoever may only break the glass: nothing waits for them while the teams have time."""
         if any(judged.press.user == user for judged in request.presses):
             return False
-        authority = await self._desk.people.authority(user, request.policy, at=now)
+        authority = await self._services.people.authority(user, request.policy, at=now)
         return authority.allowed and is_asked(request.policy, authority)
 
     async def _may_answer(self, user: str, question: Question, now: float) -> bool:
         if question.not_by == user:
             return False
-        people = self._desk.people
+        people = self._services.people
         judged = people.authority(user, question.by, at=now) if question.by else people.may_steer(user, at=now)
         return (await judged).allowed
 
     async def _link(self, run: Run, slot: str) -> str:
-        return (await self._desk.links(run.incident_id)).get(slot, "")
+        return (await self._services.links(run.incident_id)).get(slot, "")
 
 
 def _content(blocks: Sequence[Block]) -> str:

@@ -8,7 +8,7 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.lookup import METADATA_TYPE
+from bot.adapters.slack.outbound.lookup import METADATA_TYPE
 
 log = structlog.get_logger(__name__)
 PAGES = 5

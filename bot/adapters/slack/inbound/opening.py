@@ -13,11 +13,11 @@ from typing import Any
 import structlog
 from slack_bolt.async_app import AsyncAck
 
-from bot.adapters.slack import forms
-from bot.adapters.slack.command import Command, TeachError
 from bot.adapters.slack.escape import code, line
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.messages import Message
+from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.inbound.command import Command, TeachError
+from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.services import Services
 from bot.domain.kernel.errors import ClusterError, MessengerError, OpeningError, StorageUnavailableError
 from bot.domain.kernel.form import Answer, Form, FormField
 from bot.domain.kernel.target import Target
@@ -40,8 +40,8 @@ NOT_STORED = "The bot's storage did not answer, so nothing was opened. Please se
 class Opening:
     """The command and its two forms. What is sent in twice opens once."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._shelf = desk, desk.shelf
+    def __init__(self, services: Services) -> None:
+        self._services, self._playbooks = services, services.playbooks
 
     async def begin(self, command: Command) -> Message | forms.Modal:
         by_hand = self._by_hand()
@@ -113,7 +113,7 @@ class Opening:
             user_name=str(user.get("name") or user.get("username", "")),
             fields=fields,
         )
-        opened = await self._shelf.open(wanted)
+        opened = await self._playbooks.open(wanted)
         log.info("incident.opened_by_hand", incident=opened.incident_id, user=user["id"], is_new=opened.is_new)
         about = f"{opened.incident_id} about {wanted.target}"
         text = f"{about} is open." if opened.is_new else f"{about} was open already; nothing new was opened."
@@ -123,23 +123,23 @@ class Opening:
         name = WORKLOAD_NAME.fullmatch(typed.strip())
         if name is None:
             raise OpeningError("no workload", {WORKLOAD: "Write the namespace and the name: serving/llm"})
-        found = await self._shelf.workload(name[1], name[2])
+        found = await self._playbooks.workload(name[1], name[2])
         if found is None:
             raise OpeningError("no workload", {WORKLOAD: f"The cluster has no workload {typed.strip()}"})
         return found
 
     def _by_hand(self) -> dict[str, Playbook]:
-        library = self._shelf.library.playbooks
+        library = self._playbooks.library.playbooks
         return {name: library[name].playbook for name in sorted(library) if library[name].playbook.opens}
 
     async def _must_steer(self, user: str) -> None:
-        authority = await self._desk.people.may_steer(user, at=self._desk.clock.now())
+        authority = await self._services.people.may_steer(user, at=self._services.clock.now())
         if not authority.allowed:
             raise TeachError(f"Not done: {line(authority.reason, 500)}.")
 
     async def _tell(self, user: str, place: Mapping[str, str], text: str) -> None:
         try:
-            await self._desk.messenger.tell(user, place["channel"], text, response_url=place["response_url"])
+            await self._services.messenger.tell(user, place["channel"], text, response_url=place["response_url"])
         except MessengerError as refused:
             log.warning("slack.tell_failed", user=user, reason=refused.reason)
 

@@ -14,13 +14,19 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import LAYOUT_REFUSED, OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
-from bot.adapters.slack.digest import Digest
-from bot.adapters.slack.door import Door, Kind
 from bot.adapters.slack.escape import plain, whisper
-from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
-from bot.adapters.slack.messages import CARD, Message, card, thread
-from bot.adapters.slack.own_channel import CHANNEL, ChannelRules, OwnChannels, is_out_of_reach, thread_of
-from bot.adapters.slack.shown import Pace, Shown, ShownStore
+from bot.adapters.slack.outbound.door import Door, Kind
+from bot.adapters.slack.outbound.incident_channel import (
+    CHANNEL,
+    ChannelRules,
+    IncidentChannels,
+    is_out_of_reach,
+    thread_of,
+)
+from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
+from bot.adapters.slack.outbound.messages import CARD, Message, card, thread
+from bot.adapters.slack.outbound.shown import Pace, Shown, ShownStore
+from bot.adapters.slack.outbound.summary import Summary
 from bot.domain.incidents.event import Event, Posted
 from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError
@@ -55,12 +61,12 @@ class SlackMessenger:
         pace: Pace,
         clock: Clock,
         place: Place,
-        digest: Digest | None = None,
+        summary: Summary | None = None,
     ) -> None:
-        """Without a digest every card comes as soon as Slack takes it."""
+        """Without a summary every card comes as soon as Slack takes it."""
         self._client, self._store, self._pace, self._clock, self._place = client, store, pace, clock, place
-        self._digest = digest
-        self._own = OwnChannels(client, store, place.deployment, place.own)
+        self._summary = summary
+        self._own = IncidentChannels(client, store, place.deployment, place.own)
         self._door = Door(clock)
 
     @property
@@ -93,9 +99,9 @@ class SlackMessenger:
                 # As an edit that was refused: not tried again until its content changes.
                 await self._save(run, shown, slot, Shown(hash=shown.rendered(slot).hash))
             raise refused[0]
-        rest = await self._digest.has_card(run) if self._digest is not None else 0.0
+        rest = await self._summary.has_card(run) if self._summary is not None else 0.0
         if rest and not events:
-            raise MessengerError("the digest is not up to date", lasting=False, retry_after_seconds=rest)
+            raise MessengerError("the summary is not up to date", lasting=False, retry_after_seconds=rest)
         await self._own.close(run, shown.shown)
         return events
 
@@ -115,8 +121,8 @@ class SlackMessenger:
     async def want_card(self, incident_id: str) -> None:
         """Somebody looks for this incident: its card waits no longer, and Slack is asked again at once."""
         self.ask_again()
-        if self._digest is not None:
-            await self._digest.want(incident_id)
+        if self._summary is not None:
+            await self._summary.want(incident_id)
 
     def ask_again(self) -> None:
         self._door.knock()
@@ -172,10 +178,10 @@ class SlackMessenger:
         await self._share(file_id, Shown(channel=channel), name=name, comment=comment)
 
     async def _hold_back(self, run: Run, slots: _Slots) -> None:
-        """A card that was never tried may have to wait in the digest, and its thread with it."""
-        if self._digest is None or slots.shown.get(CARD, Shown()) != Shown():
+        """A card that was never tried may have to wait in the summary, and its thread with it."""
+        if self._summary is None or slots.shown.get(CARD, Shown()) != Shown():
             return
-        if (wait := await self._digest.hold_back(run)) > 0:
+        if (wait := await self._summary.hold_back(run)) > 0:
             raise MessengerError(f"the card of {run.incident_id} waits", lasting=False, retry_after_seconds=wait)
 
     # --- posting -----------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import re
 from datetime import UTC, datetime
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import actions, button, confirm, context, header, section
 from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, prose
 from bot.adapters.slack.limits import Block
+from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, header, section
+from bot.adapters.slack.outbound.words import GRADES, OUTCOMES, RISKS, ago, moment, span, value
 from bot.adapters.slack.press_value import APPROVE, APPROVE_AGAIN, BREAK_GLASS, EDIT, MORE_TIME, REFUSE, ButtonValue
-from bot.adapters.slack.words import GRADES, OUTCOMES, RISKS, ago, moment, span, value
 from bot.domain.approvals.edits import editable_values
 from bot.domain.approvals.grant import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
 from bot.domain.changes.plan import Call, Difference

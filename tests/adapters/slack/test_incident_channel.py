@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.messages import CARD
-from bot.adapters.slack.messenger import Place, SlackMessenger
-from bot.adapters.slack.own_channel import ChannelRules, names_of, of_channel, topic_of
-from bot.adapters.slack.shown import Shown
+from bot.adapters.slack.outbound.incident_channel import ChannelRules, names_of, of_channel, topic_of
+from bot.adapters.slack.outbound.messages import CARD
+from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
+from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.target import Target

@@ -10,16 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, closed, said
 from bot.adapters.slack.escape import code, line, mention, whisper
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.messages import Message, card, now_line, sign_of
-from bot.adapters.slack.opening import Opening
-from bot.adapters.slack.own_channel import of_channel
-from bot.adapters.slack.playbook_words import PlaybookWords
-from bot.adapters.slack.silencing import Silencing
-from bot.adapters.slack.steering_words import SteeringWords
-from bot.adapters.slack.words import moment
+from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, TeachError, closed, said
+from bot.adapters.slack.inbound.opening import Opening
+from bot.adapters.slack.inbound.playbook_words import PlaybookWords
+from bot.adapters.slack.inbound.silencing import Silencing
+from bot.adapters.slack.inbound.steering_words import SteeringWords
+from bot.adapters.slack.outbound.incident_channel import of_channel
+from bot.adapters.slack.outbound.messages import Message, card, now_line, sign_of
+from bot.adapters.slack.outbound.words import moment
+from bot.adapters.slack.services import Services
 from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run, Severity
@@ -84,10 +84,10 @@ GROUPS = {
 
 
 class Commands:
-    def __init__(self, desk: Desk) -> None:
-        self._inbound, self._people, self._clock = desk.inbound, desk.people, desk.clock
-        self._want_card, self._show_again = desk.want_card, desk.show_again
-        playbooks, steering = PlaybookWords(desk, self.pointed_at), SteeringWords(desk, self.pointed_at)
+    def __init__(self, services: Services) -> None:
+        self._incidents, self._people, self._clock = services.incidents, services.people, services.clock
+        self._want_card, self._show_again = services.want_card, services.show_again
+        playbooks, steering = PlaybookWords(services, self.pointed_at), SteeringWords(services, self.pointed_at)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             "help": self._help,
             "list": self._list,
@@ -104,10 +104,10 @@ class Commands:
             "lead": steering.lead,
             "status": steering.status,
             "skip": steering.skip,
-            "silence": Silencing(desk, self.pointed_at).begin,
+            "silence": Silencing(services, self.pointed_at).begin,
             "reopen": steering.reopen,
             "settings": playbooks.settings,
-            "open": Opening(desk).begin,
+            "open": Opening(services).begin,
             "playbooks": playbooks.list,
             "graph": playbooks.graph,
             "unmatched": self._unmatched,
@@ -135,7 +135,7 @@ class Commands:
 
     async def _list(self, command: Command) -> Message:
         del command
-        page = await self._inbound.open_page()
+        page = await self._incidents.open_page()
         if not page.count:
             return said("No incident is open.")
         # The newest of the most urgent first: of thousands nobody reads more.
@@ -152,7 +152,7 @@ class Commands:
 
     async def _switch(self) -> str:
         """What the kill switch says, or how it is pulled."""
-        if by := await self._inbound.halted_by():
+        if by := await self._incidents.halted_by():
             return f"⛔ *Everything is halted* by {mention(by)}: `/incident resume all` lifts that."
         return "`/incident halt all WHY` stops every change of the bot at once."
 
@@ -163,7 +163,7 @@ class Commands:
 
     async def _timeline(self, command: Command) -> Message:
         run = await self._only_named(command)
-        chained = await self._inbound.timeline(run.incident_id)
+        chained = await self._incidents.timeline(run.incident_id)
         earlier = len(chained) - ENTRIES_SHOWN
         more = [f"… {earlier} earlier: `/incident export {line(run.incident_id, 40)}`"] if earlier > 0 else []
         lines = [_entry(each) for each in chained[-ENTRIES_SHOWN:]]
@@ -176,12 +176,12 @@ class Commands:
             raise TeachError(
                 f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md`, `json` or `html`"
             )
-        await self._inbound.export(run.incident_id, cast(ExportFormat, wanted), command.user)
+        await self._incidents.export(run.incident_id, cast(ExportFormat, wanted), command.user)
         return said(f"The timeline of {line(run.incident_id, 40)} comes into its thread as a file ({wanted}).")
 
     async def _unmatched(self, command: Command) -> Message:
         del command
-        alerts = await self._inbound.unmatched()
+        alerts = await self._incidents.unmatched()
         if not alerts:
             return said("Every alert found its playbook.")
         lines = [f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts]
@@ -201,7 +201,7 @@ class Commands:
         """Whatever else is said, it stops: words after it are its reason."""
         first, _, why = command.rest.partition(" ")
         if first.lower() == ALL:
-            await self._inbound.halt_all(command.user, why.strip())
+            await self._incidents.halt_all(command.user, why.strip())
             return said("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
         run, why = await self.pointed_at(command)
         name = line(run.incident_id, 40)
@@ -210,10 +210,10 @@ class Commands:
 
     async def _resume(self, command: Command) -> Message:
         if command.rest.lower() == ALL:
-            await self._inbound.resume_all(command.user)
+            await self._incidents.resume_all(command.user)
             return said("▶ *The halt of everything is lifted.*")
         run = await self._only_named(command)
-        if by := await self._inbound.halted_by():
+        if by := await self._incidents.halted_by():
             raise TeachError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts that.")
         told = f"▶ *{line(run.incident_id, 40)} goes on.*"
         return await self._store(command, run.incident_id, "resume", "", told)
@@ -255,8 +255,8 @@ class Commands:
         event = Commanded(
             event_id=command.command_id, command=verb, user=command.user, user_name=command.user_name, text=text
         )
-        if not await self._inbound.command(event, incident_id):
-            raise TeachError(_no_such(incident_id, (await self._inbound.open_page()).runs))
+        if not await self._incidents.command(event, incident_id):
+            raise TeachError(_no_such(incident_id, (await self._incidents.open_page()).runs))
         return said(told)
 
     async def _must_be_allowed(self, command: Command) -> None:
@@ -301,15 +301,15 @@ class Commands:
         first, _, rest = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(first):
             return await self._only_open(command), command.rest
-        run = await self._inbound.load(first.upper())
+        run = await self._incidents.load(first.upper())
         if run is None:
-            raise TeachError(_no_such(first.upper(), (await self._inbound.open_page()).runs))
+            raise TeachError(_no_such(first.upper(), (await self._incidents.open_page()).runs))
         if not run.is_open and not WORDS[command.word].when_closed:
             raise TeachError(closed(run, command.word))
         return run, rest.strip()
 
     async def _only_open(self, command: Command) -> Run:
-        page = await self._inbound.open_page()
+        page = await self._incidents.open_page()
         here = of_channel(page.runs, command.channel)
         if here is not None or page.count == 1:
             return here or page.runs[0]

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import plain_text
 from bot.adapters.slack.limits import Block
+from bot.adapters.slack.outbound.blocks import plain_text
 from bot.domain.kernel.form import Answer, FormField
 
 FIELD = "field:"

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.blocks import context, header, section
 from bot.adapters.slack.client import OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
 from bot.adapters.slack.escape import line
-from bot.adapters.slack.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
-from bot.adapters.slack.messages import Message, sign_of
-from bot.adapters.slack.shown import Pace, Shown
+from bot.adapters.slack.outbound.blocks import context, header, section
+from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
+from bot.adapters.slack.outbound.messages import Message, sign_of
+from bot.adapters.slack.outbound.shown import Pace, Shown
 from bot.domain.incidents.run import Run
 from bot.flow.ports import Clock
 
@@ -42,11 +42,11 @@ class Folded:
     """An incident that has no card yet."""
 
     said: str
-    """Its line in the digest, as it is sent."""
+    """Its line in the summary, as it is sent."""
     comes_next: bool = False
     """Its turn came, or somebody looked for it; only Slack's pace keeps its card back now."""
     is_listed: bool = False
-    """It had to wait: it stands in the digest until its card does in the channel."""
+    """It had to wait: it stands in the summary until its card does in the channel."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Kept:
 
     @property
     def listed(self) -> dict[str, str]:
-        """The lines of those that the digest stands for."""
+        """The lines of those that the summary stands for."""
         return {incident_id: folded.said for incident_id, folded in self.folded.items() if folded.is_listed}
 
     @property
@@ -78,8 +78,8 @@ class Kept:
         return sum(1 for other in waits if _number(other) < _number(incident_id))
 
 
-class DigestStore(Protocol):
-    """One digest a deployment. Raise `StorageUnavailableError` on no answer."""
+class SummaryStore(Protocol):
+    """One summary a deployment. Raise `StorageUnavailableError` on no answer."""
 
     async def load(self) -> Kept: ...
 
@@ -90,7 +90,7 @@ class DigestStore(Protocol):
     async def unfold(self, incident_id: str) -> None: ...
 
     async def claim(self) -> str:
-        """By which this process alone speaks for the digest now, or empty; ends by itself after some seconds."""
+        """By which this process alone speaks for the summary now, or empty; ends by itself after some seconds."""
         ...
 
     async def keep(self, message: Shown, claim: str) -> bool:
@@ -100,15 +100,15 @@ class DigestStore(Protocol):
     async def release(self, claim: str) -> None: ...
 
 
-class Digest:
+class Summary:
     def __init__(
-        self, client: AsyncWebClient, store: DigestStore, pace: Pace, clock: Clock, *, channel: str, deployment: str
+        self, client: AsyncWebClient, store: SummaryStore, pace: Pace, clock: Clock, *, channel: str, deployment: str
     ) -> None:
         self._client, self._store, self._pace, self._clock = client, store, pace, clock
         self._channel, self._deployment = channel, deployment
 
     async def hold_back(self, run: Run) -> float:
-        """Seconds after which to ask again for the card of this run, which stands in the digest until then; or 0."""
+        """Seconds after which to ask again for the card of this run, which stands in the summary until then; or 0."""
         if _needs_a_person(run):
             return 0.0
         kept = await self._store.load()
@@ -119,7 +119,7 @@ class Digest:
         if kept.older_than(run.incident_id) < NEXT:
             wait = await self._pace.take("card", self._channel)
         is_listed = wait > 0 or (before is not None and before.is_listed)
-        now = Folded(said=line_in_digest(run), comes_next=wait <= 0, is_listed=is_listed)
+        now = Folded(said=summary_line(run), comes_next=wait <= 0, is_listed=is_listed)
         if now != before and not await self._store.fold(run.incident_id, before, now):
             # Somebody looks for it since a moment ago.
             return 1.0
@@ -138,7 +138,7 @@ class Digest:
                 return
 
     async def has_card(self, run: Run) -> float:
-        """Take it out of the digest; seconds after which to come again when nobody else will bring that up to date."""
+        """Take it out of the summary; seconds after which to come again when nobody else will bring that up to date."""
         kept = await self._store.load()
         if run.incident_id in kept.folded:
             await self._store.unfold(run.incident_id)
@@ -176,7 +176,7 @@ class Digest:
                 return rest
             found = await self._found(entry)
             if isinstance(found, Refusal):
-                return self._refused(found, "looking for the digest")
+                return self._refused(found, "looking for the summary")
             if found:
                 await self._store.keep(replace(entry, ts=found, hash="", channel=self._channel), claim)
                 return EDIT_EVERY_SECONDS
@@ -188,7 +188,7 @@ class Digest:
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         if not await self._store.keep(attempt, claim):
             return 1.0
-        message = digest_message(kept.listed)
+        message = summary_message(kept.listed)
         result = await ask(
             self._client.chat_postMessage(
                 channel=self._channel,
@@ -201,14 +201,14 @@ class Digest:
         if isinstance(result, Refusal):
             if result.happened == "no":
                 await self._store.keep(entry, claim)
-            return self._refused(result, "posting the digest")
+            return self._refused(result, "posting the summary")
         ts = str(result["ts"])
         if entry.attempt_at:
             # An earlier attempt may have landed since it was looked for.
             found = await self._found(attempt)
             ts = ts if isinstance(found, Refusal) else found or ts
         await self._store.keep(replace(attempt, ts=ts, channel=str(result["channel"]), hash=kept.hash), claim)
-        log.info("slack.digest_posted", waiting=len(kept.listed), ts=ts)
+        log.info("slack.summary_posted", waiting=len(kept.listed), ts=ts)
         return 0.0
 
     async def _found(self, entry: Shown) -> str | Refusal:
@@ -222,13 +222,13 @@ class Digest:
             result = await ask(self._client.chat_delete(channel=self._channel, ts=duplicate))
             if isinstance(result, Refusal) and result.error != "message_not_found":
                 return result
-            log.warning("slack.duplicate_deleted", slot="digest", ts=duplicate)
+            log.warning("slack.duplicate_deleted", slot="summary", ts=duplicate)
         return found[0]
 
     async def _edit(self, kept: Kept, claim: str) -> float:
         now, entry, wanted = self._clock.now(), kept.message, kept.hash
         if entry.hash != wanted:
-            message = digest_message(kept.listed)
+            message = summary_message(kept.listed)
             if (rest := time_left(EDIT_EVERY_SECONDS, entry.attempt_at, now)) > 0:
                 return rest
             if (wait := await self._pace.take("update", "workspace")) > 0:
@@ -237,9 +237,9 @@ class Digest:
             result = await ask(self._client.chat_update(text=message.text, **update))
             if isinstance(result, Refusal):
                 if not result.lasting or result.error in CURED_BY_PEOPLE:
-                    return self._refused(result, "editing the digest")
+                    return self._refused(result, "editing the summary")
                 # Somebody deleted it, say: the next news are a new message.
-                log.error("slack.digest_lost", error=result.error)
+                log.error("slack.summary_lost", error=result.error)
                 await self._store.keep(Shown(), claim)
                 return 0.0
         # The storm is over when nobody waits any more; the next one gets a message of its own.
@@ -247,9 +247,9 @@ class Digest:
         return 0.0
 
     def _refused(self, refusal: Refusal, what: str) -> float:
-        """The digest is no reason to hold up a card: it is tried again with the next incident that comes by."""
+        """The summary is no reason to hold up a card: it is tried again with the next incident that comes by."""
         error = refusal.as_error(what)
-        log.warning("slack.digest_refused", reason=error.reason)
+        log.warning("slack.summary_refused", reason=error.reason)
         return max(error.retry_after_seconds, EDIT_EVERY_SECONDS)
 
     def _key(self, entry: Shown) -> Key:
@@ -260,12 +260,12 @@ def _needs_a_person(run: Run) -> bool:
     return bool(run.lead) or any(post.kind in NEEDS_A_PERSON for post in run.posts)
 
 
-def line_in_digest(run: Run) -> str:
+def summary_line(run: Run) -> str:
     closed = "" if run.is_open else f" · closed as {line(run.ending.replace('_', ' '), 24)}"
     return f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 60)} · {line(run.target, 80)}{closed}"
 
 
-def digest_message(waiting: Mapping[str, str]) -> Message:
+def summary_message(waiting: Mapping[str, str]) -> Message:
     if not waiting:
         done = "Many incidents began at once; each of them has its card now."
         return Message(done, tuple(section([done])))

@@ -9,7 +9,7 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.lookup import CLOCK_SLACK_SECONDS, METADATA_TYPE
+from bot.adapters.slack.outbound.lookup import CLOCK_SLACK_SECONDS, METADATA_TYPE
 from bot.domain.kernel.timeline_check import PostedHead
 
 HEAD = re.compile(r"timeline `([0-9a-f]{16})`")

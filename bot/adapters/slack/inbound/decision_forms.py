@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.adapters.slack.blocks import context, plain_text
-from bot.adapters.slack.forms import Modal
+from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.limits import INPUT_LABEL, Block
+from bot.adapters.slack.outbound.blocks import context, plain_text
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.edits import EditableValue
 

@@ -17,15 +17,15 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import is_person, plain
-from bot.adapters.slack.messages import CARD, OWN_CHANNEL
-from bot.adapters.slack.request_message import people_of
-from bot.adapters.slack.shown import Shown, ShownStore
+from bot.adapters.slack.outbound.messages import CARD, INCIDENT_CHANNEL
+from bot.adapters.slack.outbound.request_message import people_of
+from bot.adapters.slack.outbound.shown import Shown, ShownStore
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
 
 log = structlog.get_logger(__name__)
 
-CHANNEL = OWN_CHANNEL
+CHANNEL = INCIDENT_CHANNEL
 """The slot whose `channel` is the incident's own; what was last done about it stands in slots beside it."""
 TOPIC, PEOPLE, GROUPS, ARCHIVED = "channel:topic", "channel:people", "channel:groups", "channel:archived"
 REFUSED = "refused: "
@@ -82,7 +82,7 @@ def topic_of(run: Run) -> str:
     return plain(f"{run.target} · {stands} · {run.title}", LONGEST_TOPIC)
 
 
-class OwnChannels:
+class IncidentChannels:
     def __init__(self, client: AsyncWebClient, store: ShownStore, deployment: str, rules: ChannelRules) -> None:
         self._client, self._store, self._deployment, self.rules = client, store, deployment, rules
 

@@ -19,7 +19,7 @@ from bot.flow.open_by_hand import Opened, Opening
 from bot.flow.ports import Clock, Messenger, OpenPage, People
 
 
-class Inbound(Protocol):
+class IncidentService(Protocol):
     """Every method raises `StorageUnavailableError` when the storage does not answer."""
 
     async def press(self, press: Press, incident_id: str) -> bool:
@@ -65,7 +65,7 @@ class Inbound(Protocol):
         ...
 
 
-class Shelf(Protocol):
+class PlaybookService(Protocol):
     """The playbooks as they are now, and as open incidents keep them."""
 
     @property
@@ -101,14 +101,14 @@ async def _shown_already(incident_ids: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Desk:
+class Services:
     """Everything behind the counter: who stores, who judges, who answers, and what time it is."""
 
-    inbound: Inbound
+    incidents: IncidentService
     people: Callers
     messenger: Messenger
     clock: Clock
-    shelf: Shelf
+    playbooks: PlaybookService
     links: Callable[[str], Awaitable[Mapping[str, str]]]
     """The addresses of an incident's requests and questions in Slack, by slot."""
     want_card: Callable[[str], Awaitable[None]]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import context, section
 from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.words import day, moment, reasons_of, rows_of, table, value
+from bot.adapters.slack.outbound.blocks import context, section
+from bot.adapters.slack.outbound.words import day, moment, reasons_of, rows_of, table, value
 from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading
 from bot.domain.signals.window import clock
 

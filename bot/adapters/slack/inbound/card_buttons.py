@@ -12,11 +12,11 @@ from typing import Any
 import structlog
 from slack_bolt.async_app import AsyncAck
 
-from bot.adapters.slack.command import Command
-from bot.adapters.slack.commands import Commands
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.messages import Message
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.commands import Commands
+from bot.adapters.slack.outbound.messages import Message
 from bot.adapters.slack.press_value import ButtonValue
+from bot.adapters.slack.services import Services
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 
 log = structlog.get_logger(__name__)
@@ -31,8 +31,8 @@ NOT_STORED = (
 
 
 class CardButtons:
-    def __init__(self, desk: Desk, commands: Commands) -> None:
-        self._messenger, self._commands = desk.messenger, commands
+    def __init__(self, services: Services, commands: Commands) -> None:
+        self._messenger, self._commands = services.messenger, commands
 
     async def pressed(self, ack: AsyncAck, body: Json, action: Json) -> None:
         command = _command(body, action)

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import section
-from bot.adapters.slack.command import INCIDENT_ID, Command, TeachError, said
 from bot.adapters.slack.escape import code, code_block, line, mention
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.messages import Message
-from bot.adapters.slack.words import span, value
+from bot.adapters.slack.inbound.command import INCIDENT_ID, Command, TeachError, said
+from bot.adapters.slack.outbound.blocks import section
+from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.words import span, value
+from bot.adapters.slack.services import Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import Fault, MessengerError
@@ -32,14 +32,14 @@ BLOCK_CHARACTERS = 2_800
 
 
 class PlaybookWords:
-    def __init__(self, desk: Desk, pointed_at: PointedAt) -> None:
-        self._shelf, self._inbound, self._pointed_at = desk.shelf, desk.inbound, pointed_at
-        self._draw, self._messenger = desk.draw, desk.messenger
+    def __init__(self, services: Services, pointed_at: PointedAt) -> None:
+        self._playbooks, self._incidents, self._pointed_at = services.playbooks, services.incidents, pointed_at
+        self._draw, self._messenger = services.draw, services.messenger
         self._drawing: set[asyncio.Task[None]] = set()
 
     async def list(self, command: Command) -> Message:
         del command
-        library = self._shelf.library
+        library = self._playbooks.library
         shown = sorted(library.playbooks.values(), key=lambda each: (-each.playbook.priority, each.name))
         lines = [f"• {code(each.name, 80)} {line(each.playbook.title, 150)}\n      {_opens(each)}" for each in shown]
         broken = [_broken(file, faults) for file, faults in library.faults.items()]
@@ -49,29 +49,29 @@ class PlaybookWords:
 
     async def settings(self, command: Command) -> Message:
         """Of an incident those that it began with, whatever the files say now."""
-        library = self._shelf.library.playbooks
+        library = self._playbooks.library.playbooks
         if command.rest in library:
             compiled = library[command.rest]
         elif command.rest and not INCIDENT_ID.fullmatch(command.rest):
             raise TeachError(_no_such(command.rest, tuple(library)))
         else:
             run, _ = await self._pointed_at(command)
-            compiled = await self._shelf.playbook_of(run)
+            compiled = await self._playbooks.playbook_of(run)
         lines = [_setting(name, compiled) for name in compiled.playbook.settings]
         about = line(compiled.playbook.title, 150)
         return said(f"*Settings of {about}*", *(lines or ["It has none."]))
 
     async def graph(self, command: Command) -> Message:
         """Of an incident the way that it took, into its thread; of a playbook into this channel. Text for who asked."""
-        library = self._shelf.library.playbooks
+        library = self._playbooks.library.playbooks
         if command.rest in library:
             return self._playbook(command, library[command.rest])
         if command.rest and not INCIDENT_ID.fullmatch(command.rest):
             raise TeachError(_no_such(command.rest, tuple(library)))
         run, _ = await self._pointed_at(command)
-        playbook = (await self._shelf.playbook_of(run)).playbook
+        playbook = (await self._playbooks.playbook_of(run)).playbook
         wanted = Commanded(event_id=command.command_id, command="graph", user=command.user, user_name=command.user_name)
-        await self._inbound.command(wanted, run.incident_id)
+        await self._incidents.command(wanted, run.incident_id)
         comes = f"The way of {line(run.incident_id, 40)} comes as a picture into its thread."
         return _drawn(comes, playbook, run)
 

@@ -20,12 +20,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.adapters.slack import forms
-from bot.adapters.slack.card_buttons import CardButtons
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.command import Command
-from bot.adapters.slack.commands import Commands
-from bot.adapters.slack.decision_forms import (
+from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.inbound.card_buttons import CardButtons
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.commands import Commands
+from bot.adapters.slack.inbound.decision_forms import (
     AGAIN_FORM,
     EDIT_FORM,
     GLASS_FORM,
@@ -37,10 +37,12 @@ from bot.adapters.slack.decision_forms import (
     reason_form,
     written_values,
 )
-from bot.adapters.slack.home import Homes
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.opening import CHOOSING, FILLING, Opening
-from bot.adapters.slack.pins import PIN_FORM, SHORTCUT, Pins
+from bot.adapters.slack.inbound.opening import CHOOSING, FILLING, Opening
+from bot.adapters.slack.inbound.pins import PIN_FORM, SHORTCUT, Pins
+from bot.adapters.slack.inbound.signed import only_signed
+from bot.adapters.slack.inbound.silencing import SILENCE_FORM, Silencing
+from bot.adapters.slack.inbound.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
+from bot.adapters.slack.outbound.home import Homes
 from bot.adapters.slack.press_value import (
     APPROVE,
     APPROVE_AGAIN,
@@ -54,9 +56,7 @@ from bot.adapters.slack.press_value import (
     SEE,
     ButtonValue,
 )
-from bot.adapters.slack.signed import only_signed
-from bot.adapters.slack.silencing import SILENCE_FORM, Silencing
-from bot.adapters.slack.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
+from bot.adapters.slack.services import Services
 from bot.domain.approvals.edits import EditableValue, editable_values, values_of
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.grant import Request as ChangeRequest
@@ -86,7 +86,7 @@ COMMAND_NOT_STORED = (
 )
 
 
-def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Homes) -> AsyncApp:
+def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, homes: Homes) -> AsyncApp:
     """The app with every listener; building it needs no network."""
     app = AsyncApp(
         client=_without_token(client),
@@ -96,9 +96,9 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
         process_before_response=False,
         ignoring_self_events_enabled=False,
     )
-    presses, commands = Presses(client, desk), Commands(desk)
+    presses, commands = Presses(client, services), Commands(services)
     # Bolt asks listener after listener whether it is meant, on the way to the acknowledgement: what is used most first.
-    app.command(COMMAND)(_command_listener(client, desk, commands))
+    app.command(COMMAND)(_command_listener(client, services, commands))
     app.action(APPROVE)(presses.approve)
     app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(presses.choose)
     app.action(APPROVE_AGAIN)(presses.open_again)
@@ -107,7 +107,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
     app.action(BREAK_GLASS)(presses.open_glass)
     app.action(EDIT)(presses.open_edit)
     app.action(re.compile(re.escape(FILL) + r"\d+"))(presses.open_form)
-    app.action(re.compile(re.escape(SAY) + r"[a-z]+"))(CardButtons(desk, commands).pressed)
+    app.action(re.compile(re.escape(SAY) + r"[a-z]+"))(CardButtons(services, commands).pressed)
     app.action(SEE)(_acknowledge)
     app.action(ANYTHING)(presses.old)
     app.view(REFUSE_FORM.callback_id)(presses.refuse)
@@ -115,14 +115,14 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, desk: Desk, homes: Hom
     app.view(GLASS_FORM.callback_id)(presses.break_glass)
     app.view(EDIT_FORM)(presses.edit)
     app.view(ANSWER_FORM)(presses.fill)
-    opening = Opening(desk)
+    opening = Opening(services)
     app.view(CHOOSING)(opening.chosen)
     app.view(FILLING)(opening.filled)
-    steering = SteeringWords(desk, commands.pointed_at)
+    steering = SteeringWords(services, commands.pointed_at)
     app.view(STATUS_FORM)(steering.submitted)
     app.view(SKIP_FORM)(steering.submitted)
-    app.view(SILENCE_FORM)(Silencing(desk, commands.pointed_at).confirmed)
-    pins = Pins(client, desk)
+    app.view(SILENCE_FORM)(Silencing(services, commands.pointed_at).confirmed)
+    pins = Pins(client, services)
     app.shortcut(SHORTCUT)(pins.shortcut)
     app.view(PIN_FORM)(pins.chosen)
     app.event(REACTION_ADDED, middleware=[pins.reaction])(_acknowledge)
@@ -141,8 +141,8 @@ def endpoint(app: AsyncApp, signing_secret: str) -> Callable[[Request], Awaitabl
 class Presses:
     """Buttons, and the forms behind them."""
 
-    def __init__(self, client: AsyncWebClient, desk: Desk) -> None:
-        self._client, self._inbound, self._messenger = client, desk.inbound, desk.messenger
+    def __init__(self, client: AsyncWebClient, services: Services) -> None:
+        self._client, self._incidents, self._messenger = client, services.incidents, services.messenger
 
     async def approve(self, ack: AsyncAck, body: Json, action: Json) -> None:
         await self._press(ack, body, action, "approve")
@@ -216,7 +216,7 @@ class Presses:
         """The request as it stands; a text for the presser where it cannot be edited."""
         try:
             async with asyncio.timeout(STORE_SECONDS):
-                run = await self._inbound.load(value.incident_id)
+                run = await self._incidents.load(value.incident_id)
         except (StorageUnavailableError, TimeoutError):
             return NOT_READ
         request = run.requests.get(value.about) if run is not None else None
@@ -296,7 +296,7 @@ class Presses:
         """What a choice asks for, or why that is not known, for the presser."""
         try:
             async with asyncio.timeout(STORE_SECONDS):
-                run = await self._inbound.load(value.incident_id)
+                run = await self._incidents.load(value.incident_id)
         except (StorageUnavailableError, TimeoutError):
             return {}, NOT_STORED
         question = run.questions.get(value.about) if run else None
@@ -321,7 +321,7 @@ class Presses:
         """Empty once the press is stored; otherwise why it is not, for the presser."""
         try:
             async with asyncio.timeout(STORE_SECONDS):
-                stored = await self._inbound.press(press, incident_id)
+                stored = await self._incidents.press(press, incident_id)
         except (StorageUnavailableError, TimeoutError):
             log.error("press.not_stored", incident=incident_id, press=press.press_id)
             return NOT_STORED
@@ -400,7 +400,7 @@ def _answer_form(value: ButtonValue, form: Form, place: Json) -> forms.Modal:
     )
 
 
-def _command_listener(client: AsyncWebClient, desk: Desk, commands: Commands) -> Callable[..., Awaitable[None]]:
+def _command_listener(client: AsyncWebClient, services: Services, commands: Commands) -> Callable[..., Awaitable[None]]:
     async def listener(ack: AsyncAck, body: Json) -> None:
         command = Command.read(
             str(body.get("text", "")),
@@ -430,7 +430,7 @@ def _command_listener(client: AsyncWebClient, desk: Desk, commands: Commands) ->
             return
         said = f"The form could not be opened ({result.error}). Nothing was done; please say it again."
         try:
-            await desk.messenger.tell(command.user, command.channel, said, response_url=command.response_url)
+            await services.messenger.tell(command.user, command.channel, said, response_url=command.response_url)
         except MessengerError as refused:
             log.warning("slack.tell_failed", user=command.user, reason=refused.reason)
 

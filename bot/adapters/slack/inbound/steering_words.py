@@ -14,12 +14,12 @@ from typing import Any
 import structlog
 from slack_bolt.async_app import AsyncAck
 
-from bot.adapters.slack import forms
-from bot.adapters.slack.blocks import section
-from bot.adapters.slack.command import INCIDENT_ID, Answer, Command, TeachError, closed, said
 from bot.adapters.slack.escape import code, line, mention
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.messages import Message
+from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, TeachError, closed, said
+from bot.adapters.slack.outbound.blocks import section
+from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.services import Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.machine.operator_actions import ways_to_skip
 from bot.domain.incidents.run import Run
@@ -56,8 +56,8 @@ STATUS: Form = {
 
 
 class SteeringWords:
-    def __init__(self, desk: Desk, pointed_at: PointedAt) -> None:
-        self._desk, self._inbound, self._pointed_at = desk, desk.inbound, pointed_at
+    def __init__(self, services: Services, pointed_at: PointedAt) -> None:
+        self._services, self._incidents, self._pointed_at = services, services.incidents, pointed_at
 
     async def lead(self, command: Command) -> Message:
         run, rest = await self._pointed_at(command)
@@ -100,12 +100,12 @@ class SteeringWords:
         incident, _, why = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(incident) or not why.strip():
             raise TeachError("Say which and why: `/incident reopen INC-7 it came back`.")
-        run = await self._inbound.load(incident.upper())
+        run = await self._incidents.load(incident.upper())
         if run is None:
             raise TeachError(f"There is no incident {code(incident.upper(), 60)} (any more).")
         if run.is_open:
             raise TeachError(f"{line(run.incident_id, 40)} is open already.")
-        if not await self._inbound.reopen(event_of(command, "reopen", text=why.strip()), run):
+        if not await self._incidents.reopen(event_of(command, "reopen", text=why.strip()), run):
             raise TeachError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that.")
         return said(f"{line(run.incident_id, 40)} is open again, at the start of its playbook.")
 
@@ -129,7 +129,7 @@ class SteeringWords:
         """What is wrong, by field."""
         user, given = body["user"], forms.given(view)
         await self._must_steer(user["id"])
-        run = await self._inbound.load(forms.kept_in(view)[INCIDENT])
+        run = await self._incidents.load(forms.kept_in(view)[INCIDENT])
         if run is None:
             raise TeachError("This incident is not known any more.")
         if not run.is_open:
@@ -147,7 +147,7 @@ class SteeringWords:
         return {}
 
     async def _ways(self, run: Run) -> dict[str, Way]:
-        playbook = await self._desk.shelf.playbook_of(run)
+        playbook = await self._services.playbooks.playbook_of(run)
         written = ways_to_skip(run, playbook)
         ways = {to: Way(playbook.playbook.states[to].title, outcome) for to, outcome in written.items()}
         if not ways:
@@ -156,11 +156,11 @@ class SteeringWords:
         return ways
 
     async def _store(self, event: Commanded, run: Run) -> None:
-        if not await self._inbound.command(event, run.incident_id):
+        if not await self._incidents.command(event, run.incident_id):
             raise TeachError(f"There is no incident {code(run.incident_id, 60)} any more.")
 
     async def _must_steer(self, user: str) -> None:
-        authority = await self._desk.people.may_steer(user, at=self._desk.clock.now())
+        authority = await self._services.people.may_steer(user, at=self._services.clock.now())
         if not authority.allowed:
             raise TeachError(f"Not done: {line(authority.reason, 500)}.")
 

@@ -13,19 +13,29 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.blocks import actions, button, confirm, context, divider, fields, header, link_button, section
 from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, plain, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.numbers import last_read, numbers, of_last_look, what_was_read, when
+from bot.adapters.slack.outbound.blocks import (
+    actions,
+    button,
+    confirm,
+    context,
+    divider,
+    fields,
+    header,
+    link_button,
+    section,
+)
+from bot.adapters.slack.outbound.numbers import last_read, numbers, of_last_look, what_was_read, when
+from bot.adapters.slack.outbound.request_message import missing_teams, people_of, pinged, request_blocks, request_text
+from bot.adapters.slack.outbound.words import OUTCOMES, PARTS, SEVERITIES, day, moment, span
 from bot.adapters.slack.press_value import CHOOSE, FILL, SAY, SEE, ButtonValue
-from bot.adapters.slack.request_message import missing_teams, people_of, pinged, request_blocks, request_text
-from bot.adapters.slack.words import OUTCOMES, PARTS, SEVERITIES, day, moment, span
 from bot.domain.incidents.run import Post, Question, Run
 from bot.domain.playbooks import text_sizes
 from bot.domain.signals.signal import Reading
 
 CARD = "card"
-OWN_CHANNEL = "channel"
+INCIDENT_CHANNEL = "channel"
 WAY_ON_CARD = 4
 CHOICES = 50
 PATCH_CHARACTERS = 2_900
@@ -65,7 +75,7 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
     body += context([_sentence(when(run.baseline, run.latest))]) if moved else []
     body += _banners(run)
     body += section(_held(run))
-    own = links.get(OWN_CHANNEL, "")
+    own = links.get(INCIDENT_CHANNEL, "")
     body += section([*_facts(run), f"Everything else is in {channel_mention(own)}" if own else ""])
     foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}"]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"

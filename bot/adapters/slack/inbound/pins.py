@@ -15,13 +15,13 @@ from slack_bolt.async_app import AsyncAck
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack import forms
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import plain
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.lookup import METADATA_TYPE
-from bot.adapters.slack.messages import CARD
-from bot.adapters.slack.own_channel import of_channel
+from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.outbound.incident_channel import of_channel
+from bot.adapters.slack.outbound.lookup import METADATA_TYPE
+from bot.adapters.slack.outbound.messages import CARD
+from bot.adapters.slack.services import Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
@@ -51,8 +51,8 @@ class Said:
 
 
 class Pins:
-    def __init__(self, client: AsyncWebClient, desk: Desk) -> None:
-        self._client, self._desk, self._inbound = client, desk, desk.inbound
+    def __init__(self, client: AsyncWebClient, services: Services) -> None:
+        self._client, self._services, self._incidents = client, services, services.incidents
 
     async def shortcut(self, ack: AsyncAck, body: Json) -> None:
         user, channel = body["user"], str(body["channel"]["id"])
@@ -75,7 +75,7 @@ class Pins:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 why_not = await self._why_not(body["user"]["id"])
-                wrong = {"": why_not} if why_not else problems(which((await self._inbound.open_page()).runs), given)
+                wrong = {"": why_not} if why_not else problems(which((await self._incidents.open_page()).runs), given)
                 said = None if wrong else await self._message(kept["channel"], kept["ts"])
                 if said is not None:
                     await self._store(said, str(given[INCIDENT]), body["user"]["id"])
@@ -110,7 +110,7 @@ class Pins:
 
     async def _why_not(self, user: str) -> str:
         """What to tell who may not write on a timeline; empty for everybody else."""
-        authority = await self._desk.people.takes_part(user, at=self._desk.clock.now())
+        authority = await self._services.people.takes_part(user, at=self._services.clock.now())
         return "" if authority.allowed else f"Nothing was added: {authority.reason}."
 
     async def _add_message(self, channel: str, ts: str, user: str) -> tuple[str, forms.Modal | None]:
@@ -122,7 +122,7 @@ class Pins:
 
     async def _add(self, said: Said, user: str) -> tuple[str, forms.Modal | None]:
         """What to tell, or the form that asks which incident it is for."""
-        runs = (await self._inbound.open_page()).runs
+        runs = (await self._incidents.open_page()).runs
         incident = said.incident_id or (runs[0].incident_id if len(runs) == 1 else "")
         if incident:
             stored = await self._store(said, incident, user)
@@ -143,7 +143,7 @@ class Pins:
             happened_at=float(said.ts),
             link="" if isinstance(link, Refusal) else str(link.get("permalink", "")),
         )
-        return await self._inbound.command(event, incident)
+        return await self._incidents.command(event, incident)
 
     async def _message(self, channel: str, ts: str) -> Said | None:
         """The message, and whose thread it is in; None when Slack has no such message any more.
@@ -161,7 +161,7 @@ class Pins:
 
     async def _whose(self, channel: str) -> str:
         """The open incident whose own channel this is."""
-        found = of_channel((await self._inbound.open_page()).runs, channel)
+        found = of_channel((await self._incidents.open_page()).runs, channel)
         return found.incident_id if found is not None else ""
 
     async def _first(self, channel: str, ts: str) -> Json | None:
@@ -179,12 +179,12 @@ class Pins:
         metadata = message.get("metadata") or {}
         payload = metadata.get("event_payload") or {}
         incident, _, slot = str(payload.get("slot", "")).partition("/")
-        is_ours = metadata.get("event_type") == METADATA_TYPE and payload.get("deployment") == self._desk.deployment
+        is_ours = metadata.get("event_type") == METADATA_TYPE and payload.get("deployment") == self._services.deployment
         return incident if is_ours and slot == CARD else ""
 
     async def _tell(self, user: str, channel: str, text: str, response_url: str) -> None:
         try:
-            await self._desk.messenger.tell(user, channel, text, response_url=response_url)
+            await self._services.messenger.tell(user, channel, text, response_url=response_url)
         except MessengerError as refused:
             log.warning("slack.tell_failed", user=user, reason=refused.reason)
 

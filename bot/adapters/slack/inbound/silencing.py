@@ -11,13 +11,13 @@ from typing import Any
 
 from slack_bolt.async_app import AsyncAck
 
-from bot.adapters.slack import forms
-from bot.adapters.slack.blocks import context, section
-from bot.adapters.slack.command import Answer, Command, TeachError, closed, said
 from bot.adapters.slack.escape import code, line
-from bot.adapters.slack.inbound import Desk
-from bot.adapters.slack.steering_words import ANSWER_SECONDS, INCIDENT, NOT_STORED, PointedAt, event_of
-from bot.adapters.slack.words import span
+from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.inbound.command import Answer, Command, TeachError, closed, said
+from bot.adapters.slack.inbound.steering_words import ANSWER_SECONDS, INCIDENT, NOT_STORED, PointedAt, event_of
+from bot.adapters.slack.outbound.blocks import context, section
+from bot.adapters.slack.outbound.words import span
+from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Authority, Policy, still_missing_at_best
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
@@ -38,17 +38,17 @@ NOT_KNOWN = "The bot does not know Alertmanager's address: set `alertmanager.url
 
 
 class Silencing:
-    def __init__(self, desk: Desk, pointed_at: PointedAt) -> None:
-        self._desk, self._pointed_at = desk, pointed_at
+    def __init__(self, services: Services, pointed_at: PointedAt) -> None:
+        self._services, self._pointed_at = services, pointed_at
 
     async def begin(self, command: Command) -> Answer:
-        if self._desk.silencers is None:
+        if self._services.silencers is None:
             raise TeachError(NOT_KNOWN)
         run, rest = await self._pointed_at(command)
         how_long, _, why = rest.partition(" ")
         if how_long.lower() == "off":
             return await self._end(command, run)
-        await self._authority(command.user, self._desk.silencers)
+        await self._authority(command.user, self._services.silencers)
         duration = _duration(how_long, why, run)
         matchers = matchers_of(run.alerts.values())
         if not matchers:
@@ -82,12 +82,12 @@ class Silencing:
     async def _take(self, body: Json, view: Json) -> dict[str, str]:
         """What is wrong, by field."""
         user, given, kept = body["user"], forms.given(view), forms.kept_in(view)
-        if self._desk.silencers is None:
+        if self._services.silencers is None:
             raise TeachError(NOT_KNOWN)
-        authority = await self._authority(user["id"], self._desk.silencers)
+        authority = await self._authority(user["id"], self._services.silencers)
         if wrong := problems(WHY, given):
             return wrong
-        run = await self._desk.inbound.load(kept[INCIDENT])
+        run = await self._services.incidents.load(kept[INCIDENT])
         if run is not None and not run.is_open:
             raise TeachError(closed(run, "silence"))
         matchers = matchers_of(run.alerts.values()) if run is not None else {}
@@ -106,7 +106,7 @@ class Silencing:
 
     async def _authority(self, user: str, policy: Policy) -> Authority:
         """Of who may decide it alone. Raise `TeachError` for anybody else."""
-        authority = await self._desk.people.authority(user, policy, at=self._desk.clock.now())
+        authority = await self._services.people.authority(user, policy, at=self._services.clock.now())
         if not authority.allowed:
             raise TeachError(f"Not done: {line(authority.reason, 500)}.")
         missing = still_missing_at_best(policy, {user: authority.teams})
@@ -117,14 +117,14 @@ class Silencing:
 
     async def _end(self, command: Command, run: Run) -> Answer:
         """Alerts that speak again hide nothing: whoever steers may do that."""
-        authority = await self._desk.people.may_steer(command.user, at=self._desk.clock.now())
+        authority = await self._services.people.may_steer(command.user, at=self._services.clock.now())
         if not authority.allowed:
             raise TeachError(f"Not done: {line(authority.reason, 500)}.")
         await self._store(event_of(command, "unsilence"), run.incident_id)
         return said(f"The silences of {line(run.incident_id, 40)} are being ended.")
 
     async def _store(self, event: Commanded, incident_id: str) -> None:
-        if not await self._desk.inbound.command(event, incident_id):
+        if not await self._services.incidents.command(event, incident_id):
             raise TeachError(f"There is no incident {code(incident_id, 60)} any more.")
 
 

@@ -1,0 +1,1 @@
+"""What comes from Slack: commands, buttons, forms, reactions and shortcuts."""

@@ -1,0 +1,1 @@
+"""What goes to Slack: cards, threads, files, channels and Homes."""
