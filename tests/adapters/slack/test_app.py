@@ -69,7 +69,7 @@ async def test_a_refusal_asks_for_a_reason_and_decides_nothing_before(counter: C
     assert (await pressed(counter, "refuse"))["ok"]
     view = await view_of(counter)
     assert presses(counter) == []
-    values = {"reason": {"reason": "the batch run ends at 15:00"}}
+    values = {"field:reason": {"entry": "the batch run ends at 15:00"}}
     answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values=values)
     assert answer["ok"], answer
     [press] = presses(counter)
@@ -90,7 +90,7 @@ async def test_a_refusal_that_cannot_be_stored_keeps_its_form_open(counter: Coun
     view = await view_of(counter)
     counter.inbound.away = True
     answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={})
-    assert "could not be stored" in answer["errors"]["reason"]
+    assert "could not be stored" in answer["errors"]["field:reason"]
     counter.inbound.away = False
     assert (await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={}))["ok"]
     assert len(presses(counter)) == 1

@@ -27,7 +27,7 @@ async def submit(counter: Counter, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def seqs(text: str) -> dict[str, Any]:
-    return {"value:0": {"value": text}}
+    return {"field:0": {"entry": text}}
 
 
 async def test_more_time_is_one_press(counter: Counter) -> None:
@@ -47,8 +47,8 @@ async def test_the_form_of_an_edit_shows_each_number_with_its_range(counter: Cou
 
 async def test_a_value_out_of_range_keeps_the_form_open_and_stores_nothing(counter: Counter) -> None:
     await pressed(counter, "edit", shown=editable(counter))
-    assert "at least 1" in (await submit(counter, seqs("0")))["errors"]["value:0"]
-    assert "nothing is different" in (await submit(counter, seqs("6")))["errors"]["value:0"]
+    assert "at least 1" in (await submit(counter, seqs("0")))["errors"]["field:0"]
+    assert "nothing is different" in (await submit(counter, seqs("6")))["errors"]["field:0"]
     assert presses(counter) == []
     assert (await submit(counter, seqs("8")))["ok"]
     [press] = presses(counter)
@@ -59,7 +59,7 @@ async def test_a_value_out_of_range_keeps_the_form_open_and_stores_nothing(count
 async def test_an_edit_that_cannot_be_stored_keeps_its_form_open(counter: Counter) -> None:
     await pressed(counter, "edit", shown=editable(counter))
     counter.inbound.away = True
-    assert "did not answer" in (await submit(counter, seqs("8")))["errors"]["value:0"]
+    assert "did not answer" in (await submit(counter, seqs("8")))["errors"]["field:0"]
     counter.inbound.away = False
     assert (await submit(counter, seqs("8")))["ok"]
     assert len(presses(counter)) == 1
@@ -69,7 +69,7 @@ async def test_a_request_that_was_decided_meanwhile_is_not_edited(counter: Count
     shown = editable(counter)
     await pressed(counter, "edit", shown=shown)
     editable(counter, status="granted")
-    assert "already granted" in (await submit(counter, seqs("8")))["errors"]["value:0"]
+    assert "already granted" in (await submit(counter, seqs("8")))["errors"]["field:0"]
     await counter.slack.do(
         "press", user="U0ANA", channel=CHANNEL, ts=(await _thread(counter))[-1]["ts"], action_id="edit"
     )
@@ -81,8 +81,8 @@ async def test_breaking_the_glass_asks_for_a_reason_and_stores_it(counter: Count
     shown = waiting(policy=GLASS, half_passed=True)
     assert (await pressed(counter, "break_glass", shown=shown))["ok"]
     assert presses(counter) == []
-    assert "needs a reason" in (await submit(counter, {"reason": {"reason": "   "}}))["errors"]["reason"]
-    assert (await submit(counter, {"reason": {"reason": "users are cut off"}}))["ok"]
+    assert "needs a reason" in (await submit(counter, {"field:reason": {"entry": "   "}}))["errors"]["field:reason"]
+    assert (await submit(counter, {"field:reason": {"entry": "users are cut off"}}))["ok"]
     [press] = presses(counter)
     assert (press.action, press.reason, press.digest) == (
         "break_glass",
@@ -94,8 +94,8 @@ async def test_breaking_the_glass_asks_for_a_reason_and_stores_it(counter: Count
 async def test_approving_what_was_just_refused_asks_for_a_new_reason_and_stores_it(counter: Counter) -> None:
     assert (await pressed(counter, "approve_again", shown=asked_before()))["ok"]
     assert presses(counter) == []
-    assert "needs a reason" in (await submit(counter, {"reason": {"reason": " "}}))["errors"]["reason"]
-    assert (await submit(counter, {"reason": {"reason": "the queue has doubled"}}))["ok"]
+    assert "needs a reason" in (await submit(counter, {"field:reason": {"entry": " "}}))["errors"]["field:reason"]
+    assert (await submit(counter, {"field:reason": {"entry": "the queue has doubled"}}))["ok"]
     [press] = presses(counter)
     assert (press.action, press.about, press.reason) == ("approve", "R3", "the queue has doubled")
     assert press.digest == request().digest

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import line
@@ -45,17 +47,25 @@ class Command:
         name = word.lower() or "help"
         return cls(f"command:{digest}", user, user_name, name, rest.strip(), channel, response_url)
 
+    @classmethod
+    def received(cls, body: Mapping[str, Any]) -> Command:
+        """As Slack sends it."""
+        return cls.read(
+            str(body.get("text", "")),
+            user=body["user_id"],
+            user_name=str(body.get("user_name", "")),
+            trigger_id=str(body.get("trigger_id", "")),
+            channel=str(body.get("channel_id", "")),
+            response_url=str(body.get("response_url", "")),
+        )
+
     @property
     def place(self) -> dict[str, str]:
         """Where to answer later, as a form keeps it."""
         return {"channel": self.channel, "response_url": self.response_url}
 
 
-class TeachError(Exception):
-    """The command cannot be followed; the message says what would have worked."""
-
-
-def said(*lines: str) -> Message:
+def reply(*lines: str) -> Message:
     head, *rest = lines
     return Message(head[: limits.TEXT], limits.fitted([*section([head]), *(section(rest) if rest else context([]))]))
 

@@ -10,8 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
+import structlog
+
 from bot.adapters.slack.escape import code, line, mention, whisper
-from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, TeachError, closed, said
+from bot.adapters.slack.inbound.boundary import NotDoneError, permitted
+from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
 from bot.adapters.slack.inbound.silencing import Silencing
@@ -24,6 +27,8 @@ from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run, Severity
 from bot.domain.kernel.timeline import Chained
+
+log = structlog.get_logger(__name__)
 
 ENTRIES_SHOWN = 20
 LISTED = 20
@@ -117,12 +122,14 @@ class Commands:
         """Raise `StorageUnavailableError` when nothing can be known or stored."""
         follow = self._words.get(command.word)
         if follow is None:
-            return said(_unknown_word(command.word))
+            return reply(_unknown_word(command.word))
         try:
             await self._must_be_allowed(command)
-            return await follow(command)
-        except TeachError as teach:
-            return said(str(teach))
+            answer = await follow(command)
+        except NotDoneError as error:
+            answer = reply(str(error))
+        log.info("command.answered", word=command.word, user=command.user)
+        return answer
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -131,13 +138,13 @@ class Commands:
         lines: list[str] = []
         for group, words in GROUPS.items():
             lines += [f"*{group}*", *(f"• `{_usage(word)}` {WORDS[word].does}" for word in words)]
-        return said("*Commands* (`INC` may be left out while only one incident is open)", *lines)
+        return reply("*Commands* (`INC` may be left out while only one incident is open)", *lines)
 
     async def _list(self, command: Command) -> Message:
         del command
         page = await self._incidents.open_page()
         if not page.count:
-            return said("No incident is open.")
+            return reply("No incident is open.")
         # The newest of the most urgent first: of thousands nobody reads more.
         shown = sorted(page.runs, key=lambda run: URGENCY.index(run.severity))[:LISTED]
         await self._show_again([run.incident_id for run in shown])
@@ -148,7 +155,7 @@ class Commands:
         ]
         rest = page.count - len(shown)
         more = [f"… and {rest} more: `/incident show INC-7` shows one by its name."] if rest else []
-        return said(f"*{page.count} open*", *lines, *more, await self._switch())
+        return reply(f"*{page.count} open*", *lines, *more, await self._switch())
 
     async def _switch(self) -> str:
         """What the kill switch says, or how it is pulled."""
@@ -167,97 +174,97 @@ class Commands:
         earlier = len(chained) - ENTRIES_SHOWN
         more = [f"… {earlier} earlier: `/incident export {line(run.incident_id, 40)}`"] if earlier > 0 else []
         lines = [_entry(each) for each in chained[-ENTRIES_SHOWN:]]
-        return said(f"*Timeline of {line(run.incident_id, 40)}*", *more, *lines)
+        return reply(f"*Timeline of {line(run.incident_id, 40)}*", *more, *lines)
 
     async def _export(self, command: Command) -> Message:
         run, rest = await self.pointed_at(command)
         wanted = rest.lower() or "md"
         if wanted not in get_args(ExportFormat):
-            raise TeachError(
+            raise NotDoneError(
                 f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md`, `json` or `html`"
             )
         await self._incidents.export(run.incident_id, cast(ExportFormat, wanted), command.user)
-        return said(f"The timeline of {line(run.incident_id, 40)} comes into its thread as a file ({wanted}).")
+        return reply(f"The timeline of {line(run.incident_id, 40)} comes into its thread as a file ({wanted}).")
 
     async def _unmatched(self, command: Command) -> Message:
         del command
         alerts = await self._incidents.unmatched()
         if not alerts:
-            return said("Every alert found its playbook.")
+            return reply("Every alert found its playbook.")
         lines = [f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts]
-        return said("*Alerts that opened nothing*", *lines, "`/incident playbooks` shows what each playbook opens on.")
+        return reply("*Alerts that opened nothing*", *lines, "`/incident playbooks` shows what each playbook opens on.")
 
     # --- steering ----------------------------------------------------------------------------------------------------
 
     async def _note(self, command: Command) -> Message:
         incident_id, text = await self._named(command)
         if not text:
-            raise TeachError(f"A note needs words: `/incident note {incident_id} what you saw`")
+            raise NotDoneError(f"A note needs words: `/incident note {incident_id} what you saw`")
         return await self._store(
             command, incident_id, "note", text, f"Noted on the timeline of {line(incident_id, 40)}."
         )
 
     async def _halt(self, command: Command) -> Message:
-        """Whatever else is said, it stops: words after it are its reason."""
+        """Whatever else is written, it stops: words after it are its reason."""
         first, _, why = command.rest.partition(" ")
         if first.lower() == ALL:
             await self._incidents.halt_all(command.user, why.strip())
-            return said("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
+            return reply("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
         run, why = await self.pointed_at(command)
         name = line(run.incident_id, 40)
-        told = f"⛔ *{name} is halted*: no call is sent until `/incident resume {name}`."
-        return await self._store(command, run.incident_id, "halt", f"halted: {why}" if why else "", told)
+        done = f"⛔ *{name} is halted*: no call is sent until `/incident resume {name}`."
+        return await self._store(command, run.incident_id, "halt", f"halted: {why}" if why else "", done)
 
     async def _resume(self, command: Command) -> Message:
         if command.rest.lower() == ALL:
             await self._incidents.resume_all(command.user)
-            return said("▶ *The halt of everything is lifted.*")
+            return reply("▶ *The halt of everything is lifted.*")
         run = await self._only_named(command)
         if by := await self._incidents.halted_by():
-            raise TeachError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts that.")
-        told = f"▶ *{line(run.incident_id, 40)} goes on.*"
-        return await self._store(command, run.incident_id, "resume", "", told)
+            raise NotDoneError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts that.")
+        done = f"▶ *{line(run.incident_id, 40)} goes on.*"
+        return await self._store(command, run.incident_id, "resume", "", done)
 
     async def _reset(self, command: Command) -> Message:
         run = await self._only_named(command)
-        told = f"The breakers of the workload of {line(run.incident_id, 40)} and those of nodes count anew."
-        return await self._store(command, run.incident_id, "reset", "", told)
+        done = f"The breakers of the workload of {line(run.incident_id, 40)} and those of nodes count anew."
+        return await self._store(command, run.incident_id, "reset", "", done)
 
     async def _undo(self, command: Command) -> Message:
         run = await self._only_named(command)
         if not run.held:
-            raise TeachError(f"Nothing that the bot changed in {line(run.incident_id, 40)} is left to take back.")
+            raise NotDoneError(f"Nothing that the bot changed in {line(run.incident_id, 40)} is left to take back.")
         name = line(run.incident_id, 40)
-        told = (
+        done = (
             f"The undo of {line(run.held[-1].title, 200)} is being planned; a request in the thread of {name} will ask."
         )
-        return await self._store(command, run.incident_id, "undo", "", told)
+        return await self._store(command, run.incident_id, "undo", "", done)
 
     async def _divert(self, command: Command) -> Message:
         run, playbook = await self.pointed_at(command)
         name, known = line(run.incident_id, 40), ", ".join(code(each, 60) for each in run.offers)
         if not known:
-            raise TeachError(f"No alert of {name} is for another playbook.")
+            raise NotDoneError(f"No alert of {name} is for another playbook.")
         if not playbook:
-            raise TeachError(f"Say where to: `/incident divert {name} PLAYBOOK`. Offered: {known}.")
+            raise NotDoneError(f"Say where to: `/incident divert {name} PLAYBOOK`. Offered: {known}.")
         if playbook not in run.offers:
-            raise TeachError(f"No alert of {name} is for {code(playbook, 60)}. Offered: {known}.")
+            raise NotDoneError(f"No alert of {name} is for {code(playbook, 60)}. Offered: {known}.")
         return await self._store(
             command, run.incident_id, "divert", playbook, f"{name} goes over to {code(playbook, 60)}."
         )
 
     async def _resolve(self, command: Command) -> Message:
         run, why = await self.pointed_at(command)
-        told = f"{line(run.incident_id, 40)} is being closed by hand."
-        return await self._store(command, run.incident_id, "resolve", why, told)
+        done = f"{line(run.incident_id, 40)} is being closed by hand."
+        return await self._store(command, run.incident_id, "resolve", why, done)
 
-    async def _store(self, command: Command, incident_id: str, verb: Verb, text: str, told: str) -> Message:
+    async def _store(self, command: Command, incident_id: str, verb: Verb, text: str, done: str) -> Message:
         event = Commanded(
             event_id=command.command_id, command=verb, user=command.user, user_name=command.user_name, text=text
         )
         if not await self._incidents.command(event, incident_id):
-            raise TeachError(_no_such(incident_id, (await self._incidents.open_page()).runs))
-        return said(told)
+            raise NotDoneError(_no_such(incident_id, (await self._incidents.open_page()).runs))
+        return reply(done)
 
     async def _must_be_allowed(self, command: Command) -> None:
         people, at = self._people, self._clock.now()
@@ -265,13 +272,12 @@ class Commands:
             case "anybody":
                 return
             case "members":
-                authority = await people.takes_part(command.user, at=at)
+                asked = people.takes_part(command.user, at=at)
             case "steerers":
-                authority = await people.may_steer(command.user, at=at)
+                asked = people.may_steer(command.user, at=at)
             case "halters":
-                authority = await people.may_halt(command.user, at=at)
-        if not authority.allowed:
-            raise TeachError(f"Not done: {line(authority.reason, 500)}.")
+                asked = people.may_halt(command.user, at=at)
+        await permitted(asked)
 
     # --- which incident ----------------------------------------------------------------------------------------------
 
@@ -290,22 +296,22 @@ class Commands:
         """For a word that takes nothing else: what else was said is a mistake, perhaps in the incident's name."""
         run, rest = await self.pointed_at(command)
         if rest:
-            raise TeachError(f"{code(rest, 60)} is no incident: `{_usage(command.word)}`, as in INC-7.")
+            raise NotDoneError(f"{code(rest, 60)} is no incident: `{_usage(command.word)}`, as in INC-7.")
         return run
 
     async def pointed_at(self, command: Command) -> tuple[Run, str]:
         """The incident that is meant, and what follows it; the only open one when none is named.
 
-        Raise `TeachError` where the word would do nothing, since that incident is closed.
+        Raise `NotDoneError` where the word would do nothing, since that incident is closed.
         """
         first, _, rest = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(first):
             return await self._only_open(command), command.rest
         run = await self._incidents.load(first.upper())
         if run is None:
-            raise TeachError(_no_such(first.upper(), (await self._incidents.open_page()).runs))
+            raise NotDoneError(_no_such(first.upper(), (await self._incidents.open_page()).runs))
         if not run.is_open and not WORDS[command.word].when_closed:
-            raise TeachError(closed(run, command.word))
+            raise NotDoneError(closed(run, command.word))
         return run, rest.strip()
 
     async def _only_open(self, command: Command) -> Run:
@@ -314,10 +320,10 @@ class Commands:
         if here is not None or page.count == 1:
             return here or page.runs[0]
         if not page.count:
-            raise TeachError(f"No incident is open; name one: `{_usage(command.word)}`")
+            raise NotDoneError(f"No incident is open; name one: `{_usage(command.word)}`")
         ids = ", ".join(code(run.incident_id, 40) for run in page.runs[:LISTED])
         more = ", …" if page.count > LISTED else ""
-        raise TeachError(f"{page.count} incidents are open, say which one ({ids}{more}): `{_usage(command.word)}`")
+        raise NotDoneError(f"{page.count} incidents are open, say which one ({ids}{more}): `{_usage(command.word)}`")
 
 
 def _usage(word: str) -> str:

@@ -52,7 +52,10 @@ def kept_in(view: Mapping[str, Any]) -> dict[str, str]:
 
 def inputs(form: Mapping[str, FormField], *, filled: Mapping[str, Answer] = NOTHING) -> list[Block]:
     """An input for each field, in order; `filled` is what stands there already."""
-    return [_input(name, field, filled.get(name, "")) for name, field in form.items()]
+    blocks = [_input(name, field, filled.get(name, "")) for name, field in form.items()]
+    if len(blocks) == 1:
+        blocks[0]["element"]["focus_on_load"] = True
+    return blocks
 
 
 def given(view: Mapping[str, Any]) -> dict[str, Answer]:

@@ -11,7 +11,8 @@ import structlog
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code, code_block, line, mention
-from bot.adapters.slack.inbound.command import INCIDENT_ID, Command, TeachError, said
+from bot.adapters.slack.inbound.boundary import NotDoneError
+from bot.adapters.slack.inbound.command import INCIDENT_ID, Command, reply
 from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.messages import Message
 from bot.adapters.slack.outbound.words import span, value
@@ -44,8 +45,8 @@ class PlaybookWords:
         lines = [f"• {code(each.name, 80)} {line(each.playbook.title, 150)}\n      {_opens(each)}" for each in shown]
         broken = [_broken(file, faults) for file, faults in library.faults.items()]
         if not lines and not broken:
-            return said("The bot has no playbook: its folder of playbooks is empty.")
-        return said(f"*{len(shown)} playbooks*", *lines, *broken, "`/incident graph NAME` shows one.")
+            return reply("The bot has no playbook: its folder of playbooks is empty.")
+        return reply(f"*{len(shown)} playbooks*", *lines, *broken, "`/incident graph NAME` shows one.")
 
     async def settings(self, command: Command) -> Message:
         """Of an incident those that it began with, whatever the files say now."""
@@ -53,13 +54,13 @@ class PlaybookWords:
         if command.rest in library:
             compiled = library[command.rest]
         elif command.rest and not INCIDENT_ID.fullmatch(command.rest):
-            raise TeachError(_no_such(command.rest, tuple(library)))
+            raise NotDoneError(_no_such(command.rest, tuple(library)))
         else:
             run, _ = await self._pointed_at(command)
             compiled = await self._playbooks.playbook_of(run)
         lines = [_setting(name, compiled) for name in compiled.playbook.settings]
         about = line(compiled.playbook.title, 150)
-        return said(f"*Settings of {about}*", *(lines or ["It has none."]))
+        return reply(f"*Settings of {about}*", *(lines or ["It has none."]))
 
     async def graph(self, command: Command) -> Message:
         """Of an incident the way that it took, into its thread; of a playbook into this channel. Text for who asked."""
@@ -67,7 +68,7 @@ class PlaybookWords:
         if command.rest in library:
             return self._playbook(command, library[command.rest])
         if command.rest and not INCIDENT_ID.fullmatch(command.rest):
-            raise TeachError(_no_such(command.rest, tuple(library)))
+            raise NotDoneError(_no_such(command.rest, tuple(library)))
         run, _ = await self._pointed_at(command)
         playbook = (await self._playbooks.playbook_of(run)).playbook
         wanted = Commanded(event_id=command.command_id, command="graph", user=command.user, user_name=command.user_name)
@@ -125,7 +126,9 @@ def _drawn(head: str, playbook: Playbook, run: Run | None = None) -> Message:
     text = mermaid(playbook, way=way, current=current)
     if len(code_block(text.splitlines(), 10 * GRAPH_CHARACTERS)) > GRAPH_CHARACTERS:
         command = f"incident-bot playbook graph {playbook.playbook}"
-        return said(head, f"Its text is too long for Slack ({len(text):,} characters): {code(command, 150)} prints it.")
+        return reply(
+            head, f"Its text is too long for Slack ({len(text):,} characters): {code(command, 150)} prints it."
+        )
     blocks = [block for part in _parts(text.splitlines()) for block in section([code_block(part, limits.SECTION)])]
     return Message(head, limits.fitted([*section([head]), *blocks]))
 

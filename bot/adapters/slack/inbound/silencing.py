@@ -5,29 +5,23 @@ A silence hides alerts, so it is decided as a change of low risk is, and bound t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from typing import Any
-
-from slack_bolt.async_app import AsyncAck
 
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import forms
-from bot.adapters.slack.inbound.command import Answer, Command, TeachError, closed, said
-from bot.adapters.slack.inbound.steering_words import ANSWER_SECONDS, INCIDENT, NOT_STORED, PointedAt, event_of
+from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
+from bot.adapters.slack.inbound.command import Answer, Command, closed, reply
+from bot.adapters.slack.inbound.steering_words import INCIDENT, PointedAt, event_of, store
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.words import span
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Authority, Policy, still_missing_at_best
-from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.durations import seconds
-from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.form import Form, FormField, problems
 from bot.domain.kernel.redaction import shown_value
 from bot.domain.kernel.silence import digest_of, matchers_of
 
-Json = dict[str, Any]
 SILENCE_FORM = "silence"
 LABEL, LABELS_A_LINE = 200, 6
 """As many as fit one line of a section, however long they are."""
@@ -43,7 +37,7 @@ class Silencing:
 
     async def begin(self, command: Command) -> Answer:
         if self._services.silencers is None:
-            raise TeachError(NOT_KNOWN)
+            raise NotDoneError(NOT_KNOWN)
         run, rest = await self._pointed_at(command)
         how_long, _, why = rest.partition(" ")
         if how_long.lower() == "off":
@@ -52,7 +46,7 @@ class Silencing:
         duration = _duration(how_long, why, run)
         matchers = matchers_of(run.alerts.values())
         if not matchers:
-            raise TeachError(f"No alert of {line(run.incident_id, 40)} fires, so there is nothing to silence.")
+            raise NotDoneError(f"No alert of {line(run.incident_id, 40)} fires, so there is nothing to silence.")
         kept = {INCIDENT: run.incident_id, "seconds": f"{duration:.0f}", "shown": digest_of(matchers)}
         blocks = [
             *section(
@@ -64,68 +58,38 @@ class Silencing:
         ]
         return forms.Modal(SILENCE_FORM, f"Silence {run.incident_id}", "Silence", blocks, command.place | kept)
 
-    async def confirmed(self, ack: AsyncAck, body: Json, view: Json) -> None:
-        """A form that does not count stays open, with the reason."""
-        given = forms.given(view)
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                wrong = await self._take(body, view)
-        except TeachError as teach:
-            wrong = {"": str(teach)}
-        except (StorageUnavailableError, TimeoutError):
-            wrong = {"": NOT_STORED}
-        if wrong:
-            await ack(response_action="errors", errors=forms.errors(wrong, given))
-        else:
-            await ack()
-
-    async def _take(self, body: Json, view: Json) -> dict[str, str]:
-        """What is wrong, by field."""
-        user, given, kept = body["user"], forms.given(view), forms.kept_in(view)
+    async def confirmed(self, sent: Submission) -> None:
         if self._services.silencers is None:
-            raise TeachError(NOT_KNOWN)
-        authority = await self._authority(user["id"], self._services.silencers)
-        if wrong := problems(WHY, given):
-            return wrong
-        run = await self._services.incidents.load(kept[INCIDENT])
+            raise NotDoneError(NOT_KNOWN)
+        authority = await self._authority(sent.user, self._services.silencers)
+        if wrong := problems(WHY, sent.fields):
+            raise NotDoneError(fields=wrong)
+        run = await self._services.incidents.load(sent.kept[INCIDENT])
         if run is not None and not run.is_open:
-            raise TeachError(closed(run, "silence"))
+            raise NotDoneError(closed(run, "silence"))
         matchers = matchers_of(run.alerts.values()) if run is not None else {}
-        if digest_of(matchers) != kept["shown"]:
-            raise TeachError("Other alerts fire than when this was shown. Close it and say the command again.")
-        name = str(user.get("name") or user.get("username", ""))
-        command = Command(f"view:{view['id']}", user["id"], name, SILENCE_FORM, "")
-        await self._store(
-            event_of(
-                command, "silence", text=str(given["text"]), seconds=float(kept["seconds"]), silences=matchers,
-                authority=authority,
-            ),
-            kept[INCIDENT],
+        if digest_of(matchers) != sent.kept["shown"]:
+            raise NotDoneError("Other alerts fire than when this was shown. Close it and say the command again.")
+        event = event_of(
+            sent.command, "silence", text=str(sent.fields["text"]), seconds=float(sent.kept["seconds"]),
+            silences=matchers, authority=authority,
         )  # fmt: skip
-        return {}
+        await store(self._services.incidents, event, sent.kept[INCIDENT])
 
     async def _authority(self, user: str, policy: Policy) -> Authority:
-        """Of who may decide it alone. Raise `TeachError` for anybody else."""
-        authority = await self._services.people.authority(user, policy, at=self._services.clock.now())
-        if not authority.allowed:
-            raise TeachError(f"Not done: {line(authority.reason, 500)}.")
+        """Of who may decide it alone. Raise `NotDoneError` for anybody else."""
+        authority = await permitted(self._services.people.authority(user, policy, at=self._services.clock.now()))
         missing = still_missing_at_best(policy, {user: authority.teams})
         if missing or not policy.own_work_counts:
             wants = " and ".join(f"{demand.needed} of {demand.team}" for demand in policy.demands)
-            raise TeachError(f"The settings ask {wants} for a silence, so nobody makes one alone from here.")
+            raise NotDoneError(f"The settings ask {wants} for a silence, so nobody makes one alone from here.")
         return authority
 
     async def _end(self, command: Command, run: Run) -> Answer:
         """Alerts that speak again hide nothing: whoever steers may do that."""
-        authority = await self._services.people.may_steer(command.user, at=self._services.clock.now())
-        if not authority.allowed:
-            raise TeachError(f"Not done: {line(authority.reason, 500)}.")
-        await self._store(event_of(command, "unsilence"), run.incident_id)
-        return said(f"The silences of {line(run.incident_id, 40)} are being ended.")
-
-    async def _store(self, event: Commanded, incident_id: str) -> None:
-        if not await self._services.incidents.command(event, incident_id):
-            raise TeachError(f"There is no incident {code(incident_id, 60)} any more.")
+        await permitted(self._services.people.may_steer(command.user, at=self._services.clock.now()))
+        await store(self._services.incidents, event_of(command, "unsilence"), run.incident_id)
+        return reply(f"The silences of {line(run.incident_id, 40)} are being ended.")
 
 
 def _duration(how_long: str, why: str, run: Run) -> float:
@@ -133,9 +97,9 @@ def _duration(how_long: str, why: str, run: Run) -> float:
     try:
         duration = seconds(how_long)
     except ValueError:
-        raise TeachError(f"Say for how long and why: {usage}.") from None
+        raise NotDoneError(f"Say for how long and why: {usage}.") from None
     if not 0 < duration <= LONGEST_SILENCE or not why.strip():
-        raise TeachError(f"A silence has an end within two hours and a reason: {usage}.")
+        raise NotDoneError(f"A silence has an end within two hours and a reason: {usage}.")
     return duration
 
 

@@ -5,34 +5,27 @@ What needs several words may be said with the command, or in a form that the com
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-from slack_bolt.async_app import AsyncAck
-
 from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.inbound import forms
-from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, TeachError, closed, said
+from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
+from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
 from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.messages import Message
-from bot.adapters.slack.services import Services
+from bot.adapters.slack.services import IncidentService, Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.machine.operator_actions import ways_to_skip
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.form import Form, FormField, problems
 
-log = structlog.get_logger(__name__)
-Json = dict[str, Any]
 PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
 
 STATUS_FORM, SKIP_FORM = "status", "skip"
 INCIDENT = "incident"
-ANSWER_SECONDS = 2.0
 NOT_STORED = "The bot's storage did not answer, so nothing was stored. Please send it again; twice is harmless."
 PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
 NEXT = {"15": "in 15 minutes", "30": "in 30 minutes", "60": "in an hour", "120": "in two hours"}
@@ -63,13 +56,13 @@ class SteeringWords:
         run, rest = await self._pointed_at(command)
         named = PERSON.fullmatch(rest)
         if rest and rest.lower() != "me" and named is None:
-            raise TeachError(
+            raise NotDoneError(
                 f"{code(rest, 80)} is no @mention of a person: `/incident lead {run.incident_id} @PERSON`, "
                 "or leave the name out to lead yourself."
             )
         who = named[1] if named else command.user
         await self._store(event_of(command, "lead", text=who), run)
-        return said(f"{mention(who)} leads {line(run.incident_id, 40)}.")
+        return reply(f"{mention(who)} leads {line(run.incident_id, 40)}.")
 
     async def status(self, command: Command) -> Answer:
         run, text = await self._pointed_at(command)
@@ -78,7 +71,7 @@ class SteeringWords:
             blocks = forms.inputs(STATUS, filled={"next": "30"})
             return forms.Modal(STATUS_FORM, f"Status of {run.incident_id}", "Post it", blocks, kept)
         await self._store(event_of(command, "status", text=text), run)
-        return said(f"The status of {line(run.incident_id, 40)} is in its thread.")
+        return reply(f"The status of {line(run.incident_id, 40)} is in its thread.")
 
     async def skip(self, command: Command) -> Answer:
         run, rest = await self._pointed_at(command)
@@ -90,61 +83,43 @@ class SteeringWords:
             return forms.Modal(SKIP_FORM, f"Skip in {run.incident_id}", "Skip", blocks, kept)
         if to not in ways:
             known = ", ".join(code(way, 60) for way in ways)
-            raise TeachError(f"{code(run.state, 60)} cannot be left for {code(to, 60)}; it can for {known}.")
+            raise NotDoneError(f"{code(run.state, 60)} cannot be left for {code(to, 60)}; it can for {known}.")
         if not why.strip():
-            raise TeachError(f"Skipping needs a reason: `/incident skip {run.incident_id} {to} why`")
+            raise NotDoneError(f"Skipping needs a reason: `/incident skip {run.incident_id} {to} why`")
         await self._store(event_of(command, "skip", to=to, text=why.strip()), run)
-        return said(f"Skipping {code(run.state, 60)} in {line(run.incident_id, 40)}: on with {code(to, 60)}.")
+        return reply(f"Skipping {code(run.state, 60)} in {line(run.incident_id, 40)}: on with {code(to, 60)}.")
 
     async def reopen(self, command: Command) -> Message:
         incident, _, why = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(incident) or not why.strip():
-            raise TeachError("Say which and why: `/incident reopen INC-7 it came back`.")
+            raise NotDoneError("Say which and why: `/incident reopen INC-7 it came back`.")
         run = await self._incidents.load(incident.upper())
         if run is None:
-            raise TeachError(f"There is no incident {code(incident.upper(), 60)} (any more).")
+            raise NotDoneError(f"There is no incident {code(incident.upper(), 60)} (any more).")
         if run.is_open:
-            raise TeachError(f"{line(run.incident_id, 40)} is open already.")
+            raise NotDoneError(f"{line(run.incident_id, 40)} is open already.")
         if not await self._incidents.reopen(event_of(command, "reopen", text=why.strip()), run):
-            raise TeachError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that.")
-        return said(f"{line(run.incident_id, 40)} is open again, at the start of its playbook.")
+            raise NotDoneError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that.")
+        return reply(f"{line(run.incident_id, 40)} is open again, at the start of its playbook.")
 
     # --- what comes back from the forms ------------------------------------------------------------------------------
 
-    async def submitted(self, ack: AsyncAck, body: Json, view: Json) -> None:
-        """A form that cannot be stored stays open as it was filled."""
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                wrong = await self._take(body, view)
-        except TeachError as teach:
-            wrong = {"": str(teach)}
-        except (StorageUnavailableError, TimeoutError):
-            wrong = {"": NOT_STORED}
-        if wrong:
-            await ack(response_action="errors", errors=forms.errors(wrong, forms.given(view)))
-        else:
-            await ack()
-
-    async def _take(self, body: Json, view: Json) -> dict[str, str]:
-        """What is wrong, by field."""
-        user, given = body["user"], forms.given(view)
-        await self._must_steer(user["id"])
-        run = await self._incidents.load(forms.kept_in(view)[INCIDENT])
+    async def submitted(self, sent: Submission) -> None:
+        await permitted(self._services.people.may_steer(sent.user, at=self._services.clock.now()))
+        run = await self._incidents.load(sent.kept[INCIDENT])
         if run is None:
-            raise TeachError("This incident is not known any more.")
+            raise NotDoneError("This incident is not known any more.")
         if not run.is_open:
-            raise TeachError(closed(run, view["callback_id"]))
-        is_status = view["callback_id"] == STATUS_FORM
-        if wrong := problems(STATUS if is_status else _skip_form(await self._ways(run)), given):
-            return wrong
-        name = str(user.get("name") or user.get("username", ""))
-        command = Command(f"view:{view['id']}", user["id"], name, view["callback_id"], "")
-        text = str(given["text"])
+            raise NotDoneError(closed(run, sent.form))
+        is_status = sent.form == STATUS_FORM
+        if wrong := problems(STATUS if is_status else _skip_form(await self._ways(run)), sent.fields):
+            raise NotDoneError(fields=wrong)
+        text = str(sent.fields["text"])
         if is_status:
-            await self._store(event_of(command, "status", text=text, seconds=float(given["next"]) * 60), run)
+            event = event_of(sent.command, "status", text=text, seconds=float(sent.fields["next"]) * 60)
         else:
-            await self._store(event_of(command, "skip", to=str(given["to"]), text=text), run)
-        return {}
+            event = event_of(sent.command, "skip", to=str(sent.fields["to"]), text=text)
+        await self._store(event, run)
 
     async def _ways(self, run: Run) -> dict[str, Way]:
         playbook = await self._services.playbooks.playbook_of(run)
@@ -152,17 +127,17 @@ class SteeringWords:
         ways = {to: Way(playbook.playbook.states[to].title, outcome) for to, outcome in written.items()}
         if not ways:
             waits = "what it waits for is answered on its message" if run.is_open else "it is closed"
-            raise TeachError(f"Nothing can be skipped in {line(run.incident_id, 40)}: {waits}.")
+            raise NotDoneError(f"Nothing can be skipped in {line(run.incident_id, 40)}: {waits}.")
         return ways
 
     async def _store(self, event: Commanded, run: Run) -> None:
-        if not await self._incidents.command(event, run.incident_id):
-            raise TeachError(f"There is no incident {code(run.incident_id, 60)} any more.")
+        await store(self._incidents, event, run.incident_id)
 
-    async def _must_steer(self, user: str) -> None:
-        authority = await self._services.people.may_steer(user, at=self._services.clock.now())
-        if not authority.allowed:
-            raise TeachError(f"Not done: {line(authority.reason, 500)}.")
+
+async def store(incidents: IncidentService, event: Commanded, incident_id: str) -> None:
+    """Raise `NotDoneError` when there is no such incident."""
+    if not await incidents.command(event, incident_id):
+        raise NotDoneError(f"There is no incident {code(incident_id, 60)} any more.")
 
 
 def event_of(command: Command, verb: str, **more: Any) -> Commanded:

@@ -1,0 +1,210 @@
+"""The boundary that every command, click and form passes: a deadline, the work, the acknowledgement, the reply.
+
+A handler returns its reply, or raises `NotDoneError` with the reason. What it stores is confirmed before the
+acknowledgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+from slack_bolt.async_app import AsyncAck
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.adapters.slack.client import Refusal, ask
+from bot.adapters.slack.escape import line
+from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.inbound.command import Answer, Command, reply
+from bot.adapters.slack.inbound.forms import Modal
+from bot.adapters.slack.outbound.messages import Message
+from bot.domain.approvals.grant import Authority
+from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
+from bot.domain.kernel.form import Answer as FieldAnswer
+from bot.flow.ports import Messenger
+
+log = structlog.get_logger(__name__)
+
+Json = dict[str, Any]
+T = TypeVar("T")
+Reply = Answer | str | None
+Listener = Callable[..., Awaitable[None]]
+ANSWER_SECONDS = 2.0
+"""Slack waits 3 s; what the storage has not confirmed by then counts as not stored."""
+PRESS_AGAIN = " Nothing was decided; please press again."
+COMMAND_AGAIN = " Nothing was done; please say it again."
+
+
+class NotDoneError(Exception):
+    """Nothing was done; the text says why, and what would have worked. `fields` says it by field of a form."""
+
+    def __init__(self, text: str = "", fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.fields = fields or {"": text}
+
+
+class NotStoredError(NotDoneError):
+    """The storage or Slack did not answer in time."""
+
+
+async def in_time(work: Awaitable[T], not_stored: str, **facts: str) -> T:
+    """The result of `work`. Raise `NotStoredError` with this text when the storage or Slack does not answer in time."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await work
+    except (StorageUnavailableError, MessengerError, TimeoutError) as error:
+        log.error("slack.not_stored", reason=str(error) or type(error).__name__, **facts)
+        raise NotStoredError(not_stored) from error
+
+
+async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> Authority:
+    """Raise `NotDoneError` with the reason when this person may not."""
+    authority = await asked
+    if not authority.allowed:
+        raise NotDoneError(f"{refusal}: {line(authority.reason, 500)}.")
+    return authority
+
+
+async def notify(messenger: Messenger, user: str, channel: str, text: str, response_url: str = "") -> None:
+    """Show the text to this person alone; Slack refusing it is only logged."""
+    try:
+        # It was escaped for blocks, and the messenger escapes it again.
+        await messenger.tell(user, channel, html.unescape(text), response_url=response_url)
+    except MessengerError as refused:
+        log.warning("slack.notify_failed", user=user, reason=refused.reason)
+
+
+@dataclass(frozen=True)
+class Click:
+    """A pressed button or a chosen shortcut: by whom, on which message, and the value of the button."""
+
+    user: str
+    user_name: str
+    channel: str
+    response_url: str
+    message_ts: str
+    action_ts: str
+    value: str
+
+    @classmethod
+    def read(cls, body: Json, action: Json) -> Click:
+        container = body.get("container", {})
+        return cls(
+            user=str(body["user"]["id"]),
+            user_name=_name_of(body["user"]),
+            channel=str(body.get("channel", {}).get("id") or container.get("channel_id", "")),
+            response_url=str(body.get("response_url", "")),
+            message_ts=str(container.get("message_ts") or body.get("message_ts", "")),
+            action_ts=str(action.get("action_ts", "")),
+            value=str(action.get("value", "")),
+        )
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """As the form that it opens keeps it; `Submission.click` is the way back."""
+        kept = {"channel": self.channel, "message_ts": self.message_ts, "action_ts": self.action_ts}
+        return {"value": self.value, **kept, "response_url": self.response_url}
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A submitted form: by whom, what it kept since it was opened, and what was filled in."""
+
+    form: str
+    view_id: str
+    user: str
+    user_name: str
+    kept: Mapping[str, str]
+    fields: Mapping[str, FieldAnswer]
+
+    @classmethod
+    def read(cls, body: Json, view: Json) -> Submission:
+        user = body["user"]
+        kept, fields = forms.kept_in(view), forms.given(view)
+        return cls(view["callback_id"], view["id"], user["id"], _name_of(user), kept, fields)
+
+    @property
+    def click(self) -> Click:
+        """The click that opened the form, as the click of whoever submitted it."""
+        return Click(self.user, self.user_name, **self.kept)
+
+    @property
+    def command(self) -> Command:
+        """The form as the command that it completes; the same form sent twice is the same command."""
+        return Command(f"view:{self.view_id}", self.user, self.user_name, self.form, "")
+
+
+class Boundary:
+    """Makes listeners for Bolt from handlers. `not_stored` is the reply when the storage does not answer in time."""
+
+    def __init__(self, client: AsyncWebClient, messenger: Messenger) -> None:
+        self._client, self._messenger = client, messenger
+
+    def command(self, handle: Callable[[Command], Awaitable[Answer]], not_stored: str) -> Listener:
+        async def listener(ack: AsyncAck, body: Json) -> None:
+            command = Command.received(body)
+            try:
+                answer = await in_time(handle(command), not_stored, user=command.user, word=command.word)
+            except NotDoneError as error:
+                answer = reply(str(error))
+            if isinstance(answer, Message):
+                await ack(text=answer.text, blocks=list(answer.blocks), response_type="ephemeral")
+                return
+            await ack()
+            if problem := await self._open(body, answer, COMMAND_AGAIN):
+                await notify(self._messenger, command.user, command.channel, problem, command.response_url)
+
+        return listener
+
+    def click(
+        self, handle: Callable[[Click], Awaitable[Reply]], not_stored: str, *, again: str = PRESS_AGAIN
+    ) -> Listener:
+        """A text is shown to whoever clicked, and a form is opened for them."""
+
+        async def listener(ack: AsyncAck, body: Json, action: Json | None) -> None:
+            click = Click.read(body, action or {})
+            try:
+                answer = await in_time(handle(click), not_stored, user=click.user)
+            except NotDoneError as error:
+                answer = str(error)
+            await ack()
+            if isinstance(answer, Modal):
+                answer = await self._open(body, answer, again)
+            if answer:
+                text = answer.text if isinstance(answer, Message) else answer
+                await notify(self._messenger, click.user, click.channel, text, click.response_url)
+
+        return listener
+
+    def form(self, handle: Callable[[Submission], Awaitable[Modal | str | None]], not_stored: str) -> Listener:
+        """A form that was not accepted stays open as it was filled in, with the reasons below its fields."""
+
+        async def listener(ack: AsyncAck, body: Json, view: Json) -> None:
+            sent = Submission.read(body, view)
+            try:
+                answer = await in_time(handle(sent), not_stored, user=sent.user)
+            except NotDoneError as error:
+                await ack(response_action="errors", errors=forms.errors(error.fields, sent.fields))
+                return
+            if isinstance(answer, Modal):
+                await ack(response_action="push", view=answer.view)
+            elif answer:
+                await ack(response_action="clear")
+                await notify(self._messenger, sent.user, sent.kept["channel"], answer, sent.kept["response_url"])
+            else:
+                await ack()
+
+        return listener
+
+    async def _open(self, body: Json, form: Modal, again: str) -> str:
+        """Empty once the form is open; otherwise why it is not."""
+        result = await ask(self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=form.view))
+        return f"The form could not be opened ({result.error}).{again}" if isinstance(result, Refusal) else ""
+
+
+def _name_of(user: Json) -> str:
+    return str(user.get("name") or user.get("username", ""))

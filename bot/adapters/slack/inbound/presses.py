@@ -1,0 +1,158 @@
+"""The buttons of requests and questions, and the forms behind them. Opening a form decides nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import structlog
+
+from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.inbound.boundary import Click, NotDoneError, Submission
+from bot.adapters.slack.inbound.decision_forms import (
+    REASON,
+    ReasonForm,
+    answer_form,
+    edit_form,
+    reason_form,
+    written_values,
+)
+from bot.adapters.slack.press_value import ButtonValue
+from bot.adapters.slack.services import IncidentService
+from bot.domain.approvals.edits import EditableValue, editable_values, values_of
+from bot.domain.approvals.grant import Press, Request
+from bot.domain.kernel.errors import ApprovalError
+from bot.domain.kernel.form import Form, answers, problems
+
+log = structlog.get_logger(__name__)
+
+Action = Literal["approve", "refuse", "choose", "edit", "more_time", "break_glass"]
+NOT_STORED = (
+    "Your press could not be stored: the bot's storage did not answer. Nothing was decided. Please press again in a "
+    "moment; pressing twice is harmless."
+)
+NOT_READ = "The bot's storage did not answer, so the request could not be read. Nothing was decided; please try again."
+OLD_BUTTON = "This button is from an older message of the bot; use the newest message of the thread."
+
+
+class Presses:
+    def __init__(self, incidents: IncidentService) -> None:
+        self._incidents = incidents
+
+    def storing(self, action: Action) -> Callable[[Click], Awaitable[None]]:
+        """The handler of a button that decides at once."""
+
+        async def pressed(click: Click) -> None:
+            await self._store(action, click)
+
+        return pressed
+
+    def submitting(self, form: ReasonForm) -> Callable[[Submission], Awaitable[None]]:
+        """The handler of a form that asks for a reason."""
+
+        async def submitted(sent: Submission) -> None:
+            reason = str(sent.fields[REASON])
+            value_of(sent.click)
+            if not form.is_optional and not reason.strip():
+                raise NotDoneError("This needs a reason in words.")
+            await self._store(form.action, sent.click, reason=reason)
+
+        return submitted
+
+    async def open_edit(self, click: Click) -> forms.Modal:
+        """The numbers of the request as it is now; a decided request has none."""
+        value = value_of(click)
+        return edit_form(value, editable_values((await self._open_request(value)).plan), click.kept)
+
+    async def edit(self, sent: Submission) -> None:
+        """The submitted values, checked before they are stored."""
+        request = await self._open_request(value_of(sent.click))
+        offered = editable_values(request.plan)
+        texts = written_values(sent.fields, offered)
+        if errors := _range_errors(offered, texts):
+            raise NotDoneError(fields=errors)
+        written = json.dumps(texts, sort_keys=True)
+        try:
+            values_of(request.plan, written)
+        except ApprovalError as unchanged:
+            raise NotDoneError(str(unchanged)) from unchanged
+        await self._store("edit", sent.click, value=written)
+
+    async def open_answer(self, click: Click) -> forms.Modal:
+        """The form of a choice that asks for more."""
+        value = value_of(click)
+        return answer_form(value, await self._form_of(value), click.kept)
+
+    async def answer(self, sent: Submission) -> None:
+        form = await self._form_of(value_of(sent.click))
+        if wrong := problems(form, sent.fields):
+            raise NotDoneError(fields=wrong)
+        await self._store("choose", sent.click, fields=answers(form, sent.fields))
+
+    async def _open_request(self, value: ButtonValue) -> Request:
+        """The request as it is stored. Raise `NotDoneError` when it cannot be edited."""
+        run = await self._incidents.load(value.incident_id)
+        request = run.requests.get(value.about) if run is not None else None
+        if request is None:
+            raise NotDoneError(f"The bot does not know {value.about} of {value.incident_id} (any more).")
+        if request.status != "open" or request.digest != value.digest:
+            raise NotDoneError(f"{value.about} was already {request.status}; nothing of it can be edited.")
+        if not editable_values(request.plan):
+            raise NotDoneError(f"Nothing in {value.about} can be edited.")
+        return request
+
+    async def _form_of(self, value: ButtonValue) -> Form:
+        """What a choice asks for. Raise `NotDoneError` when it asks for nothing now."""
+        run = await self._incidents.load(value.incident_id)
+        question = run.questions.get(value.about) if run else None
+        if question is None or not question.forms.get(value.choice):
+            raise NotDoneError(OLD_BUTTON)
+        if question.status != "open":
+            raise NotDoneError(f"Question {value.about} was already {question.status}; nothing was changed.")
+        return question.forms[value.choice]
+
+    async def _store(self, action: Action, click: Click, **more: Any) -> None:
+        value = value_of(click)
+        press = _press(action, value, click, more)
+        if not await self._incidents.press(press, value.incident_id):
+            raise NotDoneError(f"The bot does not know incident {value.incident_id} (any more). Nothing was decided.")
+        log.info("press.stored", incident=value.incident_id, press=press.press_id, action=action, user=press.user)
+
+
+async def ask_reason(form: ReasonForm, click: Click) -> forms.Modal:
+    return reason_form(form, value_of(click), click.kept)
+
+
+async def old_button(click: Click) -> str:
+    """For a button that this version of the bot does not know."""
+    del click
+    return OLD_BUTTON
+
+
+def value_of(click: Click) -> ButtonValue:
+    value = ButtonValue.unpacked(click.value)
+    if value is None:
+        raise NotDoneError(OLD_BUTTON)
+    return value
+
+
+def _range_errors(offered: Sequence[EditableValue], texts: Mapping[str, str]) -> dict[str, str]:
+    errors: dict[str, str] = {}
+    for place, each in enumerate(offered):
+        try:
+            each.read(texts[each.name])
+        except ApprovalError as wrong:
+            errors[str(place)] = str(wrong)
+    return errors
+
+
+def _press(action: Action, value: ButtonValue, click: Click, more: Mapping[str, Any]) -> Press:
+    # Slack sometimes delivers one click twice: the same place and time are the same press.
+    seed = f"{click.channel}/{click.message_ts}/{click.action_ts}/{click.user}"
+    about = {"action": action, "about": value.about, "digest": value.digest, "value": value.choice}
+    who = {"user": click.user, "user_name": click.user_name}
+    where = {"channel": click.channel, "message_ts": click.message_ts, "response_url": click.response_url}
+    press_id = hashlib.sha256(seed.encode()).hexdigest()[:24]
+    return Press.model_validate({"press_id": press_id, **about, **who, **where, **more})
