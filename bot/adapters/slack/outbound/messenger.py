@@ -23,8 +23,9 @@ from bot.adapters.slack.outbound.incident_channel import (
     is_out_of_reach,
     thread_of,
 )
-from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
+from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
 from bot.adapters.slack.outbound.messages import CARD, Message, card, thread
+from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown, ShownStore
 from bot.adapters.slack.outbound.summary import Summary
 from bot.domain.incidents.event import Event, Posted
@@ -191,7 +192,7 @@ class SlackMessenger:
         entry = slots.shown.get(slot, Shown())
         root = slots.root_of(slot)
         if entry.attempt_at:
-            found = await self._settle_attempt(run, slots, slot, root)
+            found = await self._settle_attempt(run, slots, slot)
             if found is not None:
                 return found
             entry = slots.shown[slot]
@@ -200,7 +201,8 @@ class SlackMessenger:
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         await self._save(run, slots, slot, attempt)
         message = slots.rendered(slot)
-        result = await self._send(run, slot, message, root)
+        channel = root.channel or self._place.channel
+        result = await post(self._client, message, self._key(run, slot), channel=channel, thread=root.ts)
         if isinstance(result, Refusal):
             if result.happened == "no":
                 await self._save(run, slots, slot, replace(entry, attempt_at=0.0))
@@ -209,33 +211,10 @@ class SlackMessenger:
             self._door.opened("post")
         if entry.first_attempt_at:
             # An earlier attempt may have landed since it was looked for.
-            found = await self._settle_found(run, slots, slot, await self._look_up(run, slot, root, attempt))
+            found = await self._found(run, slots, slot, attempt)
             if found is not None:
                 return found
         return await self._settled(run, slots, slot, str(result["ts"]), str(result["channel"]), message.hash)
-
-    async def _send(self, run: Run, slot: str, message: Message, root: Shown) -> dict[str, Any] | Refusal:
-        """Post; where Slack refuses the layout, once more as plain text that says so."""
-        result = await ask(self._client.chat_postMessage(**self._arguments(run, slot, message, root)))
-        if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED:
-            log.error("slack.layout_refused", incident=run.incident_id, slot=slot, error=result.error)
-            simple = message.as_plain_text()
-            result = await ask(self._client.chat_postMessage(**self._arguments(run, slot, simple, root)))
-        return result
-
-    def _arguments(self, run: Run, slot: str, message: Message, root: Shown) -> dict[str, Any]:
-        arguments: dict[str, Any] = {
-            "channel": root.channel or self._place.channel,
-            "text": message.text,
-            "metadata": self._key(run, slot).metadata,
-            "unfurl_links": False,
-            "unfurl_media": False,
-        }
-        if message.blocks:
-            arguments["blocks"] = list(message.blocks)
-        if root.ts:
-            arguments["thread_ts"] = root.ts
-        return arguments
 
     def _key(self, run: Run, slot: str) -> Key:
         return Key(self._place.deployment, f"{run.incident_id}/{slot}")
@@ -254,13 +233,13 @@ class SlackMessenger:
 
     # --- after a lost reply ------------------------------------------------------------------------------------------
 
-    async def _settle_attempt(self, run: Run, slots: _Slots, slot: str, root: Shown) -> Event | None:
+    async def _settle_attempt(self, run: Run, slots: _Slots, slot: str) -> Event | None:
         """Find out whether the attempt landed. None: looked for twice, it did not; otherwise come back later."""
         entry = slots.shown[slot]
         rest = time_left(SETTLE_SECONDS * (1 + entry.lookups), entry.attempt_at, self._clock.now())
         if rest > 0:
             raise MessengerError(f"the answer about {slot} was lost", lasting=False, retry_after_seconds=rest)
-        found = await self._settle_found(run, slots, slot, await self._look_up(run, slot, root, entry))
+        found = await self._found(run, slots, slot, entry)
         if found is not None:
             return found
         looked = replace(entry, lookups=entry.lookups + 1)
@@ -269,30 +248,16 @@ class SlackMessenger:
             raise MessengerError(f"the answer about {slot} was lost", lasting=False, retry_after_seconds=SETTLE_SECONDS)
         return None
 
-    async def _settle_found(self, run: Run, slots: _Slots, slot: str, found: Sequence[str]) -> Event | None:
-        """Keep the first of the found messages and delete the others; its content is brought up to date afterwards."""
-        if not found:
-            return None
-        channel = slots.root_of(slot).channel or self._place.channel
-        for duplicate in found[1:]:
-            log.warning("slack.duplicate_deleted", incident=run.incident_id, slot=slot, ts=duplicate)
-            result = await ask(self._client.chat_delete(channel=channel, ts=duplicate))
-            if isinstance(result, Refusal) and result.error != "message_not_found":
-                raise self._refused(result, f"deleting a duplicate of {slot}", "update", channel)
-        return await self._settled(run, slots, slot, found[0], channel, content="")
-
-    async def _look_up(self, run: Run, slot: str, root: Shown, entry: Shown) -> list[str]:
-        """The ts of every message that carries this slot's key, oldest first."""
-        found = await find_by_key(
-            self._client,
-            channel=root.channel or self._place.channel,
-            key=self._key(run, slot),
-            since=entry.first_attempt_at,
-            thread=root.ts,
+    async def _found(self, run: Run, slots: _Slots, slot: str, entry: Shown) -> Event | None:
+        """The message of an earlier attempt, if it landed; its content is brought up to date afterwards."""
+        root = slots.root_of(slot)
+        channel = root.channel or self._place.channel
+        found = await find_only(
+            self._client, self._key(run, slot), channel=channel, since=entry.first_attempt_at, thread=root.ts
         )
         if isinstance(found, Refusal):
             raise self._refused(found, f"looking for {slot}", "post", root.channel)
-        return found
+        return await self._settled(run, slots, slot, found, channel, content="") if found else None
 
     # --- updating ----------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack.client import OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
 from bot.adapters.slack.escape import line
 from bot.adapters.slack.outbound.blocks import context, header, section
-from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, find_by_key, time_left
+from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
 from bot.adapters.slack.outbound.messages import Message, sign_of
+from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown
 from bot.domain.incidents.run import Run
 from bot.flow.ports import Clock
@@ -188,16 +189,7 @@ class Summary:
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         if not await self._store.keep(attempt, claim):
             return 1.0
-        message = summary_message(kept.listed)
-        result = await ask(
-            self._client.chat_postMessage(
-                channel=self._channel,
-                text=message.text,
-                blocks=list(message.blocks),
-                metadata=self._key(attempt).metadata,
-                unfurl_links=False,
-            )
-        )
+        result = await post(self._client, summary_message(kept.listed), self._key(attempt), channel=self._channel)
         if isinstance(result, Refusal):
             if result.happened == "no":
                 await self._store.keep(entry, claim)
@@ -213,17 +205,8 @@ class Summary:
 
     async def _found(self, entry: Shown) -> str | Refusal:
         """The first message with the key of these attempts, once it is the only one; empty when there is none."""
-        found = await find_by_key(
-            self._client, channel=self._channel, key=self._key(entry), since=entry.first_attempt_at
-        )
-        if isinstance(found, Refusal) or not found:
-            return found if isinstance(found, Refusal) else ""
-        for duplicate in found[1:]:
-            result = await ask(self._client.chat_delete(channel=self._channel, ts=duplicate))
-            if isinstance(result, Refusal) and result.error != "message_not_found":
-                return result
-            log.warning("slack.duplicate_deleted", slot="summary", ts=duplicate)
-        return found[0]
+        key, since = self._key(entry), entry.first_attempt_at
+        return await find_only(self._client, key, channel=self._channel, since=since)
 
     async def _edit(self, kept: Kept, claim: str) -> float:
         now, entry, wanted = self._clock.now(), kept.message, kept.hash
