@@ -183,7 +183,7 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     users, user_groups = on_call(operators_of(settings))
     own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
-    place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, own=own)
+    place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, incident_channels=own)
     pace = RedisPace(storage.connection, paces_of(settings.slack))
     waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
     digest = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)

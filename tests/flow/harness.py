@@ -257,7 +257,7 @@ class Bot:
             waiting = RedisDigest(self._redis, Kept, Folded, Shown, dataclasses.asdict)
             digest = Summary(client, waiting, pace, scene.time, channel=CHANNEL, deployment=scene.tag)
         shown = RedisShown(self._redis, Shown, dataclasses.asdict)
-        place = Place(channel=CHANNEL, deployment=scene.tag, own=scene.own)
+        place = Place(channel=CHANNEL, deployment=scene.tag, incident_channels=scene.own)
         return SlackMessenger(client, shown, pace, scene.time, place, digest)
 
     async def _pause(self, seconds: float) -> None:

@@ -34,8 +34,8 @@ async def installation(
     async def who_am_i() -> Any:
         nonlocal scopes
         response = await client.auth_test()
-        said = {name.lower(): value for name, value in response.headers.items()}.get("x-oauth-scopes", "")
-        scopes = frozenset(part.strip() for part in str(said).split(",") if part.strip())
+        scopes_header = {name.lower(): value for name, value in response.headers.items()}.get("x-oauth-scopes", "")
+        scopes = frozenset(part.strip() for part in str(scopes_header).split(",") if part.strip())
         return response
 
     answer = await ask(who_am_i())

@@ -124,8 +124,8 @@ class SlackPeople:
             return no(f"the settings name nobody who may {what}"), False
         against = await accounts.against(user)
         if isinstance(against, Refusal):
-            said = f"could not read your Slack account ({against.error}): try again, or ask somebody else who may"
-            return no(said), True
+            reason = f"could not read your Slack account ({against.error}): try again, or ask somebody else who may"
+            return no(reason), True
         if against:
             return no(against), False
         found: dict[str, _Found] = {}

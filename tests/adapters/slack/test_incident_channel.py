@@ -43,7 +43,7 @@ class DyingStore(MemoryShownStore):
 
 
 def messenger(bench: Bench, rules: ChannelRules = WANTED, store: MemoryShownStore | None = None) -> SlackMessenger:
-    place = Place(channel=CHANNEL, deployment="tests", own=rules)
+    place = Place(channel=CHANNEL, deployment="tests", incident_channels=rules)
     return SlackMessenger(bench.client, store or bench.store, bench.pace, bench.clock, place)
 
 

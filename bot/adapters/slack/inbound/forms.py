@@ -95,8 +95,8 @@ def _input(name: str, field: FormField, filled: Answer) -> Block:
 def _range(field: FormField) -> str:
     least = f"at least {field.min:g}" if field.min is not None else ""
     most = f"at most {field.max:g}" if field.max is not None else ""
-    said = ", ".join(filter(None, (least, most)))
-    return f"{said[0].upper()}{said[1:]}." if said else ""
+    text = ", ".join(filter(None, (least, most)))
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _text(field: FormField, filled: Answer) -> Block:

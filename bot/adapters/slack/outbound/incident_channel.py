@@ -87,7 +87,7 @@ class IncidentChannels:
         self._client, self._store, self._deployment, self.rules = client, store, deployment, rules
 
     async def stand(self, run: Run, slots: dict[str, Shown]) -> MessengerError | None:
-        """Bring the channel to where it should be; the refusal where there can be none, until it was told.
+        """Bring the channel to where it should be; the refusal where there can be none, until people know of it.
 
         Raise `MessengerError` when Slack did not answer.
         """
@@ -109,7 +109,7 @@ class IncidentChannels:
             await self._fill(run, slots)
         return None
 
-    async def told(self, run: Run, slots: dict[str, Shown]) -> None:
+    async def notified(self, run: Run, slots: dict[str, Shown]) -> None:
         """The refusal is on the timeline from here on; the thread of the card serves."""
         entry = slots.get(CHANNEL, Shown())
         if entry.hash.startswith(REFUSED) and not entry.lookups:
@@ -168,8 +168,8 @@ class IncidentChannels:
         return result
 
     def _refusal(self, error: str) -> MessengerError:
-        said = f"no channel of its own: Slack answered {error}; the thread of the card serves"
-        return MessengerError(said, lasting=True)
+        reason = f"no channel of its own: Slack answered {error}; the thread of the card serves"
+        return MessengerError(reason, lasting=True)
 
     # --- what stands over it, and who is in it -----------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class IncidentChannels:
             return
         result = await ask(self._client.conversations_setTopic(channel=slots[CHANNEL].channel, topic=topic))
         if isinstance(result, Refusal):
-            self._only_worth_a_word(run, result, "setting the channel's topic")
+            self._tolerate(run, result, "setting the channel's topic")
         await self._save(run, slots, TOPIC, Shown(hash=topic))
 
     async def _fill(self, run: Run, slots: dict[str, Shown]) -> None:
@@ -197,7 +197,7 @@ class IncidentChannels:
         for group in self.rules.user_groups:
             result = await ask(self._client.usergroups_users_list(usergroup=group))
             if isinstance(result, Refusal):
-                self._only_worth_a_word(run, result, f"reading who is in {group}")
+                self._tolerate(run, result, f"reading who is in {group}")
             else:
                 users += map(str, result.get("users", ()))
         return users
@@ -209,9 +209,9 @@ class IncidentChannels:
         wanted = ",".join(dict.fromkeys(users))
         result = await ask(self._client.conversations_invite(channel=slots[CHANNEL].channel, users=wanted, force=True))
         if isinstance(result, Refusal) and result.error not in ALREADY:
-            self._only_worth_a_word(run, result, "inviting people")
+            self._tolerate(run, result, "inviting people")
 
-    def _only_worth_a_word(self, run: Run, refusal: Refusal, doing: str) -> None:
+    def _tolerate(self, run: Run, refusal: Refusal, doing: str) -> None:
         """The channel serves without it; but what may be cured is tried again."""
         if not refusal.is_final:
             raise refusal.as_error(doing)

@@ -226,8 +226,8 @@ def _diagnostics(run: Run, post: Post) -> Message:
     body = section([f"🔎 *What was read* at {moment(last_read(readings.values()) or post.at)}"])
     body += what_was_read(list(readings.values()), run.baseline, before)
     body += context([f"*{line(state, 60)}:* {line(why, 200)}" for state, why in ways])
-    said = line("; ".join(f"{state}: {why}" for state, why in ways), 500)
-    return Message(f"What was read: {said or 'nothing yet'}", limits.fitted(body))
+    states = line("; ".join(f"{state}: {why}" for state, why in ways), 500)
+    return Message(f"What was read: {states or 'nothing yet'}", limits.fitted(body))
 
 
 def _readings_of(post: Post) -> dict[str, Reading]:
@@ -301,16 +301,16 @@ def _answer(question: Question) -> str:
 
 
 def _outcome(run: Run, post: Post) -> Message:
-    result, said = str(post.data.get("result", "")), str(post.data.get("text", ""))
+    result, text = str(post.data.get("result", "")), str(post.data.get("text", ""))
     request = run.requests.get(post.ref)
     about = f"{line(post.ref, 60)} · {line(request.plan.title, 300)}" if request else code(post.ref, 80)
     sign = OUTCOMES.get(result, "•")
-    if request is not None and said == request.plan.title:
-        said = ""
-    body = section([f"{sign} *{_words(result) or 'outcome'}*: {about}", prose(said, 2_000, people=people_of(run))])
+    if request is not None and text == request.plan.title:
+        text = ""
+    body = section([f"{sign} *{_words(result) or 'outcome'}*: {about}", prose(text, 2_000, people=people_of(run))])
     if patch := str(post.data.get("patch", "")):
         body += section([code_block(patch.split("\n"), PATCH_CHARACTERS)])
-    return Message(": ".join(filter(None, [_words(result), about, line(said, 500)])), limits.fitted(body))
+    return Message(": ".join(filter(None, [_words(result), about, line(text, 500)])), limits.fitted(body))
 
 
 def _verdict(run: Run, post: Post) -> Message:
@@ -318,17 +318,17 @@ def _verdict(run: Run, post: Post) -> Message:
     title = line(post.data.get("title") or post.ref, 200)
     sign = {"held": "✅", "not_held": "❌", "broke": "❌"}.get(verdict, "❓")
     text = post.data.get("text", "")
-    parts = {name: said for name, said in parts.items() if str(said).strip() not in {verdict, text}}
-    lines = [f"{PARTS.get(_verdict_of(said), '?')} {code(name, 60)} {line(said, 300)}" for name, said in parts.items()]
+    parts = {name: part for name, part in parts.items() if str(part).strip() not in {verdict, text}}
+    lines = [f"{PARTS.get(_verdict_of(part), '?')} {code(name, 60)} {line(part, 300)}" for name, part in parts.items()]
     short = line(text, 300) if str(text).startswith(_words(verdict)) else ""
     detail = "" if short else prose(text, 1_500, people=people_of(run))
     body = section([f"{sign} *{title}* {short or _words(verdict)}", *lines[:30], detail])
     return Message(f"{title}: {short or _words(verdict)}", limits.fitted(body))
 
 
-def _verdict_of(said: object) -> str:
+def _verdict_of(part: object) -> str:
     """The verdict that a part's words begin with; `not_held` and `not held` are one."""
-    words = str(said).strip().lower().replace(" ", "_")
+    words = str(part).strip().lower().replace(" ", "_")
     return next((verdict for verdict in PARTS if words.startswith(verdict)), "unknown")
 
 
@@ -338,19 +338,19 @@ def _note(run: Run, post: Post) -> Message:
     asked = ""
     if post.data.get("ping") and request is not None:
         asked = pinged(request, everybody=post.data["ping"] == "all")
-    said = prose(text, 2_000, people=people_of(run))
-    told = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])
-    shown = f"📝 {mention(user)}: {said}" if user else f"⏰ {asked}: {said}" if asked else f"ℹ️ {said}"
-    shown = f"📣 {told}: {said}" if told else shown
+    words = prose(text, 2_000, people=people_of(run))
+    notified = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])
+    shown = f"📝 {mention(user)}: {words}" if user else f"⏰ {asked}: {words}" if asked else f"ℹ️ {words}"
+    shown = f"📣 {notified}: {words}" if notified else shown
     spoken = prose(text, 1_000, people=people_of(run)).replace("\n", " ")
     return Message(f"Note: {spoken}", limits.fitted(section([shown])))
 
 
-def _named(told: str) -> str:
+def _named(group: str) -> str:
     """`owner=U0ANA`, as a label says it: a person or group of Slack's is called, anybody else is only named."""
-    word, _, value = told.partition("=")
+    word, _, value = group.partition("=")
     if not SLACK_ID.fullmatch(value):
-        return code(told, 160)
+        return code(group, 160)
     return f"{line(word, 40)} {group_mention(value) if value.startswith('S') else mention(value)}"
 
 

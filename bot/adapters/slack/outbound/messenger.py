@@ -48,7 +48,7 @@ class Place:
 
     channel: str
     deployment: str
-    own: ChannelRules = field(default_factory=ChannelRules)
+    incident_channels: ChannelRules = field(default_factory=ChannelRules)
     """Whether each incident has a channel of its own besides."""
 
 
@@ -67,7 +67,7 @@ class SlackMessenger:
         """Without a summary every card comes as soon as Slack takes it."""
         self._client, self._store, self._pace, self._clock, self._place = client, store, pace, clock, place
         self._summary = summary
-        self._own = IncidentChannels(client, store, place.deployment, place.own)
+        self._channels = IncidentChannels(client, store, place.deployment, place.incident_channels)
         self._door = Door(clock)
 
     @property
@@ -81,10 +81,10 @@ class SlackMessenger:
         posted: list[Event] = []
         if CARD in shown.missing() and (event := await self._post(run, shown, CARD)):
             posted.append(event)
-        no_channel = await self._own.stand(run, shown.shown)
+        no_channel = await self._channels.stand(run, shown.shown)
         untaken: dict[str, MessengerError] = {}
         posted += await self._post_thread(run, shown, untaken)
-        events = [*posted, *shown.unheard(posted)]
+        events = [*posted, *shown.unreported(posted)]
         refused = [no_channel, *untaken.values()] if no_channel else [*untaken.values()]
         for slot, message in shown.out_of_date():
             try:
@@ -95,7 +95,7 @@ class SlackMessenger:
                 refused.append(error)
         # Events that are returned bring the run back here, where what was refused for good is tried and told then.
         if refused and not events:
-            await self._own.told(run, shown.shown)
+            await self._channels.notified(run, shown.shown)
             for slot in untaken:
                 # As an edit that was refused: not tried again until its content changes.
                 await self._save(run, shown, slot, Shown(hash=shown.rendered(slot).hash))
@@ -103,7 +103,7 @@ class SlackMessenger:
         rest = await self._summary.has_card(run) if self._summary is not None else 0.0
         if rest and not events:
             raise MessengerError("the summary is not up to date", lasting=False, retry_after_seconds=rest)
-        await self._own.close(run, shown.shown)
+        await self._channels.close(run, shown.shown)
         return events
 
     async def _post_thread(self, run: Run, shown: _Slots, untaken: dict[str, MessengerError]) -> list[Event]:
@@ -171,7 +171,7 @@ class SlackMessenger:
         await self._share(entry.ts, root, name=name, comment=comment)
         slots[slot] = replace(entry, hash=SHARED)
         await self._store.save(run.incident_id, slot, slots[slot])
-        await self._own.close(run, slots)
+        await self._channels.close(run, slots)
 
     async def share(self, channel: str, name: str, content: bytes, comment: str) -> None:
         """A file about no incident: it is not tried again, since who asked for it can. Raise `MessengerError`."""
@@ -380,13 +380,13 @@ class _Slots:
         stale = [(slot, message) for slot, message in every if self.shown[slot].hash != message.hash]
         return [(slot, message) for slot, message in stale if not is_out_of_reach(self.shown, self.shown[slot])]
 
-    def unheard(self, posted: Sequence[Event]) -> list[Event]:
+    def unreported(self, posted: Sequence[Event]) -> list[Event]:
         """What stands in Slack and the run does not know: the event about it was lost."""
-        told = {event.event_id for event in posted}
+        reported = {event.event_id for event in posted}
         slots = [] if self._run.card_posted else [CARD]
         slots += [post.slot for post in self._run.posts if self._waits_for(post)]
         events = [_posted(slot, self.shown[slot]) for slot in slots if self.shown.get(slot, Shown()).ts]
-        return [event for event in events if event.event_id not in told]
+        return [event for event in events if event.event_id not in reported]
 
     def _waits_for(self, post: Post) -> bool:
         """A request's time and the anchoring of the timeline begin when the run hears of the message."""

@@ -95,12 +95,12 @@ def _shown(reading: Reading | None) -> str:
 def what_was_read(readings: Sequence[Reading], baseline: Readings, before: Readings) -> list[Block]:
     """A table of single values, a line for each reading of several parts, a line for each reason why not."""
     newest = last_read(readings)
-    told = {row for reading in before.values() for row in _said(reading)}
-    fresh = [reading for reading in readings if not _said(reading) <= told]
+    shown = {row for reading in before.values() for row in _rows(reading)}
+    fresh = [reading for reading in readings if not _rows(reading) <= shown]
     single = [reading for reading in fresh if reading.is_known and _is_single(reading)]
     blocks = section([code_block(_table(single, baseline, newest)[: ROWS + 1], limits.SECTION)]) if single else []
     parts = [(code(each.name, 80), line(_parts(each), 400), _dated(each, newest)) for each in fresh if _has_parts(each)]
-    blocks += section([f"• {name} {said}{date}" for name, said, date in parts])
+    blocks += section([f"• {name} {text}{date}" for name, text, date in parts])
     blocks += context(_unread(fresh))
     same = len(readings) - len(fresh)
     return blocks + context([f"{same} more {'is' if same == 1 else 'are'} as read before"] if same else [])
@@ -111,7 +111,7 @@ def last_read(readings: Iterable[Reading]) -> float:
     return max((reading.at for reading in readings if reading.is_known), default=0.0)
 
 
-def _said(reading: Reading) -> set[tuple[str, str]]:
+def _rows(reading: Reading) -> set[tuple[str, str]]:
     return {*rows_of(reading), *reasons_of(reading)}
 
 

@@ -83,7 +83,10 @@ def _circumstances(request: Request) -> list[Block]:
     """What there is to weigh first and large; what is fine in small."""
     every = sorted(request.plan.circumstances, key=lambda each: WORST_FIRST.index(each.grade))[:20]
     lines = [(each.grade == "fine", f"{GRADES[each.grade]} {line(each.text, 400)}") for each in every]
-    return [*section([said for is_fine, said in lines if not is_fine]), *context([said for ok, said in lines if ok])]
+    return [
+        *section([text for is_fine, text in lines if not is_fine]),
+        *context([text for is_fine, text in lines if is_fine]),
+    ]
 
 
 def _grounds(request: Request) -> list[str]:
@@ -94,8 +97,8 @@ def _grounds(request: Request) -> list[str]:
 
 def _expected(request: Request) -> str:
     """A plan says `none` of the interruption; whoever reads `Expected` thinks of the effect."""
-    said = request.plan.expected
-    return f"no interruption{said.removeprefix('none')}" if re.match(r"none\b", said) else said
+    expected = request.plan.expected
+    return f"no interruption{expected.removeprefix('none')}" if re.match(r"none\b", expected) else expected
 
 
 def _undo_text(request: Request) -> str:

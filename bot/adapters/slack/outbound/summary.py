@@ -126,7 +126,7 @@ class Summary:
             return 1.0
         if now.comes_next:
             return 0.0
-        await self._speak(kept.with_(run.incident_id, now))
+        await self._bring_up_to_date(kept.with_(run.incident_id, now))
         return min(wait, LOOK_AGAIN_SECONDS)
 
     async def want(self, incident_id: str) -> None:
@@ -144,12 +144,12 @@ class Summary:
         if run.incident_id in kept.folded:
             await self._store.unfold(run.incident_id)
             kept = kept.with_(run.incident_id, None)
-        rest = await self._speak(kept)
+        rest = await self._bring_up_to_date(kept)
         return 0.0 if kept.listed else rest
 
     # --- the message -------------------------------------------------------------------------------------------------
 
-    async def _speak(self, kept: Kept) -> float:
+    async def _bring_up_to_date(self, kept: Kept) -> float:
         """Bring the message up to date; seconds after which to try again, 0 when it says what is so."""
         if kept.is_nothing or (kept.listed and kept.message.hash == kept.hash):
             return 0.0
