@@ -405,9 +405,7 @@ def _plain(events: Iterable[Event], file: str) -> list[Event]:
                 )
             )
         if _SURROGATE.search(getattr(event, "value", None) or ""):
-            faults.append(
-                Fault(where, "this text holds half a character", r"Write the character itself.")
-            )
+            faults.append(Fault(where, "this text holds half a character", r"Write the character itself."))
         kept.append(event)
     if faults:
         raise PlaybookError(tuple(faults))

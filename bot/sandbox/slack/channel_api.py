@@ -11,8 +11,8 @@ from bot.sandbox.slack.errors import ApiError, Json
 from bot.sandbox.slack.team import Team
 from bot.sandbox.slack.web_api import Method, open_channel
 
-LONGEST_NAME = 80
-LONGEST_TOPIC = 250
+MAX_NAME_LENGTH = 80
+MAX_TOPIC_LENGTH = 250
 MAX_INVITED = 1000
 _NAME = re.compile(r"[a-z0-9_-]+")
 
@@ -40,7 +40,7 @@ def create(team: Team, args: Arguments) -> Json:
 def _wrong_with(name: str) -> str:
     if not name:
         return "invalid_name_required"
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_LENGTH:
         return "invalid_name_maxlength"
     if not _NAME.fullmatch(name):
         return "invalid_name_specials"
@@ -50,7 +50,7 @@ def _wrong_with(name: str) -> str:
 def set_topic(team: Team, args: Arguments) -> Json:
     channel = team.directory.channel(open_channel(team, args))
     topic = args.text("topic")
-    if len(topic) > LONGEST_TOPIC:
+    if len(topic) > MAX_TOPIC_LENGTH:
         raise ApiError("too_long")
     return _kept(team, replace(channel, topic=topic))
 

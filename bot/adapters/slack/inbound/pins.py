@@ -38,7 +38,7 @@ SHORTCUT = "add_to_timeline"
 PIN_FORM = "pin"
 REACTION = "pushpin"
 INCIDENT = "incident"
-MOST_CHARACTERS = 3_000
+MAX_CHARACTERS = 3_000
 NOT_STORED = "Slack or the bot's storage did not answer, so nothing was added. Please do it again; twice is harmless."
 
 
@@ -133,7 +133,7 @@ class Pins:
             return None
         root_ts = str(message.get("thread_ts") or ts)
         root = message if root_ts == ts else await self._first(channel, root_ts)
-        text = plain(message.get("text", ""), MOST_CHARACTERS)
+        text = plain(message.get("text", ""), MAX_CHARACTERS)
         incident = self._incident_of(root or {}) or await self._whose(channel)
         return PinnedMessage(channel, ts, str(message.get("user", "")), text, incident)
 

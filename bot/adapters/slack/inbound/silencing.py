@@ -25,7 +25,7 @@ from bot.domain.kernel.silence import digest_of, matchers_of
 SILENCE_FORM = "silence"
 LABEL, LABELS_A_LINE = 200, 6
 """As many as fit one line of a section, however long they are."""
-LONGEST_SILENCE = 2 * 3600.0
+MAX_SILENCE_LENGTH = 2 * 3600.0
 """What one person may decide; longer ones are made in Alertmanager, by whoever answers for them there."""
 WHY: Form = {"text": FormField(label="Why?", max_length=500, why="It stands in Alertmanager and on the timeline.")}
 NOT_KNOWN = "The bot does not know Alertmanager's address: set `alertmanager.url` in its settings."
@@ -98,7 +98,7 @@ def _duration(how_long: str, why: str, run: Run) -> float:
         duration = seconds(how_long)
     except ValueError:
         raise NotDoneError(f"Say for how long and why: {usage}.") from None
-    if not 0 < duration <= LONGEST_SILENCE or not why.strip():
+    if not 0 < duration <= MAX_SILENCE_LENGTH or not why.strip():
         raise NotDoneError(f"A silence has an end within two hours and a reason: {usage}.")
     return duration
 

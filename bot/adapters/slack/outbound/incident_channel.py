@@ -29,8 +29,8 @@ CHANNEL = INCIDENT_CHANNEL
 """The slot whose `channel` is the incident's own; what was last done about it stands in slots beside it."""
 TOPIC, PEOPLE, GROUPS, ARCHIVED = "channel:topic", "channel:people", "channel:groups", "channel:archived"
 REFUSED = "refused: "
-LONGEST_NAME = 80
-LONGEST_TOPIC = 250
+MAX_NAME_LENGTH = 80
+MAX_TOPIC_LENGTH = 250
 NAMES = 5
 """How many names are tried when others have taken them."""
 PAGE = 1_000
@@ -74,12 +74,12 @@ def names_of(run: Run, deployment: str) -> list[str]:
     mark = hashlib.sha256(f"{deployment}/{run.incident_id}/{run.opened_at}".encode()).hexdigest()[:6]
     words = re.sub("[^a-z0-9]+", "-", f"{run.incident_id}-{run.target.name}".lower()).strip("-")
     ends = ["", *(f"-{number}" for number in range(2, NAMES + 1))]
-    return [f"{words[: LONGEST_NAME - len(mark) - 3].strip('-')}-{mark}{end}" for end in ends]
+    return [f"{words[: MAX_NAME_LENGTH - len(mark) - 3].strip('-')}-{mark}{end}" for end in ends]
 
 
 def topic_of(run: Run) -> str:
     stands = f"severity {run.severity}" if run.is_open else f"closed as {run.ending.replace('_', ' ')}"
-    return plain(f"{run.target} · {stands} · {run.title}", LONGEST_TOPIC)
+    return plain(f"{run.target} · {stands} · {run.title}", MAX_TOPIC_LENGTH)
 
 
 class IncidentChannels:
