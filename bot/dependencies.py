@@ -30,7 +30,6 @@ from bot.adapters.prometheus.memory import PrometheusMemory
 from bot.adapters.prometheus.router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
-from bot.adapters.redis.digest import RedisDigest
 from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
@@ -38,6 +37,7 @@ from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore, StoreLimits
+from bot.adapters.redis.summary import RedisSummary
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
@@ -185,7 +185,7 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, incident_channels=own)
     pace = RedisPace(storage.connection, paces_of(settings.slack))
-    waiting = RedisDigest(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
+    waiting = RedisSummary(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
     digest = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, digest)
     people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=operators_of(settings))

@@ -22,7 +22,7 @@ from bot.adapters.slack.inbound.socket_mode import listening
 from bot.adapters.slack.outbound.home import Homes
 from bot.adapters.slack.outbound.old_cards import highest_number
 from bot.adapters.slack.services import Services
-from bot.adapters.web import Credentials, Inside, create_app
+from bot.adapters.web import Credentials, Endpoints, create_app
 from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
 from bot.dependencies import (
     Dependencies,
@@ -41,7 +41,7 @@ from bot.flow.keep_epoch import KeepEpoch
 from bot.flow.live_playbooks import LivePlaybooks
 from bot.flow.notify_once import NotifyOnce
 from bot.flow.open_by_hand import OpenByHand
-from bot.flow.playbook_shelf import PlaybookShelf
+from bot.flow.playbook_service import PlaybookService
 from bot.runtime import Pictures, Ports, Runtime
 from bot.settings import Settings
 
@@ -63,8 +63,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         )
         alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
         runtime = runtime_of(settings, on, playbooks, alarms, changed)
-        desk = desk_of(settings, on, runtime, playbooks)
-        for_homes = dataclasses.replace(desk, people=people_of_homes(settings, on.storage, on.slack))
+        services = services_of(settings, on, runtime, playbooks)
+        for_homes = dataclasses.replace(services, people=people_of_homes(settings, on.storage, on.slack))
         homes = Homes(on.slack.client, for_homes, RedisViewers(on.storage.connection), on.slack.pace, changed)
         epoch = keep_epoch(settings, on, runtime, notify_once)
         reconcile = runtime.reconcile(
@@ -72,8 +72,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         )
         health = health_of(on, epoch, facts)
         secret = signing_secret(settings)
-        app = bolt_app(on.slack.client, secret, desk, homes)
-        inside = Inside(
+        app = bolt_app(on.slack.client, secret, services, homes)
+        endpoints = Endpoints(
             read=read_webhook,
             accept=runtime.accept(reconcile),
             not_ready=health.not_ready,
@@ -94,7 +94,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         begin(epoch.forever(), "recover", stack)
         begin(sampling.run(), "sampling", stack)
         limit = settings.http.body_limit_bytes
-        yield create_app(inside, credentials=credentials(settings), body_limit_bytes=limit)
+        yield create_app(endpoints, credentials=credentials(settings), body_limit_bytes=limit)
 
 
 def runtime_of(
@@ -127,14 +127,14 @@ def runtime_of(
     return Runtime(ports, rules, cluster_name=settings.cluster, reopen_within_seconds=reopen, changed=changed.set)
 
 
-def desk_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: LivePlaybooks) -> Services:
+def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: LivePlaybooks) -> Services:
     opening = OpenByHand(on.storage.store, playbooks, wake=runtime.wake.incident)
     return Services(
         incidents=runtime.hear,
         people=on.slack.people,
         messenger=on.slack.messenger,
         clock=SystemClock(),
-        playbooks=PlaybookShelf(lambda: playbooks.library, opening, runtime.advance.playbook_of, on.cluster.port),
+        playbooks=PlaybookService(lambda: playbooks.library, opening, runtime.advance.playbook_of, on.cluster.port),
         links=on.slack.messenger.links,
         want_card=runtime.show_again.one,
         show_again=runtime.show_again.all_of,

@@ -60,8 +60,8 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Inside:
-    """What the routes call. `not_ready` names what is not ready, with the reason; empty when all is.
+class Endpoints:
+    """What the endpoints call. `not_ready` names what is not ready, with the reason; empty when all is.
 
     `degraded` names what the bot cannot do although it accepts alerts and presses.
     """
@@ -75,7 +75,7 @@ class Inside:
 
 
 def create_app(
-    inside: Inside, *, credentials: Credentials | None, body_limit_bytes: int, lifespan: Lifespan | None = None
+    endpoints: Endpoints, *, credentials: Credentials | None, body_limit_bytes: int, lifespan: Lifespan | None = None
 ) -> Starlette:
     """`credentials` None accepts alerts from anybody who reaches the port."""
 
@@ -84,11 +84,11 @@ def create_app(
             log.warning("webhook.refused", status=401)
             challenge = f'{credentials.scheme} realm="alerts"'
             raise HTTPException(401, "Authorization: not the configured credentials", {"WWW-Authenticate": challenge})
-        return await _accept(request, inside)
+        return await _accept(request, endpoints)
 
     async def readiness(_request: Request) -> Response:
-        faults = await inside.not_ready()
-        degraded = await inside.degraded() if inside.degraded else {}
+        faults = await endpoints.not_ready()
+        degraded = await endpoints.degraded() if endpoints.degraded else {}
         page = {"ready": not faults, "faults": dict(faults), "degraded": dict(degraded)}
         # 503 takes the pod off its Service: then alerts and presses would not arrive either.
         return JSONResponse(page, status_code=503 if faults else 200)
@@ -97,7 +97,7 @@ def create_app(
         return PlainTextResponse("ok\n")
 
     async def metrics(_request: Request) -> Response:
-        return Response(await inside.metrics(), media_type=METRICS_TYPE)
+        return Response(await endpoints.metrics(), media_type=METRICS_TYPE)
 
     routes = [
         Route("/alertmanager", alertmanager, methods=["POST"]),
@@ -105,8 +105,8 @@ def create_app(
         Route("/readyz", readiness),
         Route("/metrics", metrics),
     ]
-    if inside.slack is not None:
-        routes.append(Route("/slack/events", inside.slack, methods=["POST"]))
+    if endpoints.slack is not None:
+        routes.append(Route("/slack/events", endpoints.slack, methods=["POST"]))
     return Starlette(
         routes=routes,
         middleware=[Middleware(BodyLimit, most_bytes=body_limit_bytes)],
@@ -115,13 +115,13 @@ def create_app(
     )
 
 
-async def _accept(request: Request, inside: Inside) -> Response:
+async def _accept(request: Request, endpoints: Endpoints) -> Response:
     try:
         body = await request.body()
         # A large one takes a moment to read, and its texts to be masked: not on the loop that serves everybody.
         is_large = len(body) > LARGE_BYTES
-        alerts, truncated = await asyncio.to_thread(inside.read, body) if is_large else inside.read(body)
-        new = await inside.accept(alerts, truncated) if alerts or truncated else 0
+        alerts, truncated = await asyncio.to_thread(endpoints.read, body) if is_large else endpoints.read(body)
+        new = await endpoints.accept(alerts, truncated) if alerts or truncated else 0
     except BadWebhookError as bad:
         # 4xx: Alertmanager does not send it again, because it would be as wrong the next time.
         log.warning("webhook.refused", status=400, reason=str(bad))

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.http_server import BoundedProtocol, ClientLimits, bounded, server_config
-from bot.adapters.web import Inside, create_app
+from bot.adapters.web import Endpoints, create_app
 from bot.domain.kernel.alert import Alert
 from bot.settings import load_settings
 from tests.adapters.test_web import BODY
@@ -79,8 +79,8 @@ async def serving(limits: ClientLimits) -> AsyncIterator[Door]:
         return ""
 
     stored = Stored()
-    inside = Inside(read=read_webhook, accept=stored.accept, not_ready=nothing, metrics=metrics)
-    app = create_app(inside, credentials=None, body_limit_bytes=100_000)
+    endpoints = Endpoints(read=read_webhook, accept=stored.accept, not_ready=nothing, metrics=metrics)
+    app = create_app(endpoints, credentials=None, body_limit_bytes=100_000)
     config = uvicorn.Config(app, port=0, http=bounded(limits), log_level="critical", lifespan="off")
     server = Server(config)
     running = asyncio.create_task(server.serve())

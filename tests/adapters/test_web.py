@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from structlog.testing import capture_logs
 
 from bot.adapters.alertmanager import read_webhook
-from bot.adapters.web import Credentials, Inside, create_app
+from bot.adapters.web import Credentials, Endpoints, create_app
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StorageUnavailableError
 
@@ -59,8 +59,8 @@ async def slack(request: Request) -> Response:
 
 
 def client(stored: Stored, credentials: Credentials | None = None) -> httpx.AsyncClient:
-    inside = Inside(read_webhook, stored.accept, stored.not_ready, metrics, slack)
-    app = create_app(inside, credentials=credentials or Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
+    endpoints = Endpoints(read_webhook, stored.accept, stored.not_ready, metrics, slack)
+    app = create_app(endpoints, credentials=credentials or Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot")
 
 
@@ -106,8 +106,8 @@ async def test_user_and_password_are_another_way() -> None:
 
 
 async def test_an_open_receiver_asks_nobody() -> None:
-    inside = Inside(read_webhook, Stored().accept, Stored().not_ready, metrics)
-    app = create_app(inside, credentials=None, body_limit_bytes=LIMIT)
+    endpoints = Endpoints(read_webhook, Stored().accept, Stored().not_ready, metrics)
+    app = create_app(endpoints, credentials=None, body_limit_bytes=LIMIT)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot") as anybody:
         assert (await anybody.post("/alertmanager", content=BODY)).status_code == 200
 
@@ -141,7 +141,7 @@ class Endless:
 async def test_an_endless_body_is_cut_off_at_the_limit(path: str) -> None:
     endless = Endless()
     app = create_app(
-        Inside(read_webhook, Stored().accept, Stored().not_ready, metrics, slack),
+        Endpoints(read_webhook, Stored().accept, Stored().not_ready, metrics, slack),
         credentials=None,
         body_limit_bytes=LIMIT,
     )
@@ -189,8 +189,8 @@ async def test_a_bot_that_the_cluster_refuses_says_so_and_still_takes_alerts_and
         return {"kubernetes": "401 Unauthorized"}
 
     stored = Stored()
-    inside = Inside(read_webhook, stored.accept, stored.not_ready, metrics, slack, degraded)
-    app = create_app(inside, credentials=Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
+    endpoints = Endpoints(read_webhook, stored.accept, stored.not_ready, metrics, slack, degraded)
+    app = create_app(endpoints, credentials=Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot") as caller:
         answer = await caller.get("/readyz")
     assert (answer.status_code, answer.json()["degraded"]) == (200, {"kubernetes": "401 Unauthorized"})

@@ -19,11 +19,11 @@ import redis.asyncio as aioredis
 
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
-from bot.adapters.redis.digest import RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore
+from bot.adapters.redis.summary import RedisSummary
 from bot.adapters.redis.watch_log import RedisWatchLog
 from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.lookup import METADATA_TYPE
@@ -50,7 +50,7 @@ from bot.sandbox.slack.team import Settings, Team
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.engines import MemoryEngines
-from tests.fakes.inbound import KnownPeople
+from tests.fakes.incident_service import KnownPeople
 from tests.fakes.signals import Script, ScriptedSignals
 from tests.flow.stage import (
     Crash,
@@ -254,7 +254,7 @@ class Bot:
         pace = RedisPace(self._redis, {"post": freely, "update": freely, "card": scene.cards or freely})
         digest = None
         if scene.cards:
-            waiting = RedisDigest(self._redis, Kept, Folded, Shown, dataclasses.asdict)
+            waiting = RedisSummary(self._redis, Kept, Folded, Shown, dataclasses.asdict)
             digest = Summary(client, waiting, pace, scene.time, channel=CHANNEL, deployment=scene.tag)
         shown = RedisShown(self._redis, Shown, dataclasses.asdict)
         place = Place(channel=CHANNEL, deployment=scene.tag, incident_channels=scene.own)

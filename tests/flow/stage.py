@@ -30,7 +30,7 @@ from bot.sandbox.slack.errors import ApiError
 from bot.sandbox.slack.team import Team
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.engines import MemoryEngines
-from tests.fakes.inbound import KnownPeople
+from tests.fakes.incident_service import KnownPeople
 
 T = TypeVar("T")
 Side = Literal["before", "after"]

@@ -18,7 +18,7 @@ from bot.flow.perform_effect import Done, EffectContext, Handler, PerformEffect
 from bot.flow.reconcile import Reconcile
 from bot.flow.wake import Wake
 from tests import builders
-from tests.fakes.inbound import KnownPeople
+from tests.fakes.incident_service import KnownPeople
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast

@@ -6,9 +6,9 @@ import pytest
 
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
-from bot.adapters.redis.digest import CLAIM_SECONDS, RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore
+from bot.adapters.redis.summary import CLAIM_SECONDS, RedisSummary
 from bot.adapters.slack.outbound.shown import Shown
 from bot.adapters.slack.outbound.summary import Folded, Kept
 from bot.domain.incidents.effect import ShowInSlack
@@ -147,7 +147,7 @@ async def test_a_repeat_is_known_no_longer_than_its_hour(store: RedisStore, time
 async def test_the_word_for_the_digest_is_free_when_its_claim_would_have_ended(
     redis: Connection, time: VirtualTime
 ) -> None:
-    digest = RedisDigest(redis, Kept, Folded, Shown, vars)
+    digest = RedisSummary(redis, Kept, Folded, Shown, vars)
     assert await digest.claim()
     await time.advance(BACK)
     await digest.claim()

@@ -17,7 +17,7 @@ from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.store import RedisStore
-from bot.adapters.web import Inside, create_app
+from bot.adapters.web import Endpoints, create_app
 from bot.dependencies import Storage
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.accept_alerts import AcceptAlerts
@@ -118,13 +118,13 @@ async def test_a_server_that_takes_no_connection_is_given_up_on_after_one_wait()
 
 
 async def test_probes_and_senders_are_told_while_redis_is_frozen(storage: Storage) -> None:
-    inside = Inside(
+    endpoints = Endpoints(
         read=read_webhook,
         accept=AcceptAlerts(storage.store, lambda: None),
         not_ready=health(storage.store).not_ready,
         metrics=_no_metrics,
     )
-    transport = httpx.ASGITransport(create_app(inside, credentials=None, body_limit_bytes=10_000))
+    transport = httpx.ASGITransport(create_app(endpoints, credentials=None, body_limit_bytes=10_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://bot") as http:
         ready, posted = await http.get("/readyz"), await http.post("/alertmanager", content=BODY)
     assert (ready.status_code, "redis" in ready.json()["faults"]) == (503, True)

@@ -8,9 +8,9 @@ import pytest
 
 from bot.adapters.redis.claims import NODE_BREAKER, BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
-from bot.adapters.redis.digest import CLAIM_SECONDS, RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore, StoreLimits
+from bot.adapters.redis.summary import CLAIM_SECONDS, RedisSummary
 from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.incidents.effect import ReadSignals, ShowInSlack
 from bot.domain.incidents.event import Commanded, Due, OpenedByHand, Progressed
@@ -515,7 +515,7 @@ async def test_releasing_gives_back_ones_own_leases_only(claims: RedisClaims) ->
 async def test_the_word_for_the_digest_is_one_process_s_to_the_part_of_a_second(
     redis: Connection, time: VirtualTime
 ) -> None:
-    digest: RedisDigest[Any, Any, Any] = RedisDigest(redis, lambda folded, said: (folded, said), dict, dict, dict)
+    digest: RedisSummary[Any, Any, Any] = RedisSummary(redis, lambda folded, said: (folded, said), dict, dict, dict)
     await time.advance(0.7)
     claim = await digest.claim()
     assert claim

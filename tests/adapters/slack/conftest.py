@@ -23,7 +23,7 @@ from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.services import Services
 from bot.flow.handlers.draw_path import DrawForChannel
 from tests.adapters.slack.runs import policy, run
-from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
+from tests.fakes.incident_service import KnownPeople, MemoryIncidents, MemoryPlaybooks
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MemoryViewers, MovableClock
 from tests.processes import Running, start
 
@@ -119,12 +119,12 @@ async def bench(client: AsyncWebClient, slack: Sandbox) -> Bench:
 class Counter:
     """The bot behind its Slack app, listening."""
 
-    inbound: MemoryInbound
+    inbound: MemoryIncidents
     people: KnownPeople
     slack: Sandbox
     bench: Bench
     url: str
-    shelf: MemoryShelf
+    shelf: MemoryPlaybooks
     viewers: MemoryViewers
     homes: Homes
     changed: asyncio.Event
@@ -165,7 +165,7 @@ async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
 
 
 def services_of(bench: Bench) -> Services:
-    inbound, people, shelf = MemoryInbound(run()), KnownPeople("U0ANA"), MemoryShelf()
+    inbound, people, shelf = MemoryIncidents(run()), KnownPeople("U0ANA"), MemoryPlaybooks()
     return Services(
         inbound,
         people,
@@ -184,9 +184,9 @@ def behind(services: Services, bench: Bench, url: str = "") -> Counter:
     """The counter of these services, with its memory in view."""
     viewers, changed = MemoryViewers(), asyncio.Event()
     homes = Homes(bench.client, services, viewers, bench.pace, changed)
-    assert isinstance(services.incidents, MemoryInbound)
+    assert isinstance(services.incidents, MemoryIncidents)
     assert isinstance(services.people, KnownPeople)
-    assert isinstance(services.playbooks, MemoryShelf)
+    assert isinstance(services.playbooks, MemoryPlaybooks)
     return Counter(
         services.incidents, services.people, bench.slack, bench, url, services.playbooks, viewers, homes, changed
     )

@@ -15,7 +15,7 @@ from bot.adapters.slack.outbound.messages import Message
 from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
 from bot.domain.approvals.grant import Demand
 from tests.adapters.slack.conftest import Bench, services_of
-from tests.fakes.inbound import MemoryInbound
+from tests.fakes.incident_service import MemoryIncidents
 from tests.fakes.shown import MemoryPeople
 
 STEERERS = Demand(team="steerers", user_group="S0SERVING")
@@ -39,7 +39,7 @@ class Caller:
         self.memory = memory or MemoryPeople()
         people = SlackPeople(client or bench.client, bench.clock, self.memory, steerers=STEERERS)
         services = dataclasses.replace(services_of(bench), people=people)
-        assert isinstance(services.incidents, MemoryInbound)
+        assert isinstance(services.incidents, MemoryIncidents)
         self.people, self.inbound, self._commands = people, services.incidents, Commands(services)
 
     async def says(self, text: str, user: str = "U0ANA") -> str:

@@ -31,7 +31,7 @@ from tests.adapters.slack.runs import BEGAN, alert
 from tests.adapters.slack.test_worst_inputs import INJECTION, OUR_TOKENS, assert_accepted, filled, visible
 from tests.builders import policy
 from tests.domain.incidents.machine.steps import TEXT
-from tests.fakes.inbound import KnownPeople, MemoryInbound, MemoryShelf
+from tests.fakes.incident_service import KnownPeople, MemoryIncidents, MemoryPlaybooks
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MovableClock
 
 HOSTILE = INJECTION + " \u200b\u2066\u200f *bold* @everyone"
@@ -48,7 +48,7 @@ def runs(text: str, many: int = 100) -> dict[str, Run]:
 
 
 def services(text: str, many: int = 100) -> Services:
-    inbound, shelf = MemoryInbound(*runs(text, many).values()), MemoryShelf()
+    inbound, shelf = MemoryIncidents(*runs(text, many).values()), MemoryPlaybooks()
     inbound.alerts = [(alert(text), text) for _ in range(200)]
     entries = [Entry(at=BEGAN + n, kind="note", text=text, who=text) for n in range(300)]
     inbound.entries = chain(entries, head=GENESIS, length=0)

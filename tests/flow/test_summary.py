@@ -17,9 +17,9 @@ import redis.asyncio as aioredis
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.redis.connection import Connection
-from bot.adapters.redis.digest import CLAIM_SECONDS, RedisDigest
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.shown import RedisShown
+from bot.adapters.redis.summary import CLAIM_SECONDS, RedisSummary
 from bot.adapters.slack.limits import SECTION, TEXT
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
@@ -90,7 +90,7 @@ class Storm:
     team: Team
     slack: PacedSlack
     messenger: SlackMessenger
-    waiting: RedisDigest[Kept, Folded, Shown]
+    waiting: RedisSummary[Kept, Folded, Shown]
     redis: Connection
     runs: dict[str, Run] = field(default_factory=dict)
     carded_at: dict[str, float] = field(default_factory=dict)
@@ -138,7 +138,7 @@ async def storm(request: pytest.FixtureRequest, client: aioredis.Redis, tag: str
     team = Team(Settings(bot_url="", signing_secret="", pace="real" if request.param is PACE else "fast"), time.now)
     slack, connection = PacedSlack(team, time), Connection(client, tag=tag, clock=time.prelude)
     pace = RedisPace(connection, request.param)
-    waiting = RedisDigest(connection, Kept, Folded, Shown, dataclasses.asdict)
+    waiting = RedisSummary(connection, Kept, Folded, Shown, dataclasses.asdict)
     digest = Summary(slack, waiting, pace, time, channel=CHANNEL, deployment="tests")
     shown = RedisShown(connection, Shown, dataclasses.asdict)
     messenger = SlackMessenger(slack, shown, pace, time, Place(CHANNEL, "tests"), digest)
@@ -229,7 +229,7 @@ async def test_the_next_storm_has_a_message_of_its_own(storm: Storm) -> None:
 async def test_who_has_lost_the_word_changes_nothing_that_the_next_one_says(client: aioredis.Redis, tag: str) -> None:
     time = VirtualTime(client, tag)
     await time.start()
-    store = RedisDigest(Connection(client, tag=tag, clock=time.prelude), Kept, Folded, Shown, dataclasses.asdict)
+    store = RedisSummary(Connection(client, tag=tag, clock=time.prelude), Kept, Folded, Shown, dataclasses.asdict)
     slow = await store.claim()
     assert slow
     assert await store.claim() == ""

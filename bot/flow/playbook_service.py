@@ -12,7 +12,7 @@ from bot.flow.open_by_hand import OpenByHand, Opened, Opening
 from bot.flow.ports import Workloads
 
 
-class PlaybookShelf:
+class PlaybookService:
     def __init__(
         self,
         library: Callable[[], Library],

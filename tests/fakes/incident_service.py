@@ -21,7 +21,7 @@ from bot.flow.open_by_hand import Opened, Opening
 from bot.flow.ports import OpenPage
 
 
-class MemoryInbound:
+class MemoryIncidents:
     """`IncidentService`; presses and commands are kept once by their ids, as the real one does."""
 
     def __init__(self, *runs: Run) -> None:
@@ -129,7 +129,7 @@ class KnownPeople:
         return Authority(allowed=not is_guest, reason="guests do not take part" if is_guest else "", read_at=at)
 
 
-class MemoryShelf:
+class MemoryPlaybooks:
     """`PlaybookService`; forms are judged as the real one does. `workloads` are what the cluster has."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ CLAIM_SECONDS = 20
 """Longer than a call to Slack may take; who needs more loses the word, and what they say then is not kept."""
 
 
-class RedisDigest(Generic[K, F, M]):
+class RedisSummary(Generic[K, F, M]):
     """`make` builds all that is kept, of `folded` and `message`; `fields` turns one of these into plain fields."""
 
     def __init__(
