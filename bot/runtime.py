@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from bot.domain.incidents.effect import (
     ApplyStep,
     DrawChart,
-    DrawWay,
+    DrawPath,
     EndSilences,
     ExportTimeline,
     JudgePress,
@@ -199,7 +199,7 @@ class Runtime:
             ShowInSlack: ShowHandler(messenger, self._changed),
             Tell: TellHandler(messenger),
             ExportTimeline: ExportHandler(messenger, store, ports.pictures.chart_svg, series),
-            DrawWay: DrawPathHandler(messenger, playbook_of, ports.pictures.path_png),
+            DrawPath: DrawPathHandler(messenger, playbook_of, ports.pictures.path_png),
             ReadSeries: series,
             DrawChart: DrawChartHandler(messenger, store, ports.pictures.chart_png, aside=time.aside),
             ReleaseLeases: ReleaseHandler(ports.claims),

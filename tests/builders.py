@@ -10,7 +10,7 @@ from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.changes.plan import Call, Difference, Plan
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.incidents.machine import Rules
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Findings, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 
@@ -127,6 +127,7 @@ def request(**fields: Any) -> Request:
 
 
 def run(**fields: Any) -> Run:
+    """Fields of a run; those of its findings may be given beside them."""
     defaults: dict[str, Any] = {
         "incident_id": "INC-1",
         "target": TARGET,
@@ -140,4 +141,11 @@ def run(**fields: Any) -> Run:
         "visit": 0,
         "entered_at": START,
     }
-    return Run(**(defaults | fields))
+    return Run(**(defaults | nested(fields)))
+
+
+def nested(fields: dict[str, Any], findings: Findings | None = None) -> dict[str, Any]:
+    """With the fields of findings put into `findings`."""
+    known = {name: fields[name] for name in Findings.model_fields if name in fields}
+    rest = {name: value for name, value in fields.items() if name not in known}
+    return rest | {"findings": (findings or Findings()).model_copy(update=known)} if known else rest

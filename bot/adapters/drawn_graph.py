@@ -17,7 +17,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
 from matplotlib.textpath import text_to_path
 
-from bot.domain.playbooks.picture.picture import Lane, Picture, Row, WayOut, target_title
+from bot.domain.playbooks.picture.picture import Exit, Lane, Picture, Row, target_title
 
 DOTS_PER_INCH = 100
 WIDTH_PIXELS = 1440
@@ -43,7 +43,7 @@ STROKES = {
     "section": "#34495e",
 }
 LANES = ("#2471a3", "#c0392b", "#1e8449", "#9a7400", "#6c3483", "#117a65", "#a04000", "#34495e")
-"""The colours of ways to sections, which have no kind."""
+"""The colours of exits to sections, which have no kind."""
 TITLE_BESIDE_TAG = 24
 """Characters of a section's title that leave room for words at its right."""
 BETWEEN = 8
@@ -95,7 +95,7 @@ def _colour(row: Row, number: int) -> str:
 
 def _row(axes: Axes, picture: Picture, row: Row, colours: Mapping[str, str]) -> None:
     sizes, stroke = picture.sizes, STROKES[row.kind]
-    strength = 1.0 if row.is_visited or not picture.has_way else FADED
+    strength = 1.0 if row.is_visited or not picture.has_path else FADED
     width = sizes.lanes_at - sizes.left
     border = (TAKEN, 1.0) if row.is_current else (stroke, strength)
     box = FancyBboxPatch(
@@ -124,8 +124,8 @@ def _row(axes: Axes, picture: Picture, row: Row, colours: Mapping[str, str]) -> 
             parse_math=False, fontsize=sizes.small, color=STROKES[line.tone], va="center", zorder=4,
             fontweight="bold" if line.is_strong else "normal",
         )  # fmt: skip
-    for way in row.ways:
-        _way(axes, picture, row, way, colours.get(way.to, STROKES["section"]))
+    for exit_ in row.exits:
+        _draw_exit(axes, picture, row, exit_, colours.get(exit_.to, STROKES["section"]))
 
 
 def fitted(text: str, size: float, room: float, *, is_bold: bool) -> str:
@@ -150,41 +150,41 @@ def _tag(row: Row) -> str:
     return "" if row.kind == "section" else row.kind
 
 
-def _way(axes: Axes, picture: Picture, row: Row, way: WayOut, colour: str) -> None:
+def _draw_exit(axes: Axes, picture: Picture, row: Row, exit_: Exit, colour: str) -> None:
     sizes = picture.sizes
-    if way.label:
-        _named(axes, picture, way, colour)
-    if way.is_next:
+    if exit_.label:
+        _named(axes, picture, exit_, colour)
+    if exit_.is_next:
         x, below = sizes.left + 3.5, row.y + row.height + sizes.gap - 1
-        shade = TAKEN if way.is_taken else colour
-        begins = way.y - sizes.line / 3 if way.label else way.y
-        axes.plot([x, x], [begins, below - 2], color=shade, lw=2.0 if way.is_taken else 1.0, zorder=4)
+        shade = TAKEN if exit_.is_taken else colour
+        begins = exit_.y - sizes.line / 3 if exit_.label else exit_.y
+        axes.plot([x, x], [begins, below - 2], color=shade, lw=2.0 if exit_.is_taken else 1.0, zorder=4)
         _arrow(axes, x, below, down=True, colour=shade)
 
 
-def _named(axes: Axes, picture: Picture, way: WayOut, colour: str) -> None:
-    sizes, strength = picture.sizes, 1.0 if way.is_taken or not picture.has_way else FADED
+def _named(axes: Axes, picture: Picture, exit_: Exit, colour: str) -> None:
+    sizes, strength = picture.sizes, 1.0 if exit_.is_taken or not picture.has_path else FADED
     for x, ends_at, text, shade in (
-        (sizes.left + 8, sizes.targets_at, way.label, "#333333"),
-        (sizes.targets_at, sizes.lanes_at, f"→ {target_title(picture, way.to)}", colour),
+        (sizes.left + 8, sizes.targets_at, exit_.label, "#333333"),
+        (sizes.targets_at, sizes.lanes_at, f"→ {target_title(picture, exit_.to)}", colour),
     ):
-        shown = fitted(text, sizes.small, ends_at - x - BETWEEN, is_bold=way.is_taken)
+        shown = fitted(text, sizes.small, ends_at - x - BETWEEN, is_bold=exit_.is_taken)
         axes.text(
-            x, way.y, shown, parse_math=False, fontsize=sizes.small, color=shade, va="center", alpha=strength,
-            zorder=4, fontweight="bold" if way.is_taken else "normal",
+            x, exit_.y, shown, parse_math=False, fontsize=sizes.small, color=shade, va="center", alpha=strength,
+            zorder=4, fontweight="bold" if exit_.is_taken else "normal",
         )  # fmt: skip
 
 
 def _lane(axes: Axes, picture: Picture, lane: Lane, colour: str) -> None:
     x, beside = picture.lane_x(lane), picture.sizes.lanes_at
-    strength = FADED if picture.has_way else 0.9
+    strength = FADED if picture.has_path else 0.9
     axes.plot([x, x], [lane.begins, lane.ends], color=colour, linewidth=1.0, alpha=strength, zorder=1)
     for y in lane.sources:
         axes.plot([beside, x], [y, y], color=colour, linewidth=0.8, alpha=strength, zorder=1)
     axes.plot([beside, x], [lane.entry, lane.entry], color=colour, linewidth=1.0, alpha=strength, zorder=1)
     for y in lane.taken:
-        way = [beside, x, x, beside]
-        axes.plot(way, [y, y, lane.entry, lane.entry], color=TAKEN, linewidth=2.0, zorder=2)
+        points = [beside, x, x, beside]
+        axes.plot(points, [y, y, lane.entry, lane.entry], color=TAKEN, linewidth=2.0, zorder=2)
     _arrow(axes, beside, lane.entry, down=False, colour=TAKEN if lane.taken else colour)
 
 

@@ -53,7 +53,7 @@ def covered(where: Path, play: Callable[[Path], TableResult] = play_file) -> Cov
 def _played(result: TableResult) -> Iterator[Played]:
     for one in result.results:
         if not one.deviation:
-            yield Played(result.playbook.playbook, one.case, one.rehearsed.way)
+            yield Played(result.playbook.playbook, one.case, one.rehearsed.path)
 
 
 def told(covered: Covered) -> Iterator[str]:

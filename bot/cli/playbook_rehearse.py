@@ -102,7 +102,7 @@ def _in_one_line(text: str) -> str:
 
 def told(found: Rehearsed, zero: float) -> Iterator[str]:
     yield ""
-    yield f"way: {' → '.join(found.way)}"
+    yield f"path: {' → '.join(found.path)}"
     for made in found.proposed:
         yield f"proposed at {made.at - zero:.1f} s in '{made.state}': {made.verb} {made.arguments or ''}".rstrip()
     if not found.proposed:

@@ -182,7 +182,7 @@ def nothing_opened(reasons: Sequence[str], log: str) -> str:
 
 def summary(run: Run) -> Iterator[str]:
     yield ""
-    yield f"way: {' → '.join(run.way)}"
+    yield f"path: {' → '.join(run.findings.path)}"
     for request in run.requests.values():
         yield f"proposed in '{request.state}': {request.plan.title} ({request.status})"
     yield f"ended: {run.ending}"

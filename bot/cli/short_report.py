@@ -25,9 +25,9 @@ def short_report(report: Report) -> Group:
 def _parts(report: Report) -> Iterator[Text | Table]:
     yield _head(report)
     yield _table(
-        "The way it went",
+        "The path it took",
         ("at", "state", "took", "because"),
-        [(_time(it.entered_at), it.state, lasting(it.took_seconds), it.because) for it in report.way],
+        [(_time(it.entered_at), it.state, lasting(it.took_seconds), it.because) for it in report.path],
     )
     yield _table(
         "What people decided",

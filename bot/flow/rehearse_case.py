@@ -70,7 +70,7 @@ class TableResult:
 
     @property
     def states(self) -> frozenset[str]:
-        return frozenset(state for one in self.results if not one.deviation for state in one.rehearsed.way)
+        return frozenset(state for one in self.results if not one.deviation for state in one.rehearsed.path)
 
 
 Load = Callable[[Mapping[str, str]], CompiledPlaybook]
@@ -176,7 +176,7 @@ class AsWritten:
         """How the playbook ends that was diverted to, as it is said of the state that diverts."""
         frame = run.frames[-1] if run.frames else None
         if frame is not None:
-            return nth(self._written.diverts.get(frame.state), frame.way.count(frame.state))
+            return nth(self._written.diverts.get(frame.state), frame.findings.path.count(frame.state))
         without_return = (
             state
             for state in self._written.diverts
@@ -199,4 +199,4 @@ class AsWritten:
 
 def times_in(run: Run) -> int:
     """How often the run has entered the state that it is in."""
-    return max(run.way.count(run.state), 1)
+    return max(run.findings.path.count(run.state), 1)

@@ -156,7 +156,7 @@ class DryRun:
         stopped = ""
         while self.run.is_open and not stopped:
             if self.run.visit > MAX_VISITS:
-                stopped = f"it goes round: {' → '.join(self.run.way[-6:])}"
+                stopped = f"it goes round: {' → '.join(self.run.findings.path[-6:])}"
                 break
             due = min(self._owed.values(), default=None)
             if due is not None and due.at <= self._clock.now:

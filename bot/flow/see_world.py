@@ -33,7 +33,7 @@ def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
         target=run.target,
         incident_id=run.incident_id,
         opened_at=run.opened_at,
-        picked=run.picked,
+        picked=run.findings.picked,
         settings=plain,
         moments=moments_of(run),
     )

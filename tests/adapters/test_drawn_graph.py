@@ -21,7 +21,7 @@ from bot.domain.playbooks.picture.picture import Picture, picture
 
 SMALL = load_playbook(Path(__file__).parents[1] / "domain" / "playbooks" / "small.yaml").playbook
 PACKAGED = sorted(path.stem for path in packaged_playbooks().glob("*.yaml") if not path.name.endswith(".test.yaml"))
-PICTURE = picture(SMALL, way=("look", "cap"), current="cap")
+PICTURE = picture(SMALL, path=("look", "cap"), current="cap")
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -49,15 +49,15 @@ def test_an_svg_holds_every_title_and_way_as_text() -> None:
     texts = texts_of(drawn(PICTURE, "svg"))
     for row in PICTURE.rows:
         assert row.title in texts
-        assert {way.label for way in row.ways} <= texts
+        assert {way.label for way in row.exits} <= texts
 
 
 def pictures_of(playbook: CompiledPlaybook) -> Iterator[Picture]:
     """All that is drawn of it; once as if a run had taken every way, which is drawn bold."""
     states = list(playbook.playbook.states)
-    yield from (overview(playbook), overview(playbook, way=states, current=states[-1]))
+    yield from (overview(playbook), overview(playbook, path=states, current=states[-1]))
     whole = picture(playbook.playbook)
-    bold = [replace(row, ways=tuple(replace(way, is_taken=True) for way in row.ways)) for row in whole.rows]
+    bold = [replace(row, exits=tuple(replace(way, is_taken=True) for way in row.exits)) for row in whole.rows]
     yield replace(whole, rows=tuple(bold))
 
 

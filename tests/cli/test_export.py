@@ -28,7 +28,7 @@ def sampled(redis_server: valkey.Embedded, tag: str) -> dict[str, str]:
     """An environment in whose Redis INC-1 is open for ten minutes and its workload was sampled all the time."""
     now = time.time()
     run = builders.run(
-        digest=BUNDLE.digest, playbook="test", state="calm", way=("calm",), opened_at=now - 600, starts_at=now - 600
+        digest=BUNDLE.digest, playbook="test", state="calm", path=("calm",), opened_at=now - 600, starts_at=now - 600
     )
 
     async def put() -> None:

@@ -88,7 +88,7 @@ def line_with(result: Result, words: str) -> str:
 def test_in_the_thrash_it_proposes_the_cap_and_sees_it_work(recording: Path, tmp_path: Path) -> None:
     result = rehearse(recording, tmp_path, GIVEN + "answers: {choose: cap}", "--opens-at", "100", *SHORT)
     assert result.exit_code == 0, result.output
-    assert "way: look → choose → cap → calm → fixed" in result.stdout
+    assert "path: look → choose → cap → calm → fixed" in result.stdout
     proposed = "proposed at 100.0 s in 'cap': set_flags {'edits': [{'flag': '--max-num-seqs', 'value': 6}]}"
     assert proposed in result.stdout
     held = line_with(result, "verdict: calm: held")
@@ -99,13 +99,13 @@ def test_in_the_thrash_it_proposes_the_cap_and_sees_it_work(recording: Path, tmp
 
 def test_a_healthy_server_is_left_alone(recording: Path, tmp_path: Path) -> None:
     result = rehearse(recording, tmp_path, GIVEN, "--opens-at", "40", *SHORT)
-    assert "way: look → clear" in result.stdout
+    assert "path: look → clear" in result.stdout
     assert "proposed: nothing" in result.stdout
 
 
 def test_what_a_recording_cannot_tell_is_unknown(recording: Path, tmp_path: Path) -> None:
     result = rehearse(recording, tmp_path, "given: {}", "--opens-at", "100", *SHORT)
-    assert "way: look → left" in result.stdout
+    assert "path: look → left" in result.stdout
     assert "no source for 'gpu_health' is configured" in result.stdout
 
 
@@ -113,7 +113,7 @@ def test_what_no_file_answers_is_asked_in_the_terminal(recording: Path, tmp_path
     result = rehearse(recording, tmp_path, GIVEN, "--opens-at", "100", *SHORT, typed="7\n2\n")
     assert "1  Cap  (cap)" in result.stdout
     assert "write a number from 1 to 2" in result.stdout
-    assert "way: look → choose → left" in result.stdout
+    assert "path: look → choose → left" in result.stdout
 
 
 def test_where_nobody_answers_and_where_the_recording_ends_it_stops_and_says_so(
@@ -184,4 +184,4 @@ def test_settings_of_the_file_of_answers_count(recording: Path, tmp_path: Path) 
     wider = GIVEN + "settings: {window: 30s, calm_for: 20s}\nanswers: {choose: cap}"
     result = rehearse(recording, tmp_path, wider, "--opens-at", "100")
     assert "changed for this rehearsal: window=30s, calm_for=20s" in result.stdout
-    assert "way: look → choose → cap → calm → fixed" in result.stdout
+    assert "path: look → choose → cap → calm → fixed" in result.stdout

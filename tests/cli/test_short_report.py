@@ -25,8 +25,8 @@ def shown(report: Report) -> list[str]:
 def with_long_texts(report: Report) -> Report:
     verdicts = tuple(it.model_copy(update={"text": LONG, "state": "verify_whole_fleet"}) for it in report.verdicts)
     calls = tuple(it.model_copy(update={"text": LONG}) for it in report.calls)
-    way = tuple(it.model_copy(update={"state": "verify_whole_fleet", "because": LONG}) for it in report.way)
-    return report.model_copy(update={"verdicts": verdicts, "calls": calls, "way": way})
+    path = tuple(it.model_copy(update={"state": "verify_whole_fleet", "because": LONG}) for it in report.path)
+    return report.model_copy(update={"verdicts": verdicts, "calls": calls, "path": path})
 
 
 def test_it_fits_a_hundred_columns_and_keeps_times_and_states_whole() -> None:

@@ -27,7 +27,7 @@ class Played:
     ending: str
     is_verified: bool
     """It ended as the scenario says, and the watch that it names held."""
-    way: Sequence[str]
+    path: Sequence[str]
     told: str
 
 
@@ -66,17 +66,17 @@ def must_end_as_written(branches: Sequence[Branch]) -> None:
     with ThreadPoolExecutor(len(branches)) as worlds:
         all_played = list(worlds.map(lambda branch: play(branch[0]), branches))
     wrong = [
-        f"{scenario.name} ended {played.ending}, verified: {played.is_verified}, by {played.way}\n{played.told}"
+        f"{scenario.name} ended {played.ending}, verified: {played.is_verified}, by {played.path}\n{played.told}"
         for (scenario, wanted), played in zip(branches, all_played, strict=True)
-        if not played.is_verified or _not_come_through(played.way, wanted)
+        if not played.is_verified or _not_come_through(played.path, wanted)
     ]
     assert not wrong, "\n\n".join(wrong)
 
 
-def _not_come_through(way: Sequence[str], wanted: Sequence[str]) -> list[str]:
+def _not_come_through(path: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """The wanted states from the first one on that does not come after those before it."""
     left = list(wanted)
-    for state in way:
+    for state in path:
         if left and state == left[0]:
             left.pop(0)
     return left

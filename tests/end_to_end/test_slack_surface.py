@@ -89,7 +89,7 @@ def test_people_open_answer_look_at_and_reopen_an_incident(world: Stage) -> None
     assert world.press(USER, question, "fill:0")["ok"]
     send_in(world, form(world, "answer"), score="0.93")
     closed = until(world.closed_run, "the incident is closed", 30, seen=world.told)
-    assert closed.forms == {"opening": {"gain": 4.0}, "judge": {"score": 0.93}}
+    assert closed.findings.forms == {"opening": {"gain": 4.0}, "judge": {"score": 0.93}}
     assert closed.lead == USER
 
     assert "open again" in say(world, f"reopen {FIRST} the score was of the wrong model")

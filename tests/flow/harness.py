@@ -327,7 +327,7 @@ class Ending:
     """Everything about a finished run that a crash must not change."""
 
     ending: str
-    way: tuple[str, ...]
+    path: tuple[str, ...]
     calls: Mapping[str, int]
     """Call id to how often it won."""
     ledger: tuple[str, ...]
@@ -402,7 +402,7 @@ async def ending_of(scene: Scene, run: Run) -> Ending:
     files = Counter(f"file{name}" for name in scene.files())
     return Ending(
         ending=run.ending,
-        way=run.way,
+        path=run.findings.path,
         calls=plain(scene.cluster.applied),
         ledger=tuple(plain([entry.call_id for entry in run.ledger])),
         decisions={r.request_id: r.status for r in run.requests.values()}

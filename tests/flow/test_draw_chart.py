@@ -49,7 +49,7 @@ async def test_the_lines_are_read_from_the_history_with_their_limits() -> None:
         return WATCHED
 
     effect = ReadSeries(effect_id="series/closed:9")
-    context = EffectContext(run(state="calm", way=("calm",)), Owed("INC-7", effect, 1, "t"), BEGAN + 600)
+    context = EffectContext(run(state="calm", path=("calm",)), Owed("INC-7", effect, 1, "t"), BEGAN + 600)
     done = await ReadSeriesHandler(Sampled(), playbook_of)(context, effect)
     [event] = done.events
     assert isinstance(event, SeriesRead)
@@ -119,7 +119,7 @@ async def exported_page(history: Sampled, uploaded: list[bytes] | None = None) -
     runs: Any = Timelines(chain(entries, head=GENESIS, length=0))
     messenger: Any = Uploads([] if uploaded is None else uploaded)
     export = ExportHandler(messenger, runs, draw, ReadSeriesHandler(history, playbook_of))
-    context = EffectContext(run(state="calm", way=("calm",)), Owed("INC-7", EXPORT, 1, "t"), BEGAN + 600)
+    context = EffectContext(run(state="calm", path=("calm",)), Owed("INC-7", EXPORT, 1, "t"), BEGAN + 600)
     await export(context, EXPORT)
     return drawn[0]
 

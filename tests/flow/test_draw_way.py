@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.incidents.effect import DrawWay
+from bot.domain.incidents.effect import DrawPath
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.picture import Picture
@@ -69,12 +69,12 @@ async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
     async def playbook_of(run: Run) -> CompiledPlaybook:
         return PLAYBOOK
 
-    standing = run(state="grow", way=("look", "choose", "grow"))
-    effect = DrawWay(effect_id="draw/1")
+    standing = run(state="grow", path=("look", "choose", "grow"))
+    effect = DrawPath(effect_id="draw/1")
     context = EffectContext(standing, Owed("INC-7", effect, 1, "t"), BEGAN)
     await DrawPathHandler(uploads, playbook_of, draw)(context, effect)
     [(name, content, comment)] = uploads.files
-    assert (name, content) == ("INC-7-way.png", b"png")
+    assert (name, content) == ("INC-7-path.png", b"png")
     assert "now in grow" in comment
     assert [row.name for row in drawn[0].rows if row.is_visited] == ["look", "choose", "grow"]
     assert [row.name for row in drawn[0].rows if row.is_current] == ["grow"]
@@ -82,7 +82,7 @@ async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
 
 def test_a_fragment_is_one_row_and_current_while_the_run_is_in_it() -> None:
     compiled = load_text(WITH_FRAGMENT, fragments={"calm_down": FRAGMENT})
-    inside = run(state="rest_wait", way=("look", "choose", "rest_wait"))
+    inside = run(state="rest_wait", path=("look", "choose", "rest_wait"))
     rows = {row.name: row for row in way_picture(inside, compiled).rows}
     assert "rest_wait" not in rows
     assert rows["rest"].is_current

@@ -158,7 +158,7 @@ async def test_2_alerts_of_several_playbooks_are_one_incident_and_only_one_of_th
     run = await scene.run()
     assert run is not None
     assert set(run.alerts) == {"f1", "f2"}
-    assert "more" not in ending.way
+    assert "more" not in ending.path
     assert scene.cluster.objects["Deployment", "llm"]["spec"]["replicas"] == 3, "what the drill does, and nobody else"
 
 
@@ -248,7 +248,7 @@ async def test_3_two_saturated_replicas_are_not_restarted_untried() -> None:
         changes={"cap_active_canary": "impossible"},
         answers={"choose": ["cap", "hand_over"], "cap_active_no_canary": "in_place"},
     )
-    assert "cap_active_enough" in found.way
+    assert "cap_active_enough" in found.path
     assert [proposed.verb for proposed in found.proposed] == []
 
 
@@ -479,14 +479,14 @@ async def after_the_cap(thrash: Recording, page: Page) -> Rehearsed:
 
 async def test_6_a_fleet_that_is_calm_under_load_is_believed(thrash: Recording) -> None:
     """So that the others can fail."""
-    assert "verify_memory" in (await after_the_cap(thrash, calm)).way
+    assert "verify_memory" in (await after_the_cap(thrash, calm)).path
 
 
 @pytest.mark.parametrize("page", [gone, without_series, idle, restarting, oscillating], ids=lambda page: page.__name__)
 async def test_6_what_only_looks_calm_is_never_called_verified(thrash: Recording, page: Page) -> None:
     found = await after_the_cap(thrash, page)
-    assert "verify_calm" in found.way or "verify_low" in found.way, found.way
-    assert not {"verify_memory", "verify_capacity", "kept", "fixed"} & set(found.way)
+    assert "verify_calm" in found.path or "verify_low" in found.path, found.path
+    assert not {"verify_memory", "verify_capacity", "kept", "fixed"} & set(found.path)
 
 
 SAYS_SO = {
@@ -553,7 +553,7 @@ def test_7_no_playbook_goes_back_to_whatever_came_before(name: str) -> None:
 async def test_7_the_bots_own_rollout_is_not_called_the_deploy_that_caused_it(name: str) -> None:
     own = {"happened": True, "matters": True, "by_bot": True, "summary": "--max-num-seqs 64 → 6"}
     found = await shipped_case(name, given={"rollout": own})
-    assert not {"rollback", "rollback_named", "offer_rollback", "name_revision"} & set(found.way)
+    assert not {"rollback", "rollback_named", "offer_rollback", "name_revision"} & set(found.path)
 
 
 OLD_IMAGE = "vllm/vllm-openai:v0.11.0"
@@ -768,7 +768,7 @@ def test_9_expandable_segments_are_refused_where_ranks_share_a_model() -> None:
 async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
     """4,064 tokens hold six requests of 608; three run."""
     found = await shipped_case("kv-cache-oom", given={"running": 3}, answers={"choose": "cap", "no_cap": "hand_over"})
-    assert "no_cap" in found.way
+    assert "no_cap" in found.path
     assert found.proposed == ()
 
 
@@ -844,7 +844,7 @@ async def test_after_four_mitigations_a_person_leads_instead_of_more_cards() -> 
         "kv-cache-oom", answers={"choose": "cap"}, changes=dict.fromkeys(("cap_active_canary", "cap_canary"), "refused")
     )
     assert [proposed.verb for proposed in found.proposed] == ["canary"] * 4
-    assert found.way[-2:] == ("hand_over", "handed_over")
+    assert found.path[-2:] == ("hand_over", "handed_over")
 
 
 FELT = {"--max-model-len", "--override-generation-config", "--max-num-queued-reqs", "--kv-cache-dtype"}
@@ -895,7 +895,7 @@ async def test_10_a_shorter_length_that_somebody_needed_is_not_offered() -> None
         given={"request_lengths": {"longest": 4096, "above": 0.01, "requests": 90000}},
         answers={"choose": ["shorten", "hand_over"]},
     )
-    assert "proof" in found.way
+    assert "proof" in found.path
     assert found.proposed == ()
 
 
@@ -949,10 +949,10 @@ async def test_10_a_canary_that_became_another_one_after_it_was_judged_is_given_
         at={at: changed, "not_promoted": {"canary_edits": {"live": False}}},
         **GATES[gate],
     )
-    assert at in found.way
+    assert at in found.path
     assert "promote" not in [proposed.verb for proposed in found.proposed]
-    assert "drop_promoted" not in found.way
-    assert found.way[-1] == "backed_out"
+    assert "drop_promoted" not in found.path
+    assert found.path[-1] == "backed_out"
 
 
 async def test_10_a_waiver_that_no_score_replaces_within_its_day_is_backed_out() -> None:
@@ -978,8 +978,8 @@ async def test_10_a_score_counts_only_for_the_configuration_that_was_measured(
         at={"same_config": {"canary_config": {"digest": then}}},
         answers={"none_is_on": "quantise", "confirm": "yes", **answers},
     )
-    assert "same_config" in found.way
-    assert ("promote" in found.way) is is_rolled_out
+    assert "same_config" in found.path
+    assert ("promote" in found.path) is is_rolled_out
 
 
 # --- what else the review lists ---------------------------------------------------------------------------------------

@@ -31,19 +31,19 @@ async def test_what_a_change_comes_back_with_decides_in_later_states(scene: Scen
     ending = await play(scene)
     run = await scene.run()
     assert run is not None
-    assert (ending.ending, run.way[1:]) == ("fixed", WHOLE_WAY[1:])
-    assert run.results["probe"]["probe_request"].fields == {
+    assert (ending.ending, run.findings.path[1:]) == ("fixed", WHOLE_WAY[1:])
+    assert run.findings.results["probe"]["probe_request"].fields == {
         "finished": True, "error": "", "tokens": 4112.0, "expected_blocks": 257.0, "used_blocks": 128.0,
         "reclaim": 1 - 128 / 257,
     }  # fmt: skip
-    assert run.results["judge"]["run_job"].fields["score"] == 0.71
+    assert run.findings.results["judge"]["run_job"].fields["score"] == 0.71
     assert scene.engines.sent == ["llm-2"]
     assert [entry.verb for entry in run.held] == ["return_replica"], "a Job that ended is nothing to take back"
 
 
 @pytest.mark.fast
 async def test_neither_counts_for_the_breaker(scene: Scene, bot: Bot) -> None:
-    await until(scene, bot, lambda run: "back" in run.way, "back")
+    await until(scene, bot, lambda run: "back" in run.findings.path, "back")
     key = scene.eyes._redis.key
     counted = [str(name) for name in await scene.client.keys(key("breaker*"))]
     total = sum([await scene.client.zcard(name) for name in counted])
@@ -53,8 +53,8 @@ async def test_neither_counts_for_the_breaker(scene: Scene, bot: Bot) -> None:
 @pytest.mark.fast
 async def test_a_job_without_a_score_is_unknown_and_not_zero(scene: Scene, bot: Bot) -> None:
     scene.cluster.job_log = "Traceback (most recent call last):"
-    run = await until(scene, bot, lambda run: "rejected" in run.way, "rejected")
-    reading = run.results["judge"]["run_job"]
+    run = await until(scene, bot, lambda run: "rejected" in run.findings.path, "rejected")
+    reading = run.findings.results["judge"]["run_job"]
     assert reading.unknown_parts["score"] == "no JSON line with a score in the last 50 lines of the Job's log"
     assert "not known: results.judge.run_job.baseline, results.judge.run_job.score" in await told(scene)
 
@@ -62,7 +62,7 @@ async def test_a_job_without_a_score_is_unknown_and_not_zero(scene: Scene, bot: 
 @pytest.mark.fast
 async def test_a_job_that_fails_is_told_with_what_it_wrote_last(scene: Scene, bot: Bot) -> None:
     scene.cluster.job_log, scene.cluster.job_fails = "CUDA error", True
-    await until(scene, bot, lambda run: "back" in run.way, "back")
+    await until(scene, bot, lambda run: "back" in run.findings.path, "back")
     await bot.turn()
     texts = "\n".join(str(message) for message in scene.messages())
     assert "failed: BackoffLimitExceeded; line: CUDA error; score: unknown" in texts
@@ -82,12 +82,12 @@ async def test_a_probe_that_breaks_is_a_result_and_not_a_failure(scene: Scene) -
     await play(scene)
     run = await scene.run()
     assert run is not None
-    reading = run.results["probe"]["probe_request"]
+    reading = run.findings.results["probe"]["probe_request"]
     assert (run.requests["R2"].outcome, reading.fields["finished"], reading.fields["error"]) == (
         "done", False, "connection lost",
     )  # fmt: skip
     assert "reclaim" in reading.unknown_parts
-    assert run.way[-3:] == ("weigh", "back", "over")
+    assert run.findings.path[-3:] == ("weigh", "back", "over")
 
 
 @pytest.mark.fast
@@ -97,7 +97,7 @@ async def test_what_certainly_was_not_generated_failed(scene: Scene) -> None:
     run = await scene.run()
     assert run is not None
     assert run.requests["R2"].outcome == "failed"
-    assert "probe" not in run.results
+    assert "probe" not in run.findings.results
 
 
 @pytest.mark.fast

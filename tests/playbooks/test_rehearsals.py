@@ -113,7 +113,7 @@ async def test_over_the_thrash_of_a_it_proposes_the_cap_that_ended_it(recorded: 
 async def test_over_a_the_thrash_is_gone_and_the_capacity_is_not(recorded: Callable[[str], Recording]) -> None:
     """48 workers against six at once: no preemption any more, and 42 requests wait."""
     found = await kv_cache_oom(recorded(THRASHES), 110)
-    assert found.way[-5:] == ("verify_memory", "verify_capacity", "capacity_ask", "hand_over", "handed_over")
+    assert found.path[-5:] == ("verify_memory", "verify_capacity", "capacity_ask", "hand_over", "handed_over")
     calm = next(visit for visit in found.visits if visit.state == "verify_memory")
     # The server was restarted with the cap after 169 s and had no full window of its own before 199 s.
     assert 199 < calm.at - recorded(THRASHES).begins < 273
@@ -124,15 +124,15 @@ async def test_over_a_the_calm_of_a_quarter_of_the_load_is_not_called_fixed(
 ) -> None:
     """After 273 s only five workers are left; the queue is gone with them, which proves nothing."""
     found = await kv_cache_oom(recorded(THRASHES), 110, capacity_ask="again")
-    assert "capacity_ask" in found.way
-    assert "kept" not in found.way
-    assert (found.run.is_open, found.way[-1]) == (True, "verify_calm")
+    assert "capacity_ask" in found.path
+    assert "kept" not in found.path
+    assert (found.run.is_open, found.path[-1]) == (True, "verify_calm")
 
 
 async def test_over_the_healthy_minute_of_a_nothing_is_proposed(recorded: Callable[[str], Recording]) -> None:
     found = await kv_cache_oom(recorded(THRASHES), 35)
     assert found.proposed == ()
-    assert (found.way[-1], found.run.ending) == ("self_cleared", "self_cleared")
+    assert (found.path[-1], found.run.ending) == ("self_cleared", "self_cleared")
 
 
 # --- E: it sheds load; its highest usage is 0.99 and it does not thrash ----------------------------------------------
@@ -142,8 +142,8 @@ async def test_over_the_healthy_minute_of_a_nothing_is_proposed(recorded: Callab
 async def test_over_the_shedding_of_e_no_cap_is_proposed(recorded: Callable[[str], Recording], opens_at: float) -> None:
     found = await kv_cache_oom(recorded(SHEDS), opens_at)
     assert found.proposed == ()
-    assert "choose" not in found.way
-    assert "flap" in found.way
+    assert "choose" not in found.path
+    assert "flap" in found.path
 
 
 # --- B and C: the same bytes with fp8 hold twice the tokens, and the pool is as full as before -----------------------
@@ -195,9 +195,9 @@ async def test_over_b_and_c_the_compression_works_as_designed(
         probes={"compression_since": enabled_at(after.begins - 1.0)},
     )  # fmt: skip
     assert given["method"]["kind"] == "quantised_kv"
-    tokens = found.run.results["remeasure"]
+    tokens = found.run.findings.results["remeasure"]
     assert tokens["tokens"].value == pytest.approx(2 * float(str(tokens["tokens_before"].value)), rel=0.05)
-    assert "by_design" in found.way
+    assert "by_design" in found.path
     assert found.proposed == ()
 
 
@@ -261,10 +261,10 @@ def test_every_recorded_start_that_failed_is_looked_at(captures: Path) -> None:
 async def test_a_failed_start_is_named_by_its_line(captures: Path, case: str) -> None:
     why, state = STARTS[case]
     found = await triage(captures, case)
-    read = found.run.results["class"]["last_words"]
+    read = found.run.findings.results["class"]["last_words"]
     assert read.fields is not None
     assert read.fields["why"] == why
-    assert found.way[found.way.index("class") + 1] == state
+    assert found.path[found.path.index("class") + 1] == state
 
 
 @pytest.mark.parametrize("case", [case for case, (_, state) in STARTS.items() if state == BACK])

@@ -87,7 +87,7 @@ class ExportTimeline(_Effect):
     wanted_by: str = ""
 
 
-class DrawWay(_Effect):
+class DrawPath(_Effect):
     """The playbook as a picture, with the way that the run took, into its thread."""
 
     lane: ClassVar[Lane] = "cards"
@@ -133,7 +133,7 @@ Effect = Annotated[
     | ShowInSlack
     | ReleaseLeases
     | ExportTimeline
-    | DrawWay
+    | DrawPath
     | ReadSeries
     | DrawChart
     | SilenceAlerts

@@ -57,7 +57,7 @@ class Rehearsed:
         return tuple(_visit(entry) for entry in entered if not is_inside(entry.state))
 
     @property
-    def way(self) -> tuple[str, ...]:
+    def path(self) -> tuple[str, ...]:
         return tuple(visit.state for visit in self.visits)
 
 
@@ -105,30 +105,28 @@ def _edge_between(playbook: Playbook, state: str, later: Visit) -> EdgeKey | Non
 def first_deviation(expected: Expected, found: Rehearsed) -> str:
     """The first thing that is not as expected, in words; empty when everything is."""
     return (
-        _deviation_of_way(expected.path, found)
+        _deviation_of_path(expected.path, found)
         or _deviation_of_end(expected, found)
         or _deviation_of_proposals(expected.proposes, found.proposed)
     )
 
 
-def _deviation_of_way(path: Sequence[str], found: Rehearsed) -> str:
+def _deviation_of_path(path: Sequence[str], found: Rehearsed) -> str:
     if not path:
         return ""
-    matched = _longest_match(path, found.way)
+    matched = _longest_match(path, found.path)
     if matched is None:
         return ""
     here, position = matched
     went = found.visits[position] if position < len(found.visits) else None
-    after = f"after '{found.way[position - 1]}' " if position else "at the start "
+    after = f"after '{found.path[position - 1]}' " if position else "at the start "
     if here == len(path):
         assert went is not None
         return f"{after}nothing more was expected, and it went to '{went.state}'{_because(went)}"
     somewhere = "somewhere " if here and path[here - 1] == GAP else ""
     if went is None or somewhere:
-        way = " → ".join(found.way)
-        return (
-            f"{after}'{path[here]}' was expected {somewhere}and did not come ({found.stopped or _ended(found)}): {way}"
-        )
+        why, taken = found.stopped or _ended(found), " → ".join(found.path)
+        return f"{after}'{path[here]}' was expected {somewhere}and did not come ({why}): {taken}"
     return f"{after}'{path[here]}' was expected, and it went to '{went.state}'{_because(went)}"
 
 
@@ -140,8 +138,8 @@ def _ended(found: Rehearsed) -> str:
     return f"it ended: {found.run.ending}" if not found.run.is_open else "it goes on"
 
 
-def _longest_match(path: Sequence[str], way: Sequence[str]) -> tuple[int, int] | None:
-    """None when the whole way fits; else how many items of the path and of the way fitted before the first misfit."""
+def _longest_match(path: Sequence[str], taken: Sequence[str]) -> tuple[int, int] | None:
+    """None when the whole path was taken; else how many items of both fitted before the first misfit."""
     best = (0, 0)
     todo, seen = [(0, 0)], set[tuple[int, int]]()
     while todo:
@@ -150,13 +148,13 @@ def _longest_match(path: Sequence[str], way: Sequence[str]) -> tuple[int, int] |
             continue
         seen.add((at, position))
         best = max(best, (at, position))
-        if at == len(path) and position == len(way):
+        if at == len(path) and position == len(taken):
             return None
         if at < len(path) and path[at] == GAP:
             todo.append((at + 1, position))
-            if position < len(way):
+            if position < len(taken):
                 todo.append((at, position + 1))
-        elif at < len(path) and position < len(way) and path[at] == way[position]:
+        elif at < len(path) and position < len(taken) and path[at] == taken[position]:
             todo.append((at + 1, position + 1))
     return best
 

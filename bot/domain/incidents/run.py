@@ -111,19 +111,30 @@ class Post(_Frozen):
     data: dict[str, Any] = {}
 
 
+class Findings(_Frozen):
+    """What a run has learned in its present playbook. Another playbook begins without it."""
+
+    path: tuple[str, ...] = ()
+    """Written states entered so far, in order."""
+    results: dict[str, dict[str, Reading]] = {}
+    """Written state to what was last read there."""
+    answers: dict[str, str] = {}
+    answered_by: dict[str, str] = {}
+    """Written question (or `opening`) to the person who answered it last."""
+    forms: dict[str, dict[str, float | str]] = {}
+    """Written question (or `opening`) to what was filled in there."""
+    picked: dict[str, str] = {}
+    """Name of a pick to its replica."""
+    baseline: dict[str, Reading] = {}
+
+
 class Frame(_Frozen):
-    """Where a run comes back to: what its playbook knew when it was diverted to another one."""
+    """Where a run comes back to after a divert."""
 
     playbook: str
     state: str
     """The divert."""
-    results: dict[str, dict[str, Reading]] = {}
-    answers: dict[str, str] = {}
-    answered_by: dict[str, str] = {}
-    forms: dict[str, dict[str, float | str]] = {}
-    picked: dict[str, str] = {}
-    baseline: dict[str, Reading] = {}
-    way: tuple[str, ...] = ()
+    findings: Findings = Findings()
 
 
 class Offer(_Frozen):
@@ -187,20 +198,10 @@ class Run(_Frozen):
     visit: int = 1
     """Counts entries into states; effects carry it."""
     entered_at: float
-    way: tuple[str, ...] = ()
-    """Written states of the present playbook entered so far, in order."""
+    findings: Findings = Findings()
 
     readings: dict[str, Reading] = {}
     """Signals read in this visit."""
-    results: dict[str, dict[str, Reading]] = {}
-    """Written state to what was last read there."""
-    answers: dict[str, str] = {}
-    answered_by: dict[str, str] = {}
-    """Written question (or `opening`) to who answered it last."""
-    forms: dict[str, dict[str, float | str]] = {}
-    """Written question (or `opening`) to what was filled in there."""
-    picked: dict[str, str] = {}
-    baseline: dict[str, Reading] = {}
     latest: dict[str, Reading] = {}
     """The newest reading of each signal, for the card's `baseline → now`."""
 
@@ -264,14 +265,16 @@ def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Val
     values: dict[str, Value] = {}
     for name, reading in readings.items():
         values |= _named(name, reading)
-    for state, earlier in run.results.items():
+    for state, earlier in run.findings.results.items():
         for name, reading in earlier.items():
             values |= _named(f"results.{state}.{name}", reading)
-    for name, reading in run.baseline.items():
+    for name, reading in run.findings.baseline.items():
         values |= _named(f"baseline.{name}", reading)
-    values |= {f"answers.{state}": answer for state, answer in run.answers.items()}
-    values |= {f"forms.{state}.{field}": value for state, form in run.forms.items() for field, value in form.items()}
-    values |= {f"picked.{name}": replica for name, replica in run.picked.items()}
+    values |= {f"answers.{state}": answer for state, answer in run.findings.answers.items()}
+    values |= {
+        f"forms.{state}.{field}": value for state, form in run.findings.forms.items() for field, value in form.items()
+    }
+    values |= {f"picked.{name}": replica for name, replica in run.findings.picked.items()}
     values |= {f"settings.{name}": value for name, value in settings.items()}
     return values | {"target.name": run.target.name, "target.namespace": run.target.namespace}
 
@@ -280,13 +283,13 @@ def moments_of(run: Run) -> dict[str, float]:
     """The past moments at which a window may end, by the words that a playbook has for them."""
     read_at = {
         f"results.{state}.{name}": reading.at
-        for state, earlier in run.results.items()
+        for state, earlier in run.findings.results.items()
         for name, reading in earlier.items()
         if reading.at > 0 and reading.is_known
     }
     said = {
         f"forms.{state}.{field}": at
-        for state, form in run.forms.items()
+        for state, form in run.findings.forms.items()
         for field, value in form.items()
         if (at := moment_in(value)) is not None
     }

@@ -52,10 +52,10 @@ class Series(_Fact):
     """Why no moment of it is known; empty when one is."""
 
 
-def charted(playbook: CompiledPlaybook, way: Sequence[str]) -> dict[str, tuple[Limit, ...]]:
+def charted(playbook: CompiledPlaybook, path: Sequence[str]) -> dict[str, tuple[Limit, ...]]:
     """The few signals that the states of this way hold against a setting: those that were watched come first."""
     limits: dict[str, dict[str, float]] = {}
-    for source in _conditions(playbook, way):
+    for source in _conditions(playbook, path):
         for found in _LIMIT.finditer(source):
             value = playbook.settings.get(found["setting"])
             if line_of(playbook, found["signal"]) is not None and isinstance(value, float | int):
@@ -64,8 +64,8 @@ def charted(playbook: CompiledPlaybook, way: Sequence[str]) -> dict[str, tuple[L
     return {name: tuple(Limit(setting=key, value=at) for key, at in found.items()) for name, found in chosen}
 
 
-def _conditions(playbook: CompiledPlaybook, way: Sequence[str]) -> Iterator[str]:
-    states = [playbook.state(name) for name in dict.fromkeys(way)]
+def _conditions(playbook: CompiledPlaybook, path: Sequence[str]) -> Iterator[str]:
+    states = [playbook.state(name) for name in dict.fromkeys(path)]
     for state in reversed(states):
         if isinstance(state, WatchState):
             yield from state.watch.values()

@@ -104,7 +104,7 @@ class Report(_Fact):
     closed_at: float | None
     """None while it is open, also when it was reopened."""
     ending: str
-    way: tuple[Visit, ...]
+    path: tuple[Visit, ...]
     waits: tuple[Waited, ...]
     waited_seconds: float
     """Time in which at least one request or question was open."""
@@ -154,7 +154,7 @@ class Report(_Fact):
             first_act_at=next((e.at for e in plain_entries if e.who and e.kind in ACTS), None),
             closed_at=closed.at if closed else None,
             ending=_str(closed.data, "ending") if closed else "",
-            way=tuple(_way(plain_entries)),
+            path=tuple(_path(plain_entries)),
             waits=waits,
             waited_seconds=_covered(waits, until=max((entry.at for entry in plain_entries), default=0.0)),
             decisions=tuple(_decisions(plain_entries)),
@@ -199,7 +199,7 @@ def _alert_names(entries: Sequence[Entry]) -> Iterator[str]:
             yield name
 
 
-def _way(entries: Sequence[Entry]) -> Iterator[Visit]:
+def _path(entries: Sequence[Entry]) -> Iterator[Visit]:
     steps = [entry for entry in entries if entry.kind in ("entered", "closed")]
     for here, after in pairwise([*steps, None]):
         if here is None or here.kind == "closed":

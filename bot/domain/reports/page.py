@@ -41,7 +41,7 @@ def page(entries: Sequence[Chained], m: Markup, picture: str = "", stored: Store
         [m.title(name)],
         _summary(report, m),
         [picture] if picture else [],
-        _section(m, "The way it went", _way(report, m)),
+        _section(m, "The path it took", _path(report, m)),
         _section(m, "What people decided", _decisions(report, m)),
         _section(m, "What was changed", _calls(report, m)),
         _section(m, "Readings, before and last", _readings(report, m)),
@@ -96,11 +96,11 @@ def _who(report: Report, user: str, m: Markup) -> str:
     return f"{m.text(one_line(name, 80))} ({m.code(user)})" if name else m.code(user)
 
 
-def _way(report: Report, m: Markup) -> list[str]:
+def _path(report: Report, m: Markup) -> list[str]:
     rows = [
         (str(number), m.code(visit.state), m.text(visit.kind), moment(visit.entered_at), lasting(visit.took_seconds),
          m.text(visit.because))
-        for number, visit in enumerate(report.way, start=1)
+        for number, visit in enumerate(report.path, start=1)
     ]  # fmt: skip
     return m.table(("#", "state", "kind", "entered (UTC)", "took", "because"), rows) if rows else []
 

@@ -40,7 +40,7 @@ class ReadSeriesHandler:
         playbook = await self._playbook_of(run)
         read_context = context_of(run, playbook.settings)
         shown = shown_time(run, now)
-        wanted = charted(playbook, run.way)
+        wanted = charted(playbook, run.findings.path)
         # One after the other: nobody waits for a picture, and a fleet's hours need not be in memory four times.
         return tuple([await self._line(playbook, name, limits, read_context, shown) for name, limits in wanted.items()])
 
@@ -50,7 +50,7 @@ class ReadSeriesHandler:
             return await self.lines(run, now)
         except BotError as error:
             playbook = await self._playbook_of(run)
-            return tuple(Series(signal=name, unknown=str(error)) for name in charted(playbook, run.way))
+            return tuple(Series(signal=name, unknown=str(error)) for name in charted(playbook, run.findings.path))
 
     async def _line(
         self, playbook: CompiledPlaybook, name: str, limits: tuple[Limit, ...], read_context: ReadContext, shown: Window

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bot.domain.incidents.effect import DrawWay
+from bot.domain.incidents.effect import DrawPath
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.overview import overview
@@ -26,7 +26,7 @@ class DrawPathHandler:
     ) -> None:
         self._messenger, self._playbook_of, self._draw = messenger, playbook_of, draw
 
-    async def __call__(self, context: EffectContext, effect: DrawWay) -> Done:
+    async def __call__(self, context: EffectContext, effect: DrawPath) -> Done:
         run = context.run
         drawing = way_picture(run, await self._playbook_of(run))
         # Drawing takes most of a second, in which nobody else's press may wait.
@@ -34,7 +34,7 @@ class DrawPathHandler:
         where = f"now in {run.state}" if run.is_open else f"closed as {run.ending}"
         comment = f"The way of {run.incident_id} through {run.playbook}, {where}"
         await self._messenger.upload(
-            run, key=effect.effect_id, name=f"{run.incident_id}-way.png", content=content, comment=comment
+            run, key=effect.effect_id, name=f"{run.incident_id}-path.png", content=content, comment=comment
         )
         return Done()
 
@@ -51,4 +51,4 @@ class DrawForChannel:
 
 
 def way_picture(run: Run, compiled: CompiledPlaybook) -> Picture:
-    return overview(compiled, way=run.way, current=run.state if run.is_open else "")
+    return overview(compiled, path=run.findings.path, current=run.state if run.is_open else "")

@@ -127,7 +127,7 @@ def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanCont
         incident_id=run.incident_id,
         now=at,
         ledger=run.ledger,
-        picked=run.picked,
+        picked=run.findings.picked,
         startup_seconds=setting("startup_budget", DEFAULT_STARTUP_SECONDS),
         drain_seconds=setting("drain_budget", DEFAULT_DRAIN_SECONDS),
         quiet_seconds=setting("quiet_for", QUIET_SECONDS),

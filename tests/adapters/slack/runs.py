@@ -8,10 +8,11 @@ from typing import Any, Literal
 from bot.domain.approvals.grant import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
 from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Risk, Wait
 from bot.domain.cluster.objects import ObjectRef
-from bot.domain.incidents.run import ActiveChange, Post, PostKind, Question, Run
+from bot.domain.incidents.run import ActiveChange, Findings, Post, PostKind, Question, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Reading
+from tests.builders import nested
 
 BEGAN = 1_795_000_000.0
 DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="u-1")
@@ -133,7 +134,7 @@ def ledger_entry(**changes: Any) -> LedgerEntry:
 
 
 def run(**changes: Any) -> Run:
-    return Run(
+    standard = Run(
         incident_id="INC-7",
         target=Target(cluster="prod-1", namespace="serving", name="llm"),
         title="KV-cache OOM and preemption thrash",
@@ -147,14 +148,17 @@ def run(**changes: Any) -> Run:
         state="cap",
         visit=5,
         entered_at=BEGAN + 190,
-        way=("look", "scope", "choose", "canary", "cap"),
-        baseline={
-            "kv_usage": number("kv_usage", 0.45, at=BEGAN - 300),
-            "thrash": number("thrash", 0.0, at=BEGAN - 300),
-            "waiting": number("waiting", 3.0, at=BEGAN - 300),
-        },
+        findings=Findings(
+            path=("look", "scope", "choose", "canary", "cap"),
+            baseline={
+                "kv_usage": number("kv_usage", 0.45, at=BEGAN - 300),
+                "thrash": number("thrash", 0.0, at=BEGAN - 300),
+                "waiting": number("waiting", 3.0, at=BEGAN - 300),
+            },
+        ),
         latest=readings(),
-    ).with_(**changes)
+    )
+    return standard.with_(**nested(changes, standard.findings))
 
 
 def waiting(**changes: Any) -> Run:

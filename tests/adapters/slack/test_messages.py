@@ -10,7 +10,7 @@ import pytest
 from bot.adapters.slack.outbound.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.grant import Demand
-from bot.domain.incidents.run import ActiveChange, ActiveWatch, Note, Run
+from bot.domain.incidents.run import ActiveChange, ActiveWatch, Findings, Note, Run
 from bot.sandbox.slack.block_kit import problems_of_blocks
 from tests.adapters.slack.runs import (
     BEGAN,
@@ -43,7 +43,7 @@ def applying() -> Run:
 def closed() -> Run:
     return waiting(**GRANTED).with_(
         closed_at=BEGAN + 1900, ending="fixed", change=None, ledger=(ledger_entry(),), lead="U0ANA",
-        alerts={"f": alert(status="resolved")}, way=("look", "cap", "verify", "fixed"),
+        alerts={"f": alert(status="resolved")}, findings=run(path=("look", "cap", "verify", "fixed")).findings,
         posts=(post("closed", "closed", "fixed", ending="fixed", text="the thrash is gone", head="ab" * 32),),
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ THREADS = {
     ),
     "question-expired": questioned(status="expired"),
     "diagnostics": waiting().with_(posts=waiting().posts[:1]),
-    "diagnostics-before-a-baseline": waiting().with_(posts=waiting().posts[:1], baseline={}),
+    "diagnostics-before-a-baseline": waiting().with_(posts=waiting().posts[:1], findings=Findings()),
     "request-done": waiting(
         status="granted", decided_by="U0ANA", decided_at=BEGAN + 9, presses=(approval(),), outcome="done"
     ),

@@ -11,7 +11,7 @@ from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.domain.incidents.event import Posted
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Findings, Run
 from bot.domain.kernel.errors import MessengerError
 from tests.adapters.slack.conftest import CHANNEL, Bench, until
 from tests.adapters.slack.runs import BEGAN, approval, post, run, waiting
@@ -266,7 +266,7 @@ async def test_a_message_that_cannot_be_edited_is_told_once_and_holds_up_nothing
     await show(bench, known)
     ts = bench.store.slots["INC-7"]["diagnostics:1"].ts
     await bench.client.chat_delete(channel=CHANNEL, ts=ts)
-    changed = waiting(**GRANTED).with_(card_posted=True, baseline={})
+    changed = waiting(**GRANTED).with_(card_posted=True, findings=Findings())
     error = await refused(bench, changed)
     assert error.lasting
     assert "message_not_found" in error.reason

@@ -29,7 +29,7 @@ def playbooks(counter: Counter) -> None:
     ]
     faults = {"/etc/playbooks/broken.yaml": (Fault("broken.yaml:3:1", "unknown key <!channel>"),)}
     counter.shelf.library = Library({each.name: each for each in compiled}, faults)
-    counter.inbound.runs["INC-7"] = run(playbook="small-one", state="grow", way=("look", "choose", "grow"))
+    counter.inbound.runs["INC-7"] = run(playbook="small-one", state="grow", path=("look", "choose", "grow"))
 
 
 async def test_every_playbook_is_named_with_what_opens_it_and_those_refused_with_their_fault(counter: Counter) -> None:

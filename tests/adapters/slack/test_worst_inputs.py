@@ -84,7 +84,7 @@ def filled(text: str, *, many: int = 1) -> Run:
     )
     return run(
         title=text, target=Target(cluster=text, namespace=text, name=text, resolved=False), lead=text,
-        playbook=text, state=text, way=(text,) * many, halted_by=text, ending=text,
+        playbook=text, state=text, path=(text,) * many, halted_by=text, ending=text,
         alerts={f"{n}": alert(text) for n in range(many)}, requests={"R3": asked}, questions={"Q2": put},
         question="Q2", posts=posts, baseline=shown, latest=shown, ledger=(ledger_entry(title=text, undo=()),) * many,
         change=ActiveChange(state=text, verb=text, request_id="R3", begun=True, progress=text),

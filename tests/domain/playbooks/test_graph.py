@@ -37,7 +37,7 @@ def test_kinds_have_their_own_shapes() -> None:
 
 
 def test_the_way_taken_and_the_present_state_are_marked() -> None:
-    lines = mermaid(PLAYBOOK, way=("look", "cap", "calm"), current="calm").splitlines()
+    lines = mermaid(PLAYBOOK, path=("look", "cap", "calm"), current="calm").splitlines()
     arrows = [line for line in lines if "-->" in line]
     marked = next(line for line in lines if "linkStyle" in line).split()[1].split(",")
     assert [arrows[int(number)].split()[0] + arrows[int(number)].split()[-1] for number in marked] == [

@@ -37,7 +37,7 @@ def test_every_section_of_a_shipped_playbook_is_a_row_that_leads_where_its_state
     for row in made.rows:
         inside = [state for state, section in sections.items() if section == row.name]
         leads = {sections[edge.to] for state in inside for edge in edges_of(compiled.playbook.states[state])}
-        assert {way.to for way in row.ways} == leads - {row.name}
+        assert {way.to for way in row.exits} == leads - {row.name}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -80,24 +80,24 @@ def test_a_playbook_without_headings_shows_every_state() -> None:
 
 
 def test_of_a_run_the_steps_taken_are_listed_and_the_other_sections_only_named() -> None:
-    made = overview(load_text(HEADED), way=("look", "cap", "look", "cap"), current="cap")
+    made = overview(load_text(HEADED), path=("look", "cap", "look", "cap"), current="cap")
     assert texts(made, FIRST) == ["Look ×2"]
     assert texts(made, "Over") == []
     now, *after = texts(made, "Cap it")
     assert now.startswith("▶ ")
     assert any(line.strip().startswith("done → ") for line in after)
     assert [row.name for row in made.rows if row.is_current] == ["Cap it"]
-    taken = {(row.name, way.to) for row in made.rows for way in row.ways if way.is_taken}
+    taken = {(row.name, way.to) for row in made.rows for way in row.exits if way.is_taken}
     assert taken == {(FIRST, "Cap it"), ("Cap it", FIRST)}
 
 
 def test_a_run_inside_a_fragment_says_which_and_what_it_does_there() -> None:
-    made = overview(SHIPPED["kv-cache-oom"], way=("gather", "look", "shed_edit_canary"), current="shed_edit_canary")
+    made = overview(SHIPPED["kv-cache-oom"], path=("gather", "look", "shed_edit_canary"), current="shed_edit_canary")
     assert "▶ Shed edit: Start a canary with the new flags" in texts(made, "Did it help?")
 
 
 def test_a_closed_run_stands_nowhere() -> None:
-    made = overview(load_text(HEADED), way=("look", "over"))
+    made = overview(load_text(HEADED), path=("look", "over"))
     assert not any(row.is_current for row in made.rows)
     assert texts(made, "Over") == ["Over"]
 
@@ -109,5 +109,5 @@ def test_the_picture_of_a_section_has_its_states_and_names_the_sections_that_it_
     assert names == {
         state for state, title in sections_of(SHIPPED["kv-cache-oom"]).items() if title == "Which mitigation?"
     }
-    outside = {made.titles[way.to] for row in made.rows for way in row.ways if way.to not in names}
+    outside = {made.titles[way.to] for row in made.rows for way in row.exits if way.to not in names}
     assert {"Demand ›", "Supply ›", "Scale ›"} <= outside

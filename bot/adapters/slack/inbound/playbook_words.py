@@ -122,8 +122,8 @@ def _no_such(name: str, known: tuple[str, ...]) -> str:
 
 
 def _drawn(head: str, playbook: Playbook, run: Run | None = None) -> Message:
-    way, current = (run.way, run.state if run.is_open else "") if run else ((), "")
-    text = mermaid(playbook, way=way, current=current)
+    path, current = (run.findings.path, run.state if run.is_open else "") if run else ((), "")
+    text = mermaid(playbook, path=path, current=current)
     if len(code_block(text.splitlines(), 10 * GRAPH_CHARACTERS)) > GRAPH_CHARACTERS:
         command = f"incident-bot playbook graph {playbook.playbook}"
         return reply(
@@ -153,8 +153,8 @@ def _opens(compiled: CompiledPlaybook) -> str:
     alerts = (
         f"alerts with {' or '.join(code(each, 150) for each in playbook.opens_on[:3])}" if playbook.opens_on else ""
     )
-    ways = " or ".join(filter(None, (alerts, by_hand))) or "nothing: others divert to it"
-    return f"opened by {ways}, {len(playbook.states)} states"
+    exits = " or ".join(filter(None, (alerts, by_hand))) or "nothing: others divert to it"
+    return f"opened by {exits}, {len(playbook.states)} states"
 
 
 def _broken(file: str, faults: tuple[Fault, ...]) -> str:

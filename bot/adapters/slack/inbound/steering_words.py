@@ -18,7 +18,7 @@ from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.messages import Message
 from bot.adapters.slack.services import IncidentService, Services
 from bot.domain.incidents.event import Commanded
-from bot.domain.incidents.machine.operator_actions import ways_to_skip
+from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.form import Form, FormField, problems
 
@@ -123,7 +123,7 @@ class SteeringWords:
 
     async def _ways(self, run: Run) -> dict[str, Way]:
         playbook = await self._services.playbooks.playbook_of(run)
-        written = ways_to_skip(run, playbook)
+        written = exits_to_skip(run, playbook)
         ways = {to: Way(playbook.playbook.states[to].title, outcome) for to, outcome in written.items()}
         if not ways:
             waits = "what it waits for is answered on its message" if run.is_open else "it is closed"

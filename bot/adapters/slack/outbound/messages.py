@@ -36,7 +36,7 @@ from bot.domain.signals.signal import Reading
 
 CARD = "card"
 INCIDENT_CHANNEL = "channel"
-WAY_ON_CARD = 4
+PATH_ON_CARD = 4
 CHOICES = 50
 PATCH_CHARACTERS = 2_900
 
@@ -70,14 +70,14 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
     """
     title = f"{sign_of(run)} {run.incident_id} · {run.title}"
     now = now_line(run, links)
-    moved = numbers(run.baseline, run.latest)
+    moved = numbers(run.findings.baseline, run.latest)
     body: list[Block] = [header(title), *section([now]), *fields(moved)]
-    body += context([_sentence(when(run.baseline, run.latest))]) if moved else []
+    body += context([_sentence(when(run.findings.baseline, run.latest))]) if moved else []
     body += _banners(run)
     body += section(_held(run))
     own = links.get(INCIDENT_CHANNEL, "")
     body += section([*_facts(run), f"Everything else is in {channel_mention(own)}" if own else ""])
-    foot = [*context([f"*{line(run.playbook, 80)}* {_way(run)}"]), *_handles(run, links)]
+    foot = [*context([f"*{line(run.playbook, 80)}* {_path(run)}"]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
@@ -192,10 +192,10 @@ def _banners(run: Run) -> list[Block]:
     return section(banners)
 
 
-def _way(run: Run) -> str:
+def _path(run: Run) -> str:
     """The states entered so far as a progress line, the present one marked."""
-    shown = run.way[-WAY_ON_CARD:]
-    earlier = f"{len(run.way) - len(shown)} earlier › " if len(run.way) > len(shown) else ""
+    shown = run.findings.path[-PATH_ON_CARD:]
+    earlier = f"{len(run.findings.path) - len(shown)} earlier › " if len(run.findings.path) > len(shown) else ""
     last = [f"{'▸' if run.is_open else '✔'} *{line(shown[-1], 40)}*"] if shown else ["begins"]
     return earlier + " › ".join([*(f"✔ {line(name, 40)}" for name in shown[:-1]), *last])
 
@@ -224,7 +224,7 @@ def _diagnostics(run: Run, post: Post) -> Message:
     before = {name: each for earlier in _above(run, post) for name, each in _readings_of(earlier).items()}
     ways = post.data.get("ways", ())
     body = section([f"🔎 *What was read* at {moment(last_read(readings.values()) or post.at)}"])
-    body += what_was_read(list(readings.values()), run.baseline, before)
+    body += what_was_read(list(readings.values()), run.findings.baseline, before)
     body += context([f"*{line(state, 60)}:* {line(why, 200)}" for state, why in ways])
     states = line("; ".join(f"{state}: {why}" for state, why in ways), 500)
     return Message(f"What was read: {states or 'nothing yet'}", limits.fitted(body))
@@ -372,7 +372,7 @@ def _closed(run: Run, post: Post) -> Message:
             f"*Changes applied*\n{len(run.ledger)}",
         ]
     )
-    baseline, latest = _kept(post, "baseline", run.baseline), _kept(post, "latest", run.latest)
+    baseline, latest = _kept(post, "baseline", run.findings.baseline), _kept(post, "latest", run.latest)
     final = of_last_look(latest)
     moved = numbers({name: before for name, before in baseline.items() if name in final}, final)
     read = when(baseline, final)

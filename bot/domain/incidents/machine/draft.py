@@ -65,6 +65,9 @@ class Draft:
     def set(self, **changes: Any) -> None:
         self.run = self.run.with_(**changes)
 
+    def learn(self, **findings: Any) -> None:
+        self.set(findings=self.run.findings.model_copy(update=findings))
+
     def record(
         self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None, at: float | None = None
     ) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.incidents.machine import questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import NEXT_STATUS, ActiveChange, ActiveWatch, Frame
+from bot.domain.incidents.run import NEXT_STATUS, ActiveChange, ActiveWatch, Findings, Frame
 from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
 from bot.domain.signals.signal import Reading
 
@@ -48,12 +47,12 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
         at_state=draft.playbook.machine.entry(name),
         visit=draft.run.visit + 1,
         entered_at=draft.at,
-        way=(*draft.run.way, name),
         readings={},
         change=None,
         watch=None,
         question="",
     )
+    draft.learn(path=(*draft.run.findings.path, name))
     draft.clear_waits()
     entered = {"kind": draft.playbook.kind(name), **(by or {})}
     if instead_of:
@@ -87,7 +86,12 @@ def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, lis
     while name not in passed:
         state = draft.playbook.state(name)
         limit = None if isinstance(state, EndState) else state.at_most
-        if isinstance(state, EndState) or limit is None or not state.beyond or draft.run.way.count(name) < limit:
+        if (
+            isinstance(state, EndState)
+            or limit is None
+            or not state.beyond
+            or draft.run.findings.path.count(name) < limit
+        ):
             break
         passed.append(name)
         because = f"'{draft.playbook.called(name)}' was entered {limit} {'time' if limit == 1 else 'times'} already"
@@ -122,16 +126,6 @@ def begin_watch(draft: Draft, state: WatchState) -> None:
 # itself: a frame keeps the rest until the run comes back.
 
 MAX_DIVERTS = 8
-_FORGOTTEN: dict[str, Any] = {
-    "results": {},
-    "answers": {},
-    "answered_by": {},
-    "forms": {},
-    "picked": {},
-    "baseline": {},
-    "way": (),
-}
-"""What a playbook begins without."""
 
 
 def divert(draft: Draft, state: DivertState) -> None:
@@ -148,8 +142,7 @@ def divert(draft: Draft, state: DivertState) -> None:
         )
         return
     if state.returns:
-        kept = {key: getattr(run, key) for key in _FORGOTTEN}
-        frame = Frame(playbook=run.playbook, state=run.state, **kept)
+        frame = Frame(playbook=run.playbook, state=run.state, findings=run.findings)
         draft.set(frames=(*run.frames, frame))
     draft.set(diverts=run.diverts + 1)
     begin(draft, state.divert, because=state.why)
@@ -158,7 +151,7 @@ def divert(draft: Draft, state: DivertState) -> None:
 def begin(draft: Draft, playbook: str, *, because: str) -> None:
     """Enter a playbook of the bundle at its start; what the last one knew is not known there."""
     before = draft.run.playbook
-    draft.set(playbook=playbook, **_FORGOTTEN)
+    draft.set(playbook=playbook, findings=Findings())
     if playbook != before:
         data = {"from": before, "to": playbook, "returns": bool(draft.run.frames)}
         draft.record("diverted", f"goes on in {playbook} — {because}", data=data)
@@ -169,7 +162,7 @@ def come_back(draft: Draft, ended: EndState) -> None:
     """Leave the divert by the end that the other playbook came to."""
     *outer, frame = draft.run.frames
     left, said = draft.run.playbook, draft.told("say")
-    draft.set(frames=tuple(outer), **{key: getattr(frame, key) for key in type(frame).model_fields})
+    draft.set(frames=tuple(outer), playbook=frame.playbook, state=frame.state, findings=frame.findings)
     draft.set(at_state=draft.playbook.machine.entry(frame.state))
     because = f"{left} ended with '{ended.end}'" + (f": {said}" if said else "")
     draft.record("diverted", f"back in {frame.playbook} — {because}", data={"from": left, "end": ended.end})
@@ -211,7 +204,7 @@ def close(draft: Draft, ending: str, text: str) -> None:
             "text": text,
             "held": held,
             "head": draft.run.timeline_head,
-            "baseline": _numbers(draft.run.baseline),
+            "baseline": _numbers(draft.run.findings.baseline),
             "latest": _numbers(draft.run.latest),
         },
     )

@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call, LedgerEntry
-from bot.domain.incidents.effect import DrawWay, ExportFormat, ExportTimeline, ReadSeries
+from bot.domain.incidents.effect import DrawPath, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.incidents.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.incidents.machine import changing, diverting, entering, questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
@@ -47,7 +47,7 @@ def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
     data = {"fields": event.fields} | _about(draft)
     draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
     draft.set(lead=event.user, steered_by=event.user, visit=0)
-    draft.set(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
+    draft.learn(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
     _say_what_is_unresolved(draft)
 
 
@@ -251,7 +251,7 @@ def commanded(draft: Draft, event: Commanded) -> None:
         case "export":
             export(draft, event)
         case "graph":
-            draft.want(DrawWay(effect_id=f"draw/{event.event_id}"))
+            draft.want(DrawPath(effect_id=f"draw/{event.event_id}"))
         case "undo":
             start_undo(draft, event.user)
         case "resolve":

@@ -71,7 +71,7 @@ def _remind(draft: Draft) -> None:
 # --- skipping --------------------------------------------------------------------------------------------------------
 
 
-def ways_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
+def exits_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
     """Where a person may go on from here, with the outcome that is written for it.
 
     Not what a change leads to once it is done, and not what only an answer leads to: those say that something was done
@@ -90,7 +90,7 @@ def ways_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
 
 def _skip(draft: Draft, event: Commanded) -> None:
     run = draft.run
-    ways = ways_to_skip(run, draft.playbook)
+    ways = exits_to_skip(run, draft.playbook)
     if events.is_applying(draft):
         return events.say(draft, event.user, "A change is being applied; its outcome must be known first.")
     if event.to not in ways:

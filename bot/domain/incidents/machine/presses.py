@@ -207,10 +207,11 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     )  # fmt: skip
     if question.built_in:
         return _follow_built_in(draft, press)
-    draft.set(
-        answers=draft.run.answers | {question.state: press.value},
-        answered_by=draft.run.answered_by | {question.state: press.user},
-        forms=draft.run.forms | ({question.state: filled} if form else {}),
+    findings = draft.run.findings
+    draft.learn(
+        answers=findings.answers | {question.state: press.value},
+        answered_by=findings.answered_by | {question.state: press.user},
+        forms=findings.forms | ({question.state: filled} if form else {}),
     )
     outcome = "taken" if isinstance(draft.playbook.state(question.state), DivertState) else f"choice:{press.value}"
     if outcome == "taken":

@@ -22,20 +22,17 @@ def signals_read(draft: Draft, event: SignalsRead) -> None:
     if isinstance(state, AskState):
         questions.ask_written(draft, state)
     elif isinstance(state, ReadState):
-        if state.baseline and not draft.run.baseline:
-            draft.set(baseline=event.readings)
+        if state.baseline and not draft.run.findings.baseline:
+            draft.learn(baseline=event.readings)
             draft.record("baseline", "baseline kept before any change", data=_data(event.readings))
         _choose(draft, state)
 
 
 def keep(draft: Draft, readings: dict[str, Reading]) -> None:
     """Readings become part of the run and of its timeline."""
-    run = draft.run
-    draft.set(
-        readings=run.readings | readings,
-        results=run.results | {run.state: run.results.get(run.state, {}) | readings},
-        latest=run.latest | readings,
-    )
+    run, results = draft.run, draft.run.findings.results
+    draft.set(readings=run.readings | readings, latest=run.latest | readings)
+    draft.learn(results=results | {run.state: results.get(run.state, {}) | readings})
     known = sum(1 for reading in readings.values() if reading.is_known)
     draft.record("read", f"{known} of {len(readings)} signals read", data=_data(readings))
 
@@ -50,7 +47,7 @@ def _choose(draft: Draft, state: ReadState) -> None:
     if isinstance(picks, Unknown):
         return _unknown(draft, picks)
     if picks:
-        draft.set(picked=draft.run.picked | picks)
+        draft.learn(picked=draft.run.findings.picked | picks)
         values |= {f"picked.{name}": replica for name, replica in picks.items()}
     taken = draft.playbook.choose(draft.run.state, values)
     if isinstance(taken, Unknown):

@@ -28,13 +28,13 @@ _STYLES = (
 _MAX_LABEL_LENGTH = 48
 
 
-def mermaid(playbook: Playbook, *, way: Sequence[str] = (), current: str = "") -> str:
-    """Flowchart text; `way` are the written states that a run entered, in order, and `current` is where it stands."""
+def mermaid(playbook: Playbook, *, path: Sequence[str] = (), current: str = "") -> str:
+    """Flowchart text; `path` are the written states that a run entered, in order, and `current` is where it stands."""
     lines = ["flowchart TD"]
     for name, state in playbook.states.items():
         begin, end = SHAPES[kind_of(state)]
         lines.append(f"  {_id(name)}{begin}{_quoted(state.title or name.replace('_', ' '))}{end}")
-    taken = set(pairwise(way))
+    taken = set(pairwise(path))
     thick: list[int] = []
     edges = [(name, edge) for name, state in playbook.states.items() for edge in _joined(edges_of(state))]
     for number, (name, edge) in enumerate(edges):

@@ -17,11 +17,11 @@ from bot.domain.playbooks.edges import edges_of, successors
 from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, kind_of
 from bot.domain.playbooks.picture.folding import rows_of_fragments, sections_of
 from bot.domain.playbooks.picture.picture import (
+    Exit,
     Line,
     Picture,
     Row,
     Sizes,
-    WayOut,
     height_of,
     label_of,
     lanes_of,
@@ -46,16 +46,16 @@ OTHER_SECTION = "# "
 """No state can be called so."""
 
 
-def overview(compiled: CompiledPlaybook, *, way: Sequence[str] = (), current: str = "") -> Picture:
+def overview(compiled: CompiledPlaybook, *, path: Sequence[str] = (), current: str = "") -> Picture:
     """Every state where the authors wrote no headings, fragments as one row each: such a playbook is short."""
     sections = sections_of(compiled)
     if not sections:
-        return picture(compiled.playbook, way=way, current=current, folded=rows_of_fragments(compiled))
-    return _Overview(compiled, sections, way, current).picture()
+        return picture(compiled.playbook, path=path, current=current, folded=rows_of_fragments(compiled))
+    return _Overview(compiled, sections, path, current).picture()
 
 
 def section_picture(compiled: CompiledPlaybook, section: str) -> Picture:
-    """The states below one heading; ways that leave it name the section that they lead to."""
+    """The states below one heading; exits that leave it name the section that they lead to."""
     sections, fragments = sections_of(compiled), rows_of_fragments(compiled)
     elsewhere = {state: f"{OTHER_SECTION}{other}" for state, other in sections.items() if other != section}
     others = {f"{OTHER_SECTION}{other}": f"{other} ›" for other in sections.values() if other != section}
@@ -72,20 +72,20 @@ class _Said:
 
 class _Overview:
     def __init__(
-        self, compiled: CompiledPlaybook, sections: Mapping[str, str], way: Sequence[str], current: str
+        self, compiled: CompiledPlaybook, sections: Mapping[str, str], path: Sequence[str], current: str
     ) -> None:
         self._playbook, self._sections = compiled.playbook, sections
         self._fragments = rows_of_fragments(compiled)
-        self._way, self._current = way, current
+        self._path, self._current = path, current
         self._names = list(dict.fromkeys(sections.values()))
-        through = [name for name, _ in groupby(sections[state] for state in way)]
+        through = [name for name, _ in groupby(sections[state] for state in path)]
         self._visited, self._taken = set(through), set(pairwise(through))
         self._here = sections[current] if current else ""
 
     def picture(self) -> Picture:
         rows = tuple(self._rows())
         height, titles = height_of(rows, SECTIONS), {name: name for name in self._names}
-        return Picture(self._playbook.title, rows, lanes_of(rows), height, bool(self._way), titles, SECTIONS)
+        return Picture(self._playbook.title, rows, lanes_of(rows), height, bool(self._path), titles, SECTIONS)
 
     def _rows(self) -> Iterator[Row]:
         sizes, y = SECTIONS, SECTIONS.top
@@ -98,20 +98,20 @@ class _Overview:
             )
             height = sizes.head + sizes.line * len(lines) + (5 if lines else 0)
             is_visited, is_current = name in self._visited, name == self._here
-            ways = tuple(self._ways_out(name, below, y, height))
-            yield Row(name, name, "section", y, height, ways, y + sizes.head / 2, is_visited, is_current, lines)
+            exits = tuple(self._exits(name, below, y, height))
+            yield Row(name, name, "section", y, height, exits, y + sizes.head / 2, is_visited, is_current, lines)
             y += height + sizes.gap
 
-    def _ways_out(self, name: str, below: str, y: float, height: float) -> Iterator[WayOut]:
+    def _exits(self, name: str, below: str, y: float, height: float) -> Iterator[Exit]:
         """Without labels: which condition leads where is seen in the section's own picture."""
         to = list(dict.fromkeys(self._sections[s] for state in self._members(name) for s in self._after(state)))
         others = [other for other in self._names if other in to and other not in (name, below)]
         step = (height - SECTIONS.head / 2 - 8) / (len(others) + 1)
         for place, other in enumerate(others, start=1):
             at = y + SECTIONS.head / 2 + 4 + step * place
-            yield WayOut("", other, at, (name, other) in self._taken, False)
+            yield Exit("", other, at, (name, other) in self._taken, False)
         if below in to:
-            yield WayOut("", below, y + height, (name, below) in self._taken, True)
+            yield Exit("", below, y + height, (name, below) in self._taken, True)
 
     def _after(self, state: str) -> tuple[str, ...]:
         return successors(self._playbook, state)
@@ -120,7 +120,7 @@ class _Overview:
         return [state for state in self._playbook.states if self._sections[state] == section]
 
     def _said(self, section: str) -> Iterator[_Said]:
-        if not self._way:
+        if not self._path:
             yield from self._what_it_may_do(section)
         elif section in self._visited:
             yield from self._steps(section)
@@ -144,7 +144,7 @@ class _Overview:
 
     def _steps(self, section: str) -> Iterator[_Said]:
         """What the run did here, in its order; a fragment is one step."""
-        through = [row for row, _ in groupby(self._row_of(state) for state in self._way)]
+        through = [row for row, _ in groupby(self._row_of(state) for state in self._path)]
         times = Counter(through)
         here = [row for row in dict.fromkeys(through) if self._sections[self._state_of(row)] == section]
         if len(here) > MAX_STEPS:
@@ -185,7 +185,7 @@ class _Overview:
         """What it was called and its kind; a fragment by the strongest of its states that the run entered."""
         if row in self._playbook.states:
             return title_of(self._playbook, row), kind_of(self._playbook.states[row])
-        entered = [(kind_of(self._playbook.states[state]), state) for state in self._way if self._row_of(state) == row]
+        entered = [(kind_of(self._playbook.states[state]), state) for state in self._path if self._row_of(state) == row]
         kind, state = min(entered, key=lambda one: STRONGEST.index(one[0]))
         return f"{words(row)}: {title_of(self._playbook, state)}", kind
 

@@ -1,6 +1,6 @@
-"""The layout of a playbook's picture: a row for each state with its ways out, and lanes that lead to where they go.
+"""The layout of a playbook's picture: a row for each state with its exits, and lanes that lead to where they go.
 
-A layered graph of fifty states is three screens wide, or too small to read. Here the width is fixed, and each way out
+A layered graph of fifty states is three screens wide, or too small to read. Here the width is fixed, and each exit
 is a line of text beside its lane; only the height grows.
 """
 
@@ -50,7 +50,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class WayOut:
+class Exit:
     """All outcomes of a row that lead to the same other row, as one line."""
 
     label: str
@@ -68,7 +68,7 @@ class Row:
     kind: str
     y: float
     height: float
-    ways: tuple[WayOut, ...]
+    exits: tuple[Exit, ...]
     entry: float
     """Where lanes come in: the middle of its head."""
     is_visited: bool = False
@@ -97,7 +97,7 @@ class Picture:
     rows: tuple[Row, ...]
     lanes: tuple[Lane, ...]
     height: float
-    has_way: bool
+    has_path: bool
     titles: Mapping[str, str]
     """Of all that a way leads to, also of what is not drawn here."""
     sizes: Sizes = EVERY_STATE
@@ -114,19 +114,19 @@ class Picture:
 def picture(
     playbook: Playbook,
     *,
-    way: Sequence[str] = (),
+    path: Sequence[str] = (),
     current: str = "",
     folded: Mapping[str, str] | None = None,
     others: Mapping[str, str] | None = None,
 ) -> Picture:
     """Each state is a row.
 
-    `way` are the states that a run entered; `folded` are states that are drawn as one row, by that row's name. `others`
-    are rows that are not drawn, with their titles: ways out lead there by name only.
+    `path`: the states that a run entered. `folded`: states that are drawn as one row, by its name. `others`: rows that
+    are not drawn, with their titles; exits lead there by name only.
     """
-    drawing = _Drawing(playbook, folded or {}, way, current, others or {})
+    drawing = _Drawing(playbook, folded or {}, path, current, others or {})
     rows = tuple(drawing.rows())
-    return Picture(playbook.title, rows, lanes_of(rows), height_of(rows, EVERY_STATE), bool(way), drawing.titles())
+    return Picture(playbook.title, rows, lanes_of(rows), height_of(rows, EVERY_STATE), bool(path), drawing.titles())
 
 
 def height_of(rows: Sequence[Row], sizes: Sizes) -> float:
@@ -138,13 +138,13 @@ class _Drawing:
         self,
         playbook: Playbook,
         folded: Mapping[str, str],
-        way: Sequence[str],
+        path: Sequence[str],
         current: str,
         others: Mapping[str, str],
     ) -> None:
         self._playbook, self._folded, self._others = playbook, folded, others
-        self._way = [self._row_of(state) for state in way]
-        self._taken = set(pairwise(self._way))
+        self._path = [self._row_of(state) for state in path]
+        self._taken = set(pairwise(self._path))
         self._current = self._row_of(current) if current else ""
         names = [self._row_of(state) for state in playbook.states]
         self._names = list(dict.fromkeys(names))
@@ -161,22 +161,22 @@ class _Drawing:
         names = [name for name in self._names if name not in self._others]
         for number, name in enumerate(names):
             below = names[number + 1] if number + 1 < len(names) else ""
-            ways = tuple(
-                WayOut(
+            exits = tuple(
+                Exit(
                     short(" / ".join(labels), LABEL_CHARACTERS),
                     to,
                     y + sizes.head + sizes.line * (place + 0.5),
                     (name, to) in self._taken,
                     to == below,
                 )
-                for place, (to, labels) in enumerate(self._ways_out(name).items())
+                for place, (to, labels) in enumerate(self._exits(name).items())
             )
-            height = sizes.head + sizes.line * len(ways) + (4 if ways else 0)
-            entry, is_visited, is_current = y + sizes.head / 2, name in self._way, name == self._current
-            yield Row(name, self._title(name), self._kind(name), y, height, ways, entry, is_visited, is_current)
+            height = sizes.head + sizes.line * len(exits) + (4 if exits else 0)
+            entry, is_visited, is_current = y + sizes.head / 2, name in self._path, name == self._current
+            yield Row(name, self._title(name), self._kind(name), y, height, exits, entry, is_visited, is_current)
             y += height + sizes.gap
 
-    def _ways_out(self, row: str) -> dict[str, list[str]]:
+    def _exits(self, row: str) -> dict[str, list[str]]:
         """Other row to the labels that lead there, in the order of the file."""
         found: dict[str, list[str]] = {}
         for state in self._members(row):
@@ -210,7 +210,7 @@ def lanes_of(rows: Sequence[Row]) -> tuple[Lane, ...]:
 def _lanes(rows: Sequence[Row]) -> Iterator[Lane]:
     for row in rows:
         coming = [
-            (way.y, way.is_taken) for other in rows for way in other.ways if way.to == row.name and not way.is_next
+            (way.y, way.is_taken) for other in rows for way in other.exits if way.to == row.name and not way.is_next
         ]
         if coming:
             ys = [y for y, _ in coming] + [row.entry]

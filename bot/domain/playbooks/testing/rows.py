@@ -46,7 +46,7 @@ class Played:
 
     playbook: Playbook
     case: Case
-    way: tuple[str, ...]
+    path: tuple[str, ...]
 
 
 @dataclass
@@ -82,7 +82,7 @@ def coverage(playbooks: Iterable[Playbook], played: Iterable[Played]) -> tuple[l
     for one in played:
         where = f"{one.playbook.playbook}: {one.case.name}"
         covers = covered_by(one.playbook)
-        entered = {row_id for state in one.way for row_id in covers.get(state, ())}
+        entered = {row_id for state in one.path for row_id in covers.get(state, ())}
         for row_id in sorted(entered | set(one.case.covers)):
             of(row_id).cases.append(where)
     each = list(found.values())

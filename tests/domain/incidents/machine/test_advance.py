@@ -62,7 +62,7 @@ def test_a_read_goes_where_its_clauses_say(usage: float | None, goes_to: str) ->
 
 def test_the_first_baseline_is_kept_for_good() -> None:
     story = Story().opened().reads(0.95)
-    assert story.run.baseline["usage"].value == 0.95
+    assert story.run.findings.baseline["usage"].value == 0.95
     assert story.texts("baseline") == ["baseline kept before any change"]
 
 

@@ -87,20 +87,20 @@ def test_a_bundle_holds_all_that_can_be_come_to() -> None:
 
 def test_a_divert_goes_on_in_the_other_playbook_and_asks_nobody() -> None:
     run = story().run
-    assert (run.playbook, run.state, run.way) == ("inner", "ask", ("ask",))
-    assert (run.results, run.baseline) == ({}, {})
+    assert (run.playbook, run.state, run.findings.path) == ("inner", "ask", ("ask",))
+    assert (run.findings.results, run.findings.baseline) == ({}, {})
     (frame,) = run.frames
-    assert (frame.playbook, frame.state, frame.way) == ("outer", "other", ("look", "other"))
+    assert (frame.playbook, frame.state, frame.findings.path) == ("outer", "other", ("look", "other"))
 
 
 def test_its_end_leads_back_with_everything_that_was_known() -> None:
     went = story().chooses("fixed")
     run = went.run
     assert (run.playbook, run.state, run.is_open, run.frames) == ("outer", "verify", True, ())
-    assert run.way == ("look", "other", "verify")
-    assert run.results["look"]["usage"].value == 0.95
-    assert run.baseline["usage"].value == 0.95
-    assert run.answers == {}
+    assert run.findings.path == ("look", "other", "verify")
+    assert run.findings.results["look"]["usage"].value == 0.95
+    assert run.findings.baseline["usage"].value == 0.95
+    assert run.findings.answers == {}
     assert went.watched("held").run.ending == "fixed"
 
 

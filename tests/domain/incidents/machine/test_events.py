@@ -11,7 +11,7 @@ from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import AlertChanged, EffectFailed, OpenedByHand, SilencesEnded
-from bot.domain.incidents.machine.operator_actions import ways_to_skip
+from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import SILENCE_ENDS, Offer, Run
 from bot.domain.playbooks.bundle import Bundle
 from tests import builders
@@ -236,7 +236,7 @@ def test_what_waits_when_its_state_is_skipped_is_withdrawn_and_says_why() -> Non
 
 
 def test_every_written_way_is_named_to_who_skips_to_another() -> None:
-    assert ways_to_skip(Story().applied().run, PLAYBOOK) == {"choose": "not_held", "calm": "held"}
+    assert exits_to_skip(Story().applied().run, PLAYBOOK) == {"choose": "not_held", "calm": "held"}
     story = Story().applied().says("skip", to="left", text="x")
     assert story.texts("note")[-1] == "'watch' cannot be left for 'left'. Ways: choose, calm."
 
@@ -250,14 +250,14 @@ def test_every_written_way_is_named_to_who_skips_to_another() -> None:
     ],
 )
 def test_there_is_no_way_to_skip_to(run: Run) -> None:
-    assert ways_to_skip(run, PLAYBOOK) == {}
+    assert exits_to_skip(run, PLAYBOOK) == {}
 
 
 def test_nothing_that_a_change_leads_to_by_itself_is_skipped_to() -> None:
     text = TEXT.replace("    done: watch\n", "    done: watch\n    not_needed: watch\n    failed: calm\n")
     playbook = load_text(text, file="small.yaml")
     run = Story(Bundle.of(playbook)).asked().run
-    assert ways_to_skip(run, playbook) == {"choose": "refused", "calm": "failed"}
+    assert exits_to_skip(run, playbook) == {"choose": "refused", "calm": "failed"}
 
 
 def test_what_is_proposed_after_a_reopening_is_the_own_work_of_who_reopened_it() -> None:
@@ -383,9 +383,9 @@ def test_none_of_these_is_left_behind_unasked(verb: str) -> None:
 def test_a_playbook_begins_without_anything_of_the_one_that_it_was_diverted_from() -> None:
     story = Story(BUNDLE).opened()
     known = {"answers": {"a": "b"}, "answered_by": {"a": "ana"}, "forms": {"a": {}}, "picked": {"a": "llm-1"}}
-    story.run = story.run.with_(**known)
+    story.run = story.run.with_(findings=story.run.findings.model_copy(update=known))
     run = story.reads(0.95).run
-    assert (run.results, run.baseline, run.way) == ({}, {}, ("ask",))
-    assert {name: getattr(run, name) for name in known} == {name: {} for name in known}
+    assert (run.findings.results, run.findings.baseline, run.findings.path) == ({}, {}, ("ask",))
+    assert {name: getattr(run.findings, name) for name in known} == {name: {} for name in known}
     back = story.chooses("fixed").run
-    assert {name: getattr(back, name) for name in known} == known
+    assert {name: getattr(back.findings, name) for name in known} == known

@@ -105,7 +105,7 @@ def test_what_is_filled_in_decides() -> None:
     assert story.run.state == "ask"
     story.chooses("given", user="ana", size="1").reads(2)
     assert story.run.state == "sure"
-    assert story.run.forms["ask"] == {"size": 1.0}
+    assert story.run.findings.forms["ask"] == {"size": 1.0}
     question = story.run.open_question
     assert question is not None
     assert question.by is not None

@@ -7,10 +7,10 @@ from typing import get_args
 import pytest
 
 from bot.domain.approvals.grant import Authority
-from bot.domain.incidents.effect import DrawWay, Effect, EndSilences, SilenceAlerts
+from bot.domain.incidents.effect import DrawPath, Effect, EndSilences, SilenceAlerts
 from bot.domain.incidents.event import Due, EffectFailed, Silenced, SilencesEnded
 from bot.domain.incidents.machine.events import NOT_DONE
-from bot.domain.incidents.machine.operator_actions import ways_to_skip
+from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS
 from tests import builders
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
@@ -81,7 +81,7 @@ def test_a_wait_is_left_by_a_written_way_with_the_reason_and_the_person_on_the_t
 
 def test_a_question_is_skipped_by_its_expiry_only_since_its_choices_are_for_answers() -> None:
     story = Story().opened().reads(0.95)
-    assert ways_to_skip(story.run, PLAYBOOK) == {"left": "expired"}
+    assert exits_to_skip(story.run, PLAYBOOK) == {"left": "expired"}
     asked = story.run.question
     story.says("skip", to="grow", text="now")
     assert story.run.state == "choose"
@@ -92,7 +92,7 @@ def test_a_question_is_skipped_by_its_expiry_only_since_its_choices_are_for_answ
 
 def test_what_a_change_would_have_done_is_never_skipped_to() -> None:
     story = Story().asked()
-    assert set(ways_to_skip(story.run, PLAYBOOK)) == {"choose"}
+    assert set(exits_to_skip(story.run, PLAYBOOK)) == {"choose"}
     request = story.request
     story.says("skip", to="watch", text="believe me")
     assert story.run.state == "grow"
@@ -230,7 +230,7 @@ def test_a_pinned_message_stands_at_its_own_time_with_its_author_and_link(closed
 def test_a_graph_is_owed(closed: bool) -> None:
     story = Story().opened()
     story = story.says("resolve") if closed else story
-    assert story.says("graph").wanted(DrawWay)
+    assert story.says("graph").wanted(DrawPath)
 
 
 def test_an_old_reminder_is_ignored() -> None:

@@ -84,13 +84,13 @@ def test_a_replica_that_was_picked_is_known_from_then_on() -> None:
     ).replace("read: [usage, waiting]\n", "read: [usage, waiting, each]\n    pick: {worst: worst(each)}\n")
     text = text.replace("{when: usage > 0.9, to: second}", "{when: picked.worst == 'llm-2', to: second}")
     story = Story(Bundle.of(load_text(text))).opened()
-    story.run = story.run.with_(picked={"earlier": "llm-9"})
+    story.run = story.run.with_(findings=story.run.findings.model_copy(update={"picked": {"earlier": "llm-9"}}))
     each = Reading(name="each", value={"llm-1": 0.5, "llm-2": 0.9}, at=story.at)
     usage, waiting = (Reading(name=name, value=0.1, at=story.at) for name in ("usage", "waiting"))
     found = {"each": each, "usage": usage, "waiting": waiting}
     story.happens(SignalsRead(event_id="r", effect_id="v1/read", readings=found))
     assert story.run.state == "second"
-    assert story.run.picked == {"earlier": "llm-9", "worst": "llm-2"}
+    assert story.run.findings.picked == {"earlier": "llm-9", "worst": "llm-2"}
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------

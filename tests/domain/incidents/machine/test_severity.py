@@ -101,7 +101,7 @@ async def test_the_shipped_playbooks_page_for_users_and_not_for_a_busy_server(
     name: str, given: dict[str, object], severity: str
 ) -> None:
     found = await shipped_case(name, given=given)
-    assert found.run.severity == severity, found.way
+    assert found.run.severity == severity, found.path
 
 
 def test_one_alert_that_pages_is_enough_among_others_that_do_not() -> None:
