@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bot.adapters.kubernetes.requests import Looked, misfit, seen_in, stamped
 from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
-from bot.domain.cluster.json_patch import PatchConflictError, applied
+from bot.domain.cluster.json_patch import ABSENT, applied, value_at
 from bot.domain.cluster.objects import (
     CALL_ANNOTATION,
     CANARY_LABEL,
@@ -181,10 +181,8 @@ class MemoryCluster:
     def edit(self, name: str, path: str, value: Any) -> None:
         """Somebody else replaces a field of a Deployment."""
         key = ("Deployment", name)
-        try:
-            self.objects[key] = applied([{"op": "replace", "path": path, "value": value}], self.objects[key])
-        except PatchConflictError as error:
-            raise AssertionError(f"there is nothing at {path}") from error
+        assert value_at(self.objects[key], path) is not ABSENT, f"there is nothing at {path}"
+        self.objects[key] = applied([{"op": "replace", "path": path, "value": value}], self.objects[key])
         self._control()
 
     def flags(self, name: str = "llm") -> list[str]:

@@ -1,6 +1,7 @@
-"""JSON patch (RFC 6902), as far as calls use it: add, replace, remove and test on objects and list elements.
+"""JSON patch (RFC 6902) as kube-apiserver applies it, and the edits of single fields that patches are made of.
 
 A field edit makes its own `test` of the old value, and its inverse; applying both leaves the document as it was.
+Against RFC 6902, `test` with null holds for an absent key, and `replace` may set one: so does the API server's library.
 """
 
 from __future__ import annotations
@@ -31,12 +32,8 @@ class Broken:
     present: Any
 
 
-class PatchConflictError(ValueError):
+class PatchError(ValueError):
     """A patch does not fit the document."""
-
-    def __init__(self, broken: Sequence[Broken]) -> None:
-        super().__init__("; ".join(f"{b.path} is {b.present!r}, not {b.expected!r}" for b in broken))
-        self.broken = tuple(broken)
 
 
 def pointer(*parts: str | int) -> str:
@@ -49,14 +46,10 @@ def parts_of(path: str) -> list[str]:
 
 def value_at(document: Any, path: str) -> Any:
     """The value at a JSON pointer, or `ABSENT`."""
-    for part in parts_of(path):
-        if isinstance(document, dict) and part in document:
-            document = document[part]
-        elif isinstance(document, list) and part.isdigit() and int(part) < len(document):
-            document = document[int(part)]
-        else:
-            return ABSENT
-    return document
+    try:
+        return _look(document, parts_of(path))
+    except PatchError:
+        return ABSENT
 
 
 def test_of(document: Any, path: str) -> Obj:
@@ -105,39 +98,91 @@ def is_in_force(operations: Iterable[Obj], document: Any) -> bool:
 
 
 def applied(operations: Iterable[Obj], document: Obj) -> Obj:
-    """A patched copy; raise `PatchConflictError` when a test fails or a field to change is missing."""
-    patched = copy.deepcopy(document)
-    for op in operations:
-        _apply(op, patched)
+    """A patched copy: all operations or none. Raise `PatchError` when a test fails or an operation does not fit."""
+    # In a parent of its own the whole document is a field like any other.
+    root: Obj = {"": copy.deepcopy(document)}
+    for operation in operations:
+        _operate(root, operation)
+    patched: Obj = root.get("", {})
     return patched
 
 
-def _apply(op: Obj, document: Any) -> None:
-    path = op["path"]
-    present = value_at(document, path)
-    if op["op"] == "test":
-        if present != op["value"]:
-            raise PatchConflictError([Broken(path, op["value"], present)])
-        return
-    if op["op"] in ("replace", "remove") and present is ABSENT:
-        raise PatchConflictError([Broken(path, "something", ABSENT)])
-    *way, last = parts_of(path)
-    holder = value_at(document, pointer(*way))
-    if isinstance(holder, list):
-        _change_list(op, holder, int(last))
-    elif isinstance(holder, dict):
-        if op["op"] == "remove":
-            del holder[last]
-        else:
-            holder[last] = copy.deepcopy(op["value"])
-    else:
-        raise PatchConflictError([Broken(pointer(*way), "an object", holder)])
+def _operate(root: Obj, operation: Obj) -> None:
+    path = _path(operation.get("path"))
+    match operation.get("op"):
+        case "test":
+            _test(root, path, operation.get("value"))
+        case "remove":
+            _take(root, path)
+        case "add":
+            _add(root, path, _value(operation))
+        case "replace":
+            if isinstance(_look(root, path[:-1]), list):
+                _take(root, path)
+            _add(root, path, _value(operation))
+        case "move":
+            _add(root, path, _take(root, _path(operation.get("from"))))
+        case "copy":
+            _add(root, path, copy.deepcopy(_look(root, _path(operation.get("from")))))
+        case kind:
+            raise PatchError(f"unexpected kind: {kind}")
 
 
-def _change_list(op: Obj, holder: list[Any], index: int) -> None:
-    if op["op"] == "remove":
-        del holder[index]
-    elif op["op"] == "add":
-        holder.insert(index, copy.deepcopy(op["value"]))
+def _path(text: object) -> list[str]:
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise PatchError(f"{text!r} is no JSON pointer")
+    return ["", *parts_of(text)]
+
+
+def _value(operation: Obj) -> Any:
+    if "value" not in operation:
+        raise PatchError(f"operation {operation.get('op')} lacks a value")
+    return copy.deepcopy(operation["value"])
+
+
+def _look(document: Any, path: Sequence[str]) -> Any:
+    for token in path:
+        document = document[_key(document, token)]
+    return document
+
+
+def _key(parent: Any, token: str, *, room: int = 0) -> Any:
+    """What `parent` takes in brackets for an element that is there, or, with `room`, one behind the end of a list."""
+    if isinstance(parent, list) and token.isdecimal() and int(token) < len(parent) + room:
+        return int(token)
+    if isinstance(parent, dict) and token in parent:
+        return token
+    raise PatchError(f"{token!r} does not exist")
+
+
+def _test(root: Obj, path: list[str], expected: Any) -> None:
+    parent, last = _look(root, path[:-1]), path[-1]
+    present = parent.get(last) if isinstance(parent, dict) else _look(parent, [last])
+    if not _same(present, expected):
+        raise PatchError(f"{pointer(*path[1:])} is {present!r}, not {expected!r}")
+
+
+def _same(left: Any, right: Any) -> bool:
+    # JSON has no integers: 1 equals 1.0, but true does not equal 1 as it would in Python.
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)
+
+
+def _take(root: Obj, path: list[str]) -> Any:
+    parent = _look(root, path[:-1])
+    return parent.pop(_key(parent, path[-1]))
+
+
+def _add(root: Obj, path: list[str], value: Any) -> None:
+    parent, last = _look(root, path[:-1]), path[-1]
+    if isinstance(parent, list):
+        parent.insert(len(parent) if last == "-" else _key(parent, last, room=1), value)
+    elif isinstance(parent, dict):
+        parent[last] = value
     else:
-        holder[index] = copy.deepcopy(op["value"])
+        raise PatchError(f"cannot add {last!r} to a plain value")

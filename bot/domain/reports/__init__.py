@@ -1,7 +1,8 @@
 """Reports: what happened in an incident, for people and for machines, from its timeline alone."""
 
 from bot.domain.reports.facts import Report
-from bot.domain.reports.page import as_json, markdown
+from bot.domain.reports.markdown_page import markdown
+from bot.domain.reports.page import as_json
 from bot.domain.reports.web_page import html
 
 __all__ = ["Report", "as_json", "html", "markdown"]

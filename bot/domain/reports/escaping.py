@@ -1,45 +1,22 @@
-"""Text for a Markdown page: what came from outside reads as what it is, never as markup, a table cell's end or HTML."""
+"""Values in words for a report: on one line, without characters that are not seen."""
 
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bot.domain.signals.signal import Reading
 
 MAX_LENGTH = 2_000
-_MARKUP = re.compile(r"[\\`*_~\[\]#!$|]")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 """Controls, bidirectional overrides and zero-width characters: they can make a text read as another one."""
-
-
-def text(raw: object, limit: int = MAX_LENGTH) -> str:
-    """One line that shows exactly these words."""
-    shown = one_line(raw, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MARKUP.sub(r"\\\g<0>", shown)
 
 
 def one_line(raw: object, limit: int = MAX_LENGTH) -> str:
     spaced = " ".join(str(raw).split())
     shown = " ".join("".join(char for char in spaced if unicodedata.category(char) not in _UNSEEN).split())
     return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
-
-
-def code(raw: object) -> str:
-    """A name that the bot or a playbook made: a code span."""
-    shown = one_line(raw, 200).replace("`", "'").replace("|", "\\|")
-    return f"`{shown}`" if shown else "–"
-
-
-def row(*cells: str) -> str:
-    return "| " + " | ".join(cell or "–" for cell in cells) + " |"
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [row(*headings), row(*("---" for _ in headings)), *(row(*cells) for cells in rows)]
 
 
 def moment(at: float) -> str:

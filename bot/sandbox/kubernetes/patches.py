@@ -7,6 +7,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from bot.domain.cluster.json_patch import PatchError, applied
+
 Obj = dict[str, Any]
 
 # field name -> key that tells its entries apart, as the `patchMergeKey` tags of the API types say.
@@ -36,134 +38,11 @@ _SET_ORDER = "$setElementOrder/"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 
 
-class PatchError(Exception):
-    """The patch does not fit the document."""
-
-
 def json_patch(document: Obj, operations: object) -> Obj:
-    """RFC 6902, all operations or none, with the two liberties of the library in kube-apiserver.
-
-    `test` with null holds for a key that is absent, and `replace` sets a key of an object that is absent.
-    """
-    if not isinstance(operations, list):
-        raise PatchError("a JSON patch is a list of operations")
-    patched = copy.deepcopy(document)
-    for operation in operations:
-        if not isinstance(operation, dict):
-            raise PatchError("an operation is an object")
-        patched = _operate(patched, operation)
-    return patched
-
-
-def _operate(document: Any, operation: Mapping[str, Any]) -> Any:
-    kind, path = operation.get("op"), _pointer(operation.get("path"))
-    match kind:
-        case "test":
-            if not _same(_look_or_none(document, path), operation.get("value")):
-                raise PatchError(f"testing value {operation.get('path')} failed: test failed")
-            return document
-        case "remove":
-            return _remove(document, path)
-        case "add":
-            return _add(document, path, copy.deepcopy(_value(operation)))
-        case "replace":
-            return _replace(document, path, copy.deepcopy(_value(operation)))
-        case "move" | "copy":
-            origin = _pointer(operation.get("from"))
-            value = copy.deepcopy(_look(document, origin))
-            return _add(_remove(document, origin) if kind == "move" else document, path, value)
-        case _:
-            raise PatchError(f"unexpected kind: {kind}")
-
-
-def _value(operation: Mapping[str, Any]) -> Any:
-    if "value" not in operation:
-        raise PatchError(f"operation {operation.get('op')} lacks a value")
-    return operation["value"]
-
-
-def _same(left: Any, right: Any) -> bool:
-    # JSON has no integers: 1 equals 1.0, but true does not equal 1 as it would in Python.
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return bool(left == right)
-
-
-def _pointer(text: object) -> list[str]:
-    if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise PatchError(f"{text!r} is no JSON pointer")
-    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
-
-
-def _index(parent: list[Any], token: str, *, end: int) -> int:
-    try:
-        index = int(token)
-    except ValueError:
-        raise PatchError(f"{token!r} is no index of a list") from None
-    if not 0 <= index < end:
-        raise PatchError(f"index {index} is out of range of a list of {len(parent)}")
-    return index
-
-
-def _step(parent: Any, token: str) -> Any:
-    if isinstance(parent, list):
-        return parent[_index(parent, token, end=len(parent))]
-    if isinstance(parent, dict) and token in parent:
-        return parent[token]
-    raise PatchError(f"{token!r} does not exist")
-
-
-def _look(document: Any, path: list[str]) -> Any:
-    for token in path:
-        document = _step(document, token)
-    return document
-
-
-def _look_or_none(document: Any, path: list[str]) -> Any:
-    parent = _look(document, path[:-1])
-    if path and isinstance(parent, dict):
-        return parent.get(path[-1])
-    return _look(document, path)
-
-
-def _replace(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    parent = _look(document, path[:-1])
-    if isinstance(parent, list):
-        parent[_index(parent, path[-1], end=len(parent))] = value
-        return document
-    return _add(document, path, value)
-
-
-def _remove(document: Any, path: list[str]) -> Any:
-    if not path:
-        return None
-    parent = _look(document, path[:-1])
-    if isinstance(parent, list):
-        del parent[_index(parent, path[-1], end=len(parent))]
-    else:
-        _step(parent, path[-1])
-        del parent[path[-1]]
-    return document
-
-
-def _add(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    parent = _look(document, path[:-1])
-    if isinstance(parent, list):
-        at = len(parent) if path[-1] == "-" else _index(parent, path[-1], end=len(parent) + 1)
-        parent.insert(at, value)
-    elif isinstance(parent, dict):
-        parent[path[-1]] = value
-    else:
-        raise PatchError(f"cannot add {path[-1]!r} to a plain value")
-    return document
+    """RFC 6902, all operations or none."""
+    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
+        raise PatchError("a JSON patch is a list of operations, which are objects")
+    return applied(operations, document)
 
 
 def merge_patch(document: Any, patch: Any) -> Any:

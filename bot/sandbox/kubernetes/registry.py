@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
+from bot.domain.cluster.json_patch import PatchError
 from bot.sandbox.kubernetes import clock, defaults, errors, quota, schema, validation
 from bot.sandbox.kubernetes.errors import Cause
 from bot.sandbox.kubernetes.field_owners import FieldOwners, Operation, without
-from bot.sandbox.kubernetes.patches import PatchError, strategic_merge_patch
+from bot.sandbox.kubernetes.patches import strategic_merge_patch
 from bot.sandbox.kubernetes.resources import (
     BY_KIND,
     DEPLOYMENTS,

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from bot.domain.cluster.json_patch import PatchError
 from bot.sandbox.kubernetes import errors, schema
 from bot.sandbox.kubernetes.errors import Cause
-from bot.sandbox.kubernetes.patches import PatchError
 from bot.sandbox.kubernetes.registry import Options, Patch, Registry
 from bot.sandbox.kubernetes.resources import Resource
 from bot.sandbox.kubernetes.selectors import selector_text

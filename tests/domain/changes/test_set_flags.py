@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.changes.plan import Plan
-from bot.domain.cluster.json_patch import PatchConflictError, applied
+from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.snapshot import Obj, World
 from bot.domain.flags.flags_in_spec import flags_of_template
 from bot.domain.signals.scrape import ReplicaLoad
@@ -130,7 +130,7 @@ def test_the_patch_tests_uid_container_and_the_old_list() -> None:
 
 def test_a_patch_does_not_win_over_somebody_elses_edit() -> None:
     call = planned("set_flags", edits(max_num_seqs=6), world()).calls[0]
-    with pytest.raises(PatchConflictError, match="args"):
+    with pytest.raises(PatchError, match="args"):
         applied(call.body, deployment(template("--max-num-seqs=32")))
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from bot.domain.cluster.json_patch import PatchError
 from bot.sandbox.kubernetes.errors import ApiError
-from bot.sandbox.kubernetes.patches import PatchError, json_patch, merge_patch, strategic_merge_patch
+from bot.sandbox.kubernetes.patches import json_patch, merge_patch, strategic_merge_patch
 from bot.sandbox.kubernetes.quantities import canonical, resolve_int_or_percent
 from bot.sandbox.kubernetes.resources import PODS
 from bot.sandbox.kubernetes.selectors import field_selector, label_selector, matches, selector_text
