@@ -52,11 +52,11 @@ from bot.domain.approvals.configuration import on_call, operators
 from bot.domain.approvals.grant import Demand
 from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
+from bot.flow.cached_snapshots import CachedSnapshots
 from bot.flow.circuit import Circuit
 from bot.flow.ports import History, PodPages
 from bot.flow.read_signals import ReadSignals
-from bot.flow.recent_worlds import RecentWorlds
-from bot.flow.sample_replicas import SampledHistory, WorldReplicas
+from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
 from bot.probes.catalogue import probe_readers
 from bot.probes.declaration import Sources
 from bot.settings import Settings
@@ -206,8 +206,8 @@ def open_fleet(
 ) -> Fleet:
     pages = open_pages(settings, cluster, stack)
     clock = SystemClock()
-    recent = RecentWorlds(cluster.port, clock.now)
-    replicas = WorldReplicas(recent)
+    recent = CachedSnapshots(cluster.port, clock.now)
+    replicas = SnapshotReplicas(recent)
     samples = RedisSamples(storage.connection)
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)

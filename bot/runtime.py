@@ -66,8 +66,8 @@ from bot.flow.ports import (
 )
 from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
-from bot.flow.sample_replicas import KeepSampling, SampledWorkloads, WorldReplicas
-from bot.flow.see_world import SeeWorld
+from bot.flow.sample_replicas import KeepSampling, SampledWorkloads, SnapshotReplicas
+from bot.flow.snapshot_reader import SnapshotReader
 from bot.flow.wake import Timer, Wake
 
 
@@ -180,10 +180,10 @@ class Runtime:
         ports, playbook_of = self._ports, self.advance.playbook_of
         time, messenger, store = ports.time, ports.messenger, ports.store
         read = ReadHandler(ports.signals, playbook_of)
-        see = SeeWorld(ports.cluster, ports.samples)
+        see = SnapshotReader(ports.cluster, ports.samples)
         plan = PlanHandler(read, see, ports.cluster, playbook_of, store)
         generate = GenerateOnReplica(
-            ports.generations, WorldReplicas(ports.cluster), ports.scraper, ports.claims, store, pause=time.pause
+            ports.generations, SnapshotReplicas(ports.cluster), ports.scraper, ports.claims, store, pause=time.pause
         )
         series = ReadSeriesHandler(ports.history, playbook_of, aside=time.aside)
         return {

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from bot.domain.approvals.grant import Approved, Authority, Policy
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.node_disruption import NodeDisruption
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.effect import Effect, Lane
 from bot.domain.incidents.event import Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, Run
@@ -327,7 +327,7 @@ class CallClaims(Protocol):
 
         A lease key that begins with `room/` is held for as long as it takes until new pods are seen.
         `node` is what the call takes from the fleet; what does not count passes both breakers.
-        `already_claimed`: this call may have been sent before; look at the world before sending.
+        `already_claimed`: this call may have been sent before; look at the snapshot before sending.
         No answer from the storage raises: no call without a claim.
         """
         ...
@@ -439,9 +439,9 @@ class PodPages(Protocol):
         ...
 
 
-class Worlds(Protocol):
-    async def world(self, target: Target, *, incident_id: str) -> World:
-        """As `Cluster.world`, the only part of the cluster that reading needs."""
+class Snapshots(Protocol):
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        """As `Cluster.snapshot`, the only part of the cluster that reading needs."""
         ...
 
 
@@ -554,7 +554,7 @@ class ProbeRequest:
     spec: ProbeSignal
     context: ReadContext
     at: float
-    world: Callable[[], Awaitable[World]]
+    snapshot: Callable[[], Awaitable[ClusterSnapshot]]
 
 
 class Signals(Protocol):
@@ -583,7 +583,7 @@ class Cluster(Protocol):
         """
         ...
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         """What planning may look at, read now. Raise `ClusterError` when the workload itself cannot be read."""
         ...
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import structlog
 
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError
 from bot.domain.signals.comparison import compare, metrics_compared
 from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, SignalSpec
 from bot.domain.signals.window import Window
-from bot.flow.ports import History, ProbeReader, ProbeRequest, ReadContext, Worlds
+from bot.flow.ports import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
 
 DEADLINE_SECONDS = 5.0
 
@@ -35,7 +35,7 @@ class ReadSignals:
         *,
         history: History,
         probes: Mapping[str, ProbeReader],
-        cluster: Worlds,
+        cluster: Snapshots,
         now: Callable[[], float],
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
@@ -54,13 +54,13 @@ class ReadSignals:
         sampled = {name: spec for name, spec in wanted.items() if not isinstance(spec, ProbeSignal | ComparedSignal)}
         compared = {name: spec for name, spec in wanted.items() if isinstance(spec, ComparedSignal)}
         probed = {name: spec for name, spec in wanted.items() if isinstance(spec, ProbeSignal)}
-        world = _ReadOnce(lambda: self._cluster.world(context.target, incident_id=context.incident_id))
+        snapshot = _ReadOnce(lambda: self._cluster.snapshot(context.target, incident_id=context.incident_id))
         windows, comparisons, answers = await asyncio.gather(
             self._read_windows(sampled, context),
             asyncio.gather(*(self._compare(name, spec, context) for name, spec in compared.items())),
-            asyncio.gather(*(self._ask(name, spec, context, world) for name, spec in probed.items())),
+            asyncio.gather(*(self._ask(name, spec, context, snapshot) for name, spec in probed.items())),
         )
-        await world.close()
+        await snapshot.close()
         return {**windows, **{reading.name: reading for reading in (*comparisons, *answers)}}
 
     async def _read_windows(self, wanted: Mapping[str, SampledSpec], context: ReadContext) -> dict[str, Reading]:
@@ -134,11 +134,11 @@ class ReadSignals:
         query = reading.query or spec.model_dump_json(exclude_defaults=True)
         return reading.model_copy(update={"source": self._history.source, "query": query})
 
-    async def _ask(self, name: str, spec: ProbeSignal, context: ReadContext, world: _ReadOnce) -> Reading:
+    async def _ask(self, name: str, spec: ProbeSignal, context: ReadContext, snapshot: _ReadOnce) -> Reading:
         probe = self._probes.get(spec.probe)
         if probe is None:
             return unknown(name, f"no source for '{spec.probe}' is configured", at=self._now())
-        request = ProbeRequest(name, spec, context, self._now(), world.get)
+        request = ProbeRequest(name, spec, context, self._now(), snapshot.get)
         try:
             async with asyncio.timeout(self._deadline):
                 return _asked_of(await probe(request), request)
@@ -165,13 +165,13 @@ def _asked_of(reading: Reading, request: ProbeRequest) -> Reading:
 
 
 class _ReadOnce:
-    """The world, read at most once and shared by those who wait; one who gives up leaves it to the others."""
+    """The snapshot, read at most once and shared by those who wait; one who gives up leaves it to the others."""
 
-    def __init__(self, read: Callable[[], Awaitable[World]]) -> None:
+    def __init__(self, read: Callable[[], Awaitable[ClusterSnapshot]]) -> None:
         self._read = read
-        self._task: asyncio.Future[World] | None = None
+        self._task: asyncio.Future[ClusterSnapshot] | None = None
 
-    async def get(self) -> World:
+    async def get(self) -> ClusterSnapshot:
         if self._task is None:
             self._task = asyncio.ensure_future(self._read())
         return await asyncio.shield(self._task)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
@@ -25,9 +25,9 @@ Ask = Callable[[Question], str | None]
 
 
 class NoCluster:
-    """The `Worlds` port where there is none."""
+    """The `Snapshots` port where there is none."""
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         raise ClusterError("a recording has no cluster; say under `given` what this would have been")
 
 

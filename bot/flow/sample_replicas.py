@@ -14,13 +14,13 @@ import structlog
 
 from bot.domain.cluster.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
 from bot.domain.cluster.rotation import is_in_rotation
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.cluster.workload import metrics_port, serves
 from bot.domain.kernel.errors import BotError, ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.load_log import last_slot, load_point
 from bot.domain.signals.scrape import Scrape
-from bot.flow.ports import LoadLog, ReadContext, Replica, Replicas, SampleStore, Scraper, Signals, Worlds
+from bot.flow.ports import LoadLog, ReadContext, Replica, Replicas, SampleStore, Scraper, Signals, Snapshots
 
 log = structlog.get_logger()
 
@@ -133,22 +133,22 @@ class SampledWorkloads:
         ]
 
 
-class WorldReplicas:
+class SnapshotReplicas:
     """The `Replicas` port over the snapshot that planning uses too."""
 
-    def __init__(self, cluster: Worlds) -> None:
+    def __init__(self, cluster: Snapshots) -> None:
         self._cluster = cluster
 
     async def replicas(self, target: Target, *, incident_id: str) -> Sequence[Replica]:
-        world = await self._cluster.world(target, incident_id=incident_id)
-        if "pods" in world.unreadable:
-            raise ClusterError(f"pods cannot be listed: {world.unreadable['pods']}")
-        return replicas_in(world)
+        snapshot = await self._cluster.snapshot(target, incident_id=incident_id)
+        if "pods" in snapshot.unreadable:
+            raise ClusterError(f"pods cannot be listed: {snapshot.unreadable['pods']}")
+        return replicas_in(snapshot)
 
 
-def replicas_in(world: World) -> tuple[Replica, ...]:
+def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
     """Every running pod of the workload and of our canary that serves, has an address and is not on its way out."""
-    slices = None if "endpoint_slices" in world.unreadable else world.endpoint_slices
+    slices = None if "endpoint_slices" in snapshot.unreadable else snapshot.endpoint_slices
     return tuple(
         Replica(
             name=name_of(pod),
@@ -160,7 +160,7 @@ def replicas_in(world: World) -> tuple[Replica, ...]:
             node=dig(pod, "spec", "nodeName") or "",
             namespace=namespace_of(pod),
         )
-        for pod in world.pods
+        for pod in snapshot.pods
         if serves(pod)
         and dig(pod, "status", "phase") == "Running"
         and dig(pod, "status", "podIP")

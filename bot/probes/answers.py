@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.domain.cluster.objects import dig, is_going_away
 from bot.domain.cluster.rotation import pods_of_canary, pods_of_workload
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import ProbeRequest
 
@@ -52,21 +52,21 @@ def no_answer(request: ProbeRequest, why: str, *, source: str = KUBERNETES) -> R
     return unknown(request.name, why, at=request.at, source=source)
 
 
-def unreadable(request: ProbeRequest, world: World, *sources: str) -> Reading | None:
+def unreadable(request: ProbeRequest, snapshot: ClusterSnapshot, *sources: str) -> Reading | None:
     """The unknown reading when one of these parts of the cluster could not be read."""
-    reasons = [f"{source}: {world.unreadable[source]}" for source in sources if source in world.unreadable]
+    reasons = [f"{source}: {snapshot.unreadable[source]}" for source in sources if source in snapshot.unreadable]
     return no_answer(request, "; ".join(reasons)) if reasons else None
 
 
-def pods_asked_for(request: ProbeRequest, world: World) -> tuple[Obj, ...]:
+def pods_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
     """The pods that the probe is about: the workload's, our canary's, or the picked one."""
     of = request.spec.of
     if of == "canary":
-        return pods_of_canary(world)
+        return pods_of_canary(snapshot)
     if of.startswith("picked."):
         name = request.context.picked.get(of.removeprefix("picked."))
-        return tuple(pod for pod in world.pods if dig(pod, "metadata", "name") == name)
-    return pods_of_workload(world)
+        return tuple(pod for pod in snapshot.pods if dig(pod, "metadata", "name") == name)
+    return pods_of_workload(snapshot)
 
 
 def staying(pods: Sequence[Obj]) -> Sequence[Obj]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from bot.domain.cluster.objects import CALL_ANNOTATION, annotations_of, condition, dig, seconds_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.flow.ports import ProbeRequest
 
 REUSED_ANNOTATION = "deployment.kubernetes.io/revision-history"
 
 
-def rolled_out_at(replica_set: Obj, world: World, *, is_current: bool) -> float | None:
+def rolled_out_at(replica_set: Obj, snapshot: ClusterSnapshot, *, is_current: bool) -> float | None:
     created = seconds_of(dig(replica_set, "metadata", "creationTimestamp"))
     if REUSED_ANNOTATION not in annotations_of(replica_set):
         return created
     # A rollback takes an old ReplicaSet again; only the Deployment knows when.
-    assert world.workload is not None
-    progress = condition(world.workload, "Progressing")
+    assert snapshot.workload is not None
+    progress = condition(snapshot.workload, "Progressing")
     return seconds_of(progress.get("lastUpdateTime")) if is_current else None
 
 

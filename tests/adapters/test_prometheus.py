@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.prometheus.history import PrometheusHistory, raw_query
 from bot.adapters.vllm import metrics as vllm_metrics
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.sampling import SampledSpec, metrics_of, read_window
@@ -61,8 +61,8 @@ class Nothing:
 
 
 class NoCluster:
-    async def world(self, target: Target, *, incident_id: str) -> World:
-        return World(at=0.0, workload=None)
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        return ClusterSnapshot(at=0.0, workload=None)
 
 
 # --- a stand-in that answers what it is told --------------------------------------------------------------------------

@@ -27,12 +27,12 @@ from bot.domain.cluster.objects import (
     uid_of,
 )
 from bot.domain.cluster.rollout import replicas_of, revision_of, same_template, template_digest
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.domain.kernel.target import Target, named_by
 from bot.flow.ports import Sent
-from tests.domain.changes import worlds
+from tests.domain.changes import snapshots
 
 Key = tuple[str, str]
 """Kind and name; everything lives in one namespace."""
@@ -63,10 +63,10 @@ class MemoryCluster:
         """Why reads fail; empty while they work."""
         self.failing_reads = 0
         """How many of the next reads fail."""
-        self._put("Service", worlds.service())
+        self._put("Service", snapshots.service())
         for number in (1, 2, 3):
-            self._put("Node", worlds.node(number))
-        self._put("Deployment", worlds.deployment(worlds.template(*args), replicas=replicas))
+            self._put("Node", snapshots.node(number))
+        self._put("Deployment", snapshots.deployment(snapshots.template(*args), replicas=replicas))
         self._control()
 
     # --- Cluster --------------------------------------------------------------------------------------------------
@@ -75,20 +75,20 @@ class MemoryCluster:
         self._reach()
         return named_by(alert.labels, "test")
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         self._reach()
         if self._now() >= self._busy_until:
             self._control()
         pods = self._all("Pod")
         canary = next((name_of(d) for d in self._all("Deployment") if CANARY_LABEL in labels_of(d)), "")
-        return World(
+        return ClusterSnapshot(
             at=self._now(),
             workload=self._copy("Deployment", target.name),
             replica_sets=self._all("ReplicaSet"),
             pods=pods,
             services=self._all("Service"),
-            endpoint_slices=(worlds.endpoint_slice(*self._served(pods)),),
-            pdbs=(worlds.budget(),),
+            endpoint_slices=(snapshots.endpoint_slice(*self._served(pods)),),
+            pdbs=(snapshots.budget(),),
             nodes=self._all("Node"),
             all_pods=pods,
             canary=self._copy("Deployment", canary),
@@ -211,11 +211,11 @@ class MemoryCluster:
     def _complete(self, job: Obj) -> None:
         ended = {"type": "Failed", "reason": "BackoffLimitExceeded"} if self.job_fails else {"type": "Complete"}
         job["status"] = {"conditions": [ended | {"status": "True"}]}
-        made = worlds.pod(0)
+        made = snapshots.pod(0)
         made["metadata"] |= {
             "name": f"{name_of(job)}-pod",
             "labels": {},
-            "ownerReferences": worlds.owner("Job", name_of(job), uid_of(job)),
+            "ownerReferences": snapshots.owner("Job", name_of(job), uid_of(job)),
         }
         self._put("Pod", made | {"status": {"phase": "Failed" if self.job_fails else "Succeeded"}})
 
@@ -244,7 +244,7 @@ class MemoryCluster:
             if same_template(found["spec"]["template"], template):
                 return found
         revision = max((revision_of(found) or 0 for found in owned), default=0) + 1
-        made = worlds.replica_set(revision, template, of=uid_of(deployment), of_name=name_of(deployment))
+        made = snapshots.replica_set(revision, template, of=uid_of(deployment), of_name=name_of(deployment))
         digest = template_digest(template)[:6]
         for labels in (made["metadata"]["labels"], made["spec"]["selector"]["matchLabels"]):
             labels[TEMPLATE_HASH_LABEL] = digest
@@ -265,9 +265,9 @@ class MemoryCluster:
 
     def _new_pod(self, replica_set: Obj) -> Obj:
         self._made += 1
-        made = worlds.pod(self._made)
+        made = snapshots.pod(self._made)
         made["metadata"]["labels"] = dict(labels_of(replica_set["spec"]["template"]))
-        made["metadata"]["ownerReferences"] = worlds.owner("ReplicaSet", name_of(replica_set), uid_of(replica_set))
+        made["metadata"]["ownerReferences"] = snapshots.owner("ReplicaSet", name_of(replica_set), uid_of(replica_set))
         made["spec"] = {**copy.deepcopy(replica_set["spec"]["template"]["spec"]), "nodeName": made["spec"]["nodeName"]}
         return made
 

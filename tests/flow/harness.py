@@ -43,7 +43,7 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.handlers.apply import ApplyCall
-from bot.flow.sample_replicas import SampledHistory, WorldReplicas
+from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
 from bot.runtime import Pictures, Ports, Runtime, Time
 from bot.sandbox.slack.directory import BOT_USER
 from bot.sandbox.slack.team import Settings, Team
@@ -205,7 +205,7 @@ class Bot:
         self.store = RedisStore(self._redis, owner=owner)
         self.claims = RedisClaims(self._redis)
         self.scraped = SampledHistory(
-            replicas=WorldReplicas(self._cluster),
+            replicas=SnapshotReplicas(self._cluster),
             scraper=scene.engines,
             store=RedisSamples(self._redis),
             now=time.now,

@@ -43,7 +43,7 @@ from bot.flow.handlers.plan import PlanHandler
 from bot.flow.perform_effect import Done as Performed
 from bot.flow.perform_effect import EffectContext, Later
 from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord, Owed, RunStore, Sent
-from bot.flow.see_world import SeeWorld
+from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
 from tests.domain.incidents.machine.steps import BUNDLE, PLAYBOOK
 from tests.flow.press_oracle import Done, Memory, as_seen, why_not
@@ -239,7 +239,8 @@ class History:
 
         # This plan has neither waits nor generations, and holds nothing: nobody else is asked.
         return ApplyCall(
-            self.writer, self.claims, cast(RunStore, self), Planner(self.world), cast(SeeWorld, None), playbook_of,
+            self.writer, self.claims, cast(RunStore, self), Planner(self.world), cast(SnapshotReader, None),
+            playbook_of,
             job_result=cast(JobResult, None), generate=cast(GenerateOnReplica, None), grant_valid_seconds=600.0,
             pause=self.pause,
         )  # fmt: skip

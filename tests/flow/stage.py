@@ -19,7 +19,7 @@ from bot.adapters.kubernetes.requests import Looked
 from bot.adapters.redis.connection import Connection
 from bot.domain.approvals.grant import Approved, Authority, Policy
 from bot.domain.changes.plan import Call
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.target import Target
@@ -270,8 +270,8 @@ class StagedCluster:
     async def resolve(self, alert: Alert) -> Target | None:
         return await self._read("resolve", lambda: self._cluster.resolve(alert))
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
-        return await self._read("world", lambda: self._cluster.world(target, incident_id=incident_id))
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        return await self._read("snapshot", lambda: self._cluster.snapshot(target, incident_id=incident_id))
 
     async def lacking(self, calls: Sequence[Call]) -> str:
         return ""

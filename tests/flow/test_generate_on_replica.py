@@ -17,9 +17,9 @@ from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Generated, Replica
 from tests import builders
 from tests.adapters.kubernetes.lab import granted
+from tests.domain.changes.snapshots import NOW, planned
 from tests.domain.changes.test_probe_request import ASK
 from tests.domain.changes.test_replicas import isolated_world
-from tests.domain.changes.worlds import NOW, planned
 from tests.fakes.engines import MemoryEngines
 
 pytestmark = pytest.mark.fast

@@ -40,10 +40,10 @@ from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Value
 from bot.flow.rehearse_case import play_case
 from bot.flow.route_alerts import opened
-from bot.flow.see_world import context_of
+from bot.flow.snapshot_reader import context_of
 from tests import builders
-from tests.domain.changes import worlds
-from tests.domain.changes.worlds import (
+from tests.domain.changes import snapshots
+from tests.domain.changes.snapshots import (
     CONTEXT,
     declined,
     deployment,
@@ -51,9 +51,9 @@ from tests.domain.changes.worlds import (
     load,
     planned,
     pod,
+    snapshot,
     template,
     weighed,
-    world,
 )
 from tests.fakes.cluster import MemoryCluster
 from tests.flow.harness import Bot, Scene, play, told, until
@@ -233,7 +233,7 @@ CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
 def test_3_no_replica_ends_before_its_successor_serves_whatever_the_deployments_strategy(
     strategy: dict[str, Any],
 ) -> None:
-    call = planned("set_flags", CAP, world(workload=deployment(strategy=strategy))).calls[0]
+    call = planned("set_flags", CAP, snapshot(workload=deployment(strategy=strategy))).calls[0]
     after = applied(call.body, deployment(strategy=strategy))
     rolling = after["spec"]["strategy"]["rollingUpdate"]
     assert rolling["maxUnavailable"] == 0
@@ -296,7 +296,7 @@ async def sampled(scene: Scene, bot: Bot, run: Run, seconds: float) -> None:
 # --- 4: a SIGTERM without a drain -------------------------------------------------------------------------------------
 
 NO_DRAIN = template(lifecycle={})
-SAME_SELECTOR = (worlds.service(app="llm"),)
+SAME_SELECTOR = (snapshots.service(app="llm"),)
 TWO_PEOPLE = builders.rules(needed=2).approvals
 
 
@@ -307,7 +307,7 @@ TWO_PEOPLE = builders.rules(needed=2).approvals
 def test_4_streams_that_would_be_cut_are_counted_on_the_request_which_two_people_decide(
     running: dict[str, Any], says: str
 ) -> None:
-    seen = world(workload=deployment(NO_DRAIN), services=SAME_SELECTOR, load=running)
+    seen = snapshot(workload=deployment(NO_DRAIN), services=SAME_SELECTOR, load=running)
     plan = planned("replace_replica", {"replica": "llm-2"}, seen)
     assert says in weighed(plan, "drain")
     assert (plan.risk, TWO_PEOPLE.policy(plan.risk).needed) == ("high", 2)
@@ -316,7 +316,7 @@ def test_4_streams_that_would_be_cut_are_counted_on_the_request_which_two_people
 @pytest.mark.fast
 def test_4_a_rollout_that_ends_every_replica_says_so_for_every_replica() -> None:
     busy = {f"llm-{number}": load(running=10) for number in (1, 2, 3, 4)}
-    seen = world(workload=deployment(NO_DRAIN), services=SAME_SELECTOR, load=busy)
+    seen = snapshot(workload=deployment(NO_DRAIN), services=SAME_SELECTOR, load=busy)
     plan = planned("set_flags", CAP, seen)
     assert "cuts ~40 streams on 4 pods" in weighed(plan, "drain")
     assert plan.risk == "high"
@@ -325,10 +325,10 @@ def test_4_a_rollout_that_ends_every_replica_says_so_for_every_replica() -> None
 @pytest.mark.fast
 def test_4_a_pod_that_clients_keep_sending_to_is_not_empty() -> None:
     """Out of the Service, but kept connections go on: the wait before the eviction fails, and people are asked."""
-    plan = planned("isolate_replica", {"replica": "llm-2"}, world(workload=deployment(NO_DRAIN)))
+    plan = planned("isolate_replica", {"replica": "llm-2"}, snapshot(workload=deployment(NO_DRAIN)))
     emptied = next(step for step in plan.steps if isinstance(step, Wait) and step.condition == "emptied")
-    out = tuple(one for one in world().pods if one["metadata"]["name"] != "llm-2")
-    kept = world(endpoint_slices=(worlds.endpoint_slice(*out),), load={"llm-2": load(running=0, arrivals=3)})
+    out = tuple(one for one in snapshot().pods if one["metadata"]["name"] != "llm-2")
+    kept = snapshot(endpoint_slices=(snapshots.endpoint_slice(*out),), load={"llm-2": load(running=0, arrivals=3)})
     assert progress(emptied, kept, waited_seconds=10).state == "pending"
     assert progress(emptied, kept, waited_seconds=600).state == "failed"
 
@@ -336,10 +336,10 @@ def test_4_a_pod_that_clients_keep_sending_to_is_not_empty() -> None:
 @pytest.mark.fast
 @pytest.mark.parametrize("seen", [{}, {"llm-2": load(running=0, arrivals=None)}], ids=["unread", "arrivals unknown"])
 def test_4_a_pod_that_cannot_be_read_is_not_empty(seen: dict[str, Any]) -> None:
-    plan = planned("isolate_replica", {"replica": "llm-2"}, world(workload=deployment(NO_DRAIN)))
+    plan = planned("isolate_replica", {"replica": "llm-2"}, snapshot(workload=deployment(NO_DRAIN)))
     emptied = next(step for step in plan.steps if isinstance(step, Wait) and step.condition == "emptied")
-    out = tuple(one for one in world().pods if one["metadata"]["name"] != "llm-2")
-    assert progress(emptied, world(endpoint_slices=(worlds.endpoint_slice(*out),), load=seen)).state == "pending"
+    out = tuple(one for one in snapshot().pods if one["metadata"]["name"] != "llm-2")
+    assert progress(emptied, snapshot(endpoint_slices=(snapshots.endpoint_slice(*out),), load=seen)).state == "pending"
 
 
 # --- 5: taking a replica away again -----------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def test_4_a_pod_that_cannot_be_read_is_not_empty(seen: dict[str, Any]) -> None:
 
 @pytest.mark.fast
 def test_5_the_replica_that_goes_is_chosen_emptied_and_named_before_the_count_goes_down() -> None:
-    plan = planned("scale", {"by": -1}, world(workload=deployment(NO_DRAIN)))
+    plan = planned("scale", {"by": -1}, snapshot(workload=deployment(NO_DRAIN)))
     steps = [step.method if isinstance(step, Call) else step.condition for step in plan.steps]
     assert steps == ["patch", "out_of_rotation", "emptied", "patch", "scaled"]
     chosen, scaled = plan.calls[0].target.name, plan.steps[-1]
@@ -358,13 +358,13 @@ def test_5_the_replica_that_goes_is_chosen_emptied_and_named_before_the_count_go
 
 @pytest.mark.fast
 def test_5_another_replica_that_ends_instead_is_a_failure_and_no_success() -> None:
-    plan = planned("scale", {"by": -1}, world(workload=deployment(NO_DRAIN)))
+    plan = planned("scale", {"by": -1}, snapshot(workload=deployment(NO_DRAIN)))
     chosen, wait = plan.calls[0].target.name, plan.steps[-1]
     assert isinstance(wait, Wait)
     stayed = tuple(pod(number) for number in (1, 2, 3, 4))
     wrong = tuple(one for one in stayed if one["metadata"]["name"] in (chosen, "llm-1", "llm-2", "llm-3"))[:3]
     assert chosen in [one["metadata"]["name"] for one in wrong]
-    seen = progress(wait, world(workload=deployment(NO_DRAIN, replicas=3), pods=wrong))
+    seen = progress(wait, snapshot(workload=deployment(NO_DRAIN, replicas=3), pods=wrong))
     assert (seen.state, f"{chosen} should have ended" in seen.text) == ("failed", True), seen.text
 
 
@@ -507,12 +507,12 @@ def test_6_no_watch_takes_what_cannot_be_read_for_what_held(name: str) -> None:
 
 def older(image: str, *args: str) -> dict[str, Any]:
     """Revision 1 as it was: another image and other flags."""
-    return worlds.replica_set(1, template(*args, image=image))
+    return snapshots.replica_set(1, template(*args, image=image))
 
 
 @pytest.mark.fast
 def test_7_a_rollback_lists_everything_that_it_would_take_back() -> None:
-    seen = world()
+    seen = snapshot()
     old = older("vllm/vllm-openai:v0.11.0", "--served-model-name=other-model", "--max-model-len=2048")
     plan = planned("rollback", {"revision": 1}, replace(seen, replica_sets=(old, seen.replica_sets[1])))
     said = weighed(plan, "differences")
@@ -524,7 +524,7 @@ def test_7_a_rollback_lists_everything_that_it_would_take_back() -> None:
 @pytest.mark.fast
 def test_7_a_rollback_that_undoes_the_bots_own_fix_says_so() -> None:
     """Revision 1 had 128; the bot's own change made it 64."""
-    call = planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, world()).calls[0]
+    call = planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, snapshot()).calls[0]
     entry = LedgerEntry(
         call_id="INC-42/R1/0",
         state="cap",
@@ -532,9 +532,9 @@ def test_7_a_rollback_that_undoes_the_bots_own_fix_says_so() -> None:
         title="the cap",
         target=call.target,
         differences=call.differences,
-        applied_at=worlds.NOW,
+        applied_at=snapshots.NOW,
     )
-    plan = planned("rollback", {"revision": 1}, world(), replace(CONTEXT, ledger=(entry,)))
+    plan = planned("rollback", {"revision": 1}, snapshot(), replace(CONTEXT, ledger=(entry,)))
     assert grade(plan, "own_work") == "warning"
     assert "INC-42/R1/0" in weighed(plan, "own_work")
 
@@ -560,7 +560,7 @@ OLD_IMAGE = "vllm/vllm-openai:v0.11.0"
 
 
 def listing(number: int, *names: str) -> dict[str, Any]:
-    node = worlds.node(number)
+    node = snapshots.node(number)
     node["status"]["images"] = [{"names": list(names), "sizeBytes": 9_000_000_000}]
     return node
 
@@ -571,7 +571,7 @@ def listing(number: int, *names: str) -> dict[str, Any]:
     [
         pytest.param((listing(1, f"docker.io/{OLD_IMAGE}"),), {}, "fine", "pulled before on gpu-node-1", id="listed"),
         pytest.param((listing(1, OLD_IMAGE + "-cu129"),), {}, "warning", "is not known until", id="another tag"),
-        pytest.param((worlds.node(1),), {}, "warning", "is not known until", id="nothing listed"),
+        pytest.param((snapshots.node(1),), {}, "warning", "is not known until", id="nothing listed"),
         pytest.param((), {"nodes": "403"}, "warning", "the nodes cannot be read (403)", id="unread"),
     ],
 )
@@ -579,8 +579,8 @@ def test_7_a_rollback_to_an_image_that_nobody_has_pulled_says_so(
     nodes: tuple[dict[str, Any], ...], unreadable: dict[str, str], graded: str, said: str
 ) -> None:
     """The registry may have removed it since; a rollout would stand still at its first pod."""
-    sets = (older(OLD_IMAGE, *worlds.ARGS), world().replica_sets[1])
-    seen = world(replica_sets=sets, nodes=(*nodes, worlds.node(2), worlds.node(3)), unreadable=unreadable)
+    sets = (older(OLD_IMAGE, *snapshots.ARGS), snapshot().replica_sets[1])
+    seen = snapshot(replica_sets=sets, nodes=(*nodes, snapshots.node(2), snapshots.node(3)), unreadable=unreadable)
     plan = planned("rollback", {"revision": 1}, seen)
     assert grade(plan, "image") == graded
     assert said in weighed(plan, "image")
@@ -590,12 +590,12 @@ def test_7_a_rollback_to_an_image_that_nobody_has_pulled_says_so(
 @pytest.mark.fast
 def test_7_an_image_that_the_canary_runs_was_pulled() -> None:
     image = "vllm/vllm-openai:v0.33.0"
-    canary = worlds.pod(9, revision=9)
+    canary = snapshots.pod(9, revision=9)
     canary["metadata"]["labels"]["incident-bot/canary"] = "INC-42"
     canary["spec"]["containers"][0]["image"] = image
     edit = {"edits": [*CAP["edits"], {"image": image}]}
-    assert grade(planned("set_flags", edit, world()), "image") == "warning"
-    beside = world(pods=(*world().pods, canary))
+    assert grade(planned("set_flags", edit, snapshot()), "image") == "warning"
+    beside = snapshot(pods=(*snapshot().pods, canary))
     assert grade(planned("set_flags", edit, beside), "image") == "fine", weighed(
         planned("set_flags", edit, beside), "image"
     )
@@ -603,12 +603,12 @@ def test_7_an_image_that_the_canary_runs_was_pulled() -> None:
 
 @pytest.mark.fast
 def test_7_flags_alone_bring_no_image() -> None:
-    assert "image" not in {each.name for each in planned("set_flags", CAP, world()).circumstances}
+    assert "image" not in {each.name for each in planned("set_flags", CAP, snapshot()).circumstances}
 
 
 @pytest.mark.fast
 def test_7_a_revision_that_is_not_kept_any_more_is_never_guessed() -> None:
-    assert "no revision 7" in declined("rollback", {"revision": 7}, world()).reason
+    assert "no revision 7" in declined("rollback", {"revision": 7}, snapshot()).reason
 
 
 FLIP_FLOP = load_text(
@@ -679,9 +679,9 @@ async def test_8_an_old_xid_or_a_programs_own_condemns_no_node(kind: str) -> Non
 @pytest.mark.fast
 def test_8_other_peoples_pods_move_only_with_the_platform_team() -> None:
     theirs = pod(9)
-    theirs["metadata"] |= {"namespace": "batch", "labels": {}, "ownerReferences": worlds.owner("Job", "train", "t")}
+    theirs["metadata"] |= {"namespace": "batch", "labels": {}, "ownerReferences": snapshots.owner("Job", "train", "t")}
     theirs["spec"]["nodeName"] = "gpu-node-1"
-    seen = world()
+    seen = snapshot()
     seen = replace(seen, all_pods=(*seen.all_pods, theirs))
     rules = ApprovalRules(
         low=builders.policy(), medium=builders.policy(), high=builders.policy(),
@@ -752,7 +752,7 @@ def test_9_a_number_that_turns_out_to_go_the_wrong_way_is_impossible_when_it_is_
     verb: str, against: str, flags: tuple[str, ...], edit: dict[str, Any]
 ) -> None:
     """The playbook was sound; what the engine really runs with makes it wrong."""
-    seen = world(workload=deployment(template("--served-model-name=tiny-llama", *flags)))
+    seen = snapshot(workload=deployment(template("--served-model-name=tiny-llama", *flags)))
     refused = declined(verb, {"edits": [edit]}, seen, replace(CONTEXT, against=against))
     assert (refused.outcome, "wrong way" in refused.reason) == ("impossible", True), refused.reason
 
@@ -760,9 +760,9 @@ def test_9_a_number_that_turns_out_to_go_the_wrong_way_is_impossible_when_it_is_
 @pytest.mark.fast
 def test_9_expandable_segments_are_refused_where_ranks_share_a_model() -> None:
     edit = {"env": "PYTORCH_CUDA_ALLOC_CONF", "value": "expandable_segments:True"}
-    seen = world(workload=deployment(template("--tensor-parallel-size=2")))
+    seen = snapshot(workload=deployment(template("--tensor-parallel-size=2")))
     assert "would not start" in declined("canary", {"edits": [edit]}, seen).reason
-    assert planned("canary", {"edits": [edit]}, world(workload=deployment(template("--max-num-seqs=64"))))
+    assert planned("canary", {"edits": [edit]}, snapshot(workload=deployment(template("--max-num-seqs=64"))))
 
 
 async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
@@ -816,7 +816,7 @@ def requested(tmp_path: Path, playbook: str) -> Request:
     )  # fmt: skip
     run = opened("INC-1", builders.alert(), builders.TARGET, bundle)
     run = advance(run, AlertChanged(event_id="a", alert=builders.alert()), bundle, rules).run
-    plan = planned("set_flags", {"edits": [{"flag": "--max-model-len", "value": 1024}]}, world())
+    plan = planned("set_flags", {"edits": [{"flag": "--max-model-len", "value": 1024}]}, snapshot())
     effect = f"v{run.visit}/plan"
     planned_event = Planned(event_id=effect, effect_id=effect, result=PlanResult(outcome="planned", plan=plan))
     request = advance(run, planned_event, bundle, rules).run.open_request

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call, PlanResult
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.run import Run
@@ -16,7 +16,7 @@ from bot.flow.handlers.apply import ApplyCall
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders
-from tests.domain.changes.worlds import deployment, planned, world
+from tests.domain.changes.snapshots import deployment, planned, snapshot
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 
 pytestmark = pytest.mark.fast
@@ -49,7 +49,7 @@ class Claims:
 
 def second_step() -> Run:
     """The run has scaled to five; the next step of its plan is another call."""
-    first = planned("scale", {"by": 1}, world()).calls[0]
+    first = planned("scale", {"by": 1}, snapshot()).calls[0]
     second = first.model_copy(update={"title": "the next call"})
     plan = builders.plan(steps=(first, second))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
@@ -57,8 +57,8 @@ def second_step() -> Run:
 
 
 def applier(writer: Writer, claims: Claims, replicas: int) -> ApplyCall:
-    async def see(run: Run, context: Any, *, at: float) -> World:
-        return world(workload=deployment(replicas=replicas))
+    async def see(run: Run, context: Any, *, at: float) -> ClusterSnapshot:
+        return snapshot(workload=deployment(replicas=replicas))
 
     async def playbook_of(run: Run) -> Any:
         return PLAYBOOK
@@ -101,6 +101,6 @@ async def test_a_scale_by_somebody_else_stops_the_run_before_its_next_call() -> 
 
 
 async def test_after_a_possible_attempt_the_call_itself_is_looked_up_instead() -> None:
-    """The world may already show what this very call did."""
+    """The snapshot may already show what this very call did."""
     writer = Writer()
     assert settled(await applied(writer, Claims(before=True), replicas=9)).result == "done"

@@ -12,7 +12,7 @@ from bot.domain.approvals.grant import Approved
 from bot.domain.approvals.repeats import REMEMBERED_SECONDS
 from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Wait
 from bot.domain.cluster.objects import ObjectRef
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Event, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
@@ -33,11 +33,11 @@ from bot.flow.handlers.generate import Made
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, Sent
 from tests import builders
-from tests.domain.changes import worlds
+from tests.domain.changes import snapshots
 from tests.domain.incidents.machine.steps import PLAYBOOK
 
 pytestmark = pytest.mark.fast
-NOW = worlds.NOW
+NOW = snapshots.NOW
 VALID, DAY = 600.0, 86400.0
 CALL_ID = "INC-1/R1/0"
 DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="deploy-uid")
@@ -56,7 +56,7 @@ class Outside:
     sent: Sent = field(default_factory=lambda: Sent("done", "200 OK"))
     seen: str = "not_done"
     replanned: PlanResult | None = None
-    world: World | ClusterError = field(default_factory=worlds.world)
+    snapshot: ClusterSnapshot | ClusterError = field(default_factory=snapshots.snapshot)
     impact_now: Impact = field(default_factory=Impact)
     at: float = NOW
     claims: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
@@ -133,10 +133,10 @@ class See:
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
 
-    async def __call__(self, run: Run, read_context: Any, *, at: float) -> World:
-        if isinstance(self._outside.world, ClusterError):
-            raise self._outside.world
-        return self._outside.world
+    async def __call__(self, run: Run, read_context: Any, *, at: float) -> ClusterSnapshot:
+        if isinstance(self._outside.snapshot, ClusterError):
+            raise self._outside.snapshot
+        return self._outside.snapshot
 
     async def impact(self, read_context: Any, *, at: float) -> Impact:
         self._outside.impact_at.append(at)
@@ -413,7 +413,7 @@ OURS = LedgerEntry(
 
 
 async def test_a_call_is_not_sent_where_somebody_else_changed_what_the_run_had_changed() -> None:
-    outside = Outside(world=worlds.world(workload=worlds.deployment(replicas=7)))
+    outside = Outside(snapshot=snapshots.snapshot(workload=snapshots.deployment(replicas=7)))
     event = await settled(outside, granted(ledger=(OURS,)))
     assert (event.result, event.evidence, event.call_id) == ("interfered", {"calls": ["INC-1/R0/0"]}, CALL_ID)
     assert outside.claims == []
@@ -423,7 +423,7 @@ async def test_a_call_is_not_sent_where_somebody_else_changed_what_the_run_had_c
 
 async def test_everything_that_somebody_else_changed_is_named() -> None:
     other = OURS.model_copy(update={"call_id": "INC-1/R0/1", "target": DEPLOYMENT.model_copy(update={"name": "gone"})})
-    outside = Outside(world=worlds.world(workload=None))
+    outside = Outside(snapshot=snapshots.snapshot(workload=None))
     event = await settled(outside, granted(ledger=(OURS, other)))
     assert event.evidence == {"calls": ["INC-1/R0/0", "INC-1/R0/1"]}
     assert event.detail == (
@@ -433,12 +433,12 @@ async def test_everything_that_somebody_else_changed_is_named() -> None:
 
 
 async def test_what_is_as_the_run_left_it_stops_nothing() -> None:
-    outside = Outside(world=worlds.world(workload=worlds.deployment(replicas=5)))
+    outside = Outside(snapshot=snapshots.snapshot(workload=snapshots.deployment(replicas=5)))
     assert (await settled(outside, granted(ledger=(OURS,)))).result == "done"
 
 
 async def test_while_the_cluster_cannot_be_read_nobody_knows_and_the_call_waits() -> None:
-    outside = Outside(world=ClusterError("timed out"))
+    outside = Outside(snapshot=ClusterError("timed out"))
     assert await put_off(outside, granted(ledger=(OURS,))) == (5.0, "waiting: the cluster cannot be read: timed out")
     assert (await settled(outside, granted())).result == "done", "nothing of ours is out there"
 
@@ -456,14 +456,14 @@ async def test_what_a_node_takes_from_the_fleet_is_read_right_before_its_call() 
 
 
 @pytest.mark.parametrize(
-    ("world", "why"),
+    ("snapshot", "why"),
     [
         (ClusterError("timed out"), "timed out"),
-        (worlds.world(unreadable={"nodes": "403"}), "403"),
+        (snapshots.snapshot(unreadable={"nodes": "403"}), "403"),
     ],
 )
-async def test_a_node_of_a_fleet_that_cannot_be_read_is_not_taken(world: Any, why: str) -> None:
-    outside = Outside(world=world)
+async def test_a_node_of_a_fleet_that_cannot_be_read_is_not_taken(snapshot: Any, why: str) -> None:
+    outside = Outside(snapshot=snapshot)
     text = f"waiting: what the node takes from the fleet is not known: {why}"
     assert await put_off(outside, granted(CORDON)) == (5.0, text)
     assert outside.claims == []
@@ -473,10 +473,12 @@ async def test_a_node_of_a_fleet_that_cannot_be_read_is_not_taken(world: Any, wh
     ("outside", "plan"),
     [
         pytest.param(
-            Outside(claimed_before=True, verdict="already_claimed", world=ClusterError("x")), CORDON, id="sent-before"
+            Outside(claimed_before=True, verdict="already_claimed", snapshot=ClusterError("x")),
+            CORDON,
+            id="sent-before",
         ),
         pytest.param(
-            Outside(world=ClusterError("x")),
+            Outside(snapshot=ClusterError("x")),
             CORDON.model_copy(update={"steps": (builders.call(target=NODE, restores=True),)}),
             id="what-restores",
         ),
@@ -493,11 +495,11 @@ async def test_the_breaker_of_a_workload_does_not_name_nodes() -> None:
 
 
 async def test_a_fleet_that_is_out_too_far_names_the_nodes() -> None:
-    nodes = (worlds.node(1), worlds.node(2, unschedulable=True), worlds.node(3))
-    outside = Outside(verdict="too_many_gpus", world=worlds.world(nodes=nodes))
+    nodes = (snapshots.node(1), snapshots.node(2, unschedulable=True), snapshots.node(3))
+    outside = Outside(verdict="too_many_gpus", snapshot=snapshots.snapshot(nodes=nodes))
     beyond = "the node breaker is open: too much of the fleet would be cordoned: 4 of 12 GPUs on gpu-node-1, besides"
     assert (await settled(outside, granted(CORDON))).detail == f"{beyond} gpu-node-2 (4)"
-    outside.world = worlds.world()
+    outside.snapshot = snapshots.snapshot()
     assert (await settled(outside, granted(CORDON))).detail == f"{beyond} those of a moment ago"
 
 
@@ -564,7 +566,7 @@ async def test_an_earlier_attempt_that_did_nothing_is_sent_again_while_its_grant
 async def test_after_an_earlier_attempt_the_world_is_not_compared_with_the_plan() -> None:
     outside = Outside(
         verdict="already_claimed", claimed_before=True, replanned=PlanResult(outcome="impossible", reason="no room"),
-        world=worlds.world(workload=worlds.deployment(replicas=7)),
+        snapshot=snapshots.snapshot(workload=snapshots.deployment(replicas=7)),
     )  # fmt: skip
     assert (await settled(outside, granted(ledger=(OURS,)))).result == "done"
 
@@ -689,29 +691,29 @@ async def test_what_a_job_came_back_with_is_read_once_it_has_ended() -> None:
 
 
 async def test_a_wait_that_cannot_succeed_fails() -> None:
-    outside = Outside(world=worlds.world(workload=None))
+    outside = Outside(snapshot=snapshots.snapshot(workload=None))
     assert said(await settled(outside, waiting(), step=1)) == ("failed", "Deployment serving/llm was deleted")
 
 
 FIVE = SCALED.model_copy(update={"parameters": {"replicas": 5}, "within_seconds": 40.0})
-NOT_YET = worlds.world(workload=worlds.deployment(replicas=5))
+NOT_YET = snapshots.snapshot(workload=snapshots.deployment(replicas=5))
 
 
 async def test_a_wait_goes_back_after_its_turn_and_says_each_progress_once() -> None:
-    outside = Outside(world=NOT_YET)
+    outside = Outside(snapshot=NOT_YET)
     long = FIVE.model_copy(update={"within_seconds": 600.0})
     assert await taken(outside, waiting(long), step=1) == Later(0.0)
     assert outside.at == NOW + ONE_TURN_SECONDS
     [event] = outside.heard
     assert isinstance(event, Progressed)
     assert (event.text, event.effect_id) == ("4 of 5 replicas Ready", "v2/apply/R1/1/0")
-    quiet = Outside(world=NOT_YET)
+    quiet = Outside(snapshot=NOT_YET)
     assert await taken(quiet, waiting(long, progress="4 of 5 replicas Ready"), step=1) == Later(0.0)
     assert quiet.heard == []
 
 
 async def test_a_wait_whose_lease_was_lost_looks_no_more() -> None:
-    outside = Outside(world=ClusterError("must not be read"))
+    outside = Outside(snapshot=ClusterError("must not be read"))
     effect = ApplyStep(effect_id="v2/apply/R1/1/0", request_id="R1", step=1)
     context = EffectContext(waiting(FIVE), Owed("INC-1", effect, 0, ""), NOW)
     context.lost.set()
@@ -720,26 +722,27 @@ async def test_a_wait_whose_lease_was_lost_looks_no_more() -> None:
 
 
 async def test_a_wait_fails_once_its_time_is_over() -> None:
-    outside = Outside(world=NOT_YET)
+    outside = Outside(snapshot=NOT_YET)
     event = await settled(outside, waiting(FIVE), step=1)
     assert said(event) == ("failed", "not seen within 40 s: 4 of 5 replicas Ready")
     assert outside.at - (NOW - 30) == 41
 
 
 async def test_a_cluster_that_cannot_be_read_has_not_shown_it_yet() -> None:
-    outside = Outside(world=ClusterError("timed out"))
+    outside = Outside(snapshot=ClusterError("timed out"))
     event = await settled(outside, waiting(FIVE), step=1)
     assert said(event) == ("failed", "not seen within 40 s: the cluster cannot be read: timed out")
     assert [cast(Progressed, one).text for one in outside.heard] == ["the cluster cannot be read: timed out"]
 
 
 async def test_clients_over_kept_connections_are_waited_for_from_the_start_of_the_wait() -> None:
-    emptied = worlds.planned("isolate_replica", {"replica": "llm-2"}, worlds.world()).steps
+    emptied = snapshots.planned("isolate_replica", {"replica": "llm-2"}, snapshots.snapshot()).steps
     wait = next(step for step in emptied if isinstance(step, Wait) and step.condition == "emptied")
-    kept = worlds.world(
-        endpoint_slices=(worlds.endpoint_slice(worlds.pod(1)),), load={"llm-2": worlds.load(running=2, arrivals=4)}
+    kept = snapshots.snapshot(
+        endpoint_slices=(snapshots.endpoint_slice(snapshots.pod(1)),),
+        load={"llm-2": snapshots.load(running=2, arrivals=4)},
     )
-    outside = Outside(world=kept)
+    outside = Outside(snapshot=kept)
     early = await taken(outside, waiting(wait), step=1)
     assert isinstance(early, Later)
     event = await settled(replace(outside, at=NOW), waiting(wait, step_started_at=NOW - 121), step=1)

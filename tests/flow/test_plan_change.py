@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bot.domain.changes.plan import Call, Plan, PlanResult
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.effect import PlanChange
 from bot.domain.incidents.event import Planned
 from bot.domain.incidents.run import Run
@@ -19,7 +19,7 @@ from bot.flow.handlers.plan import GRANT_IT, PlanHandler
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed, ReadContext
-from bot.flow.see_world import SeeWorld
+from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.fakes.cluster import MemoryCluster
@@ -40,9 +40,9 @@ class Asked(MemoryCluster):
         self._lacking, self._refusal, self._down = lacking, refusal, down
         self.asked: list[tuple[str, int]] = []
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
-        self._must_answer("world")
-        return await super().world(target, incident_id=incident_id)
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        self._must_answer("snapshot")
+        return await super().snapshot(target, incident_id=incident_id)
 
     async def lacking(self, calls: Sequence[Call]) -> str:
         self._must_answer("permissions")
@@ -94,7 +94,7 @@ def planner(cluster: MemoryCluster, script: Script, earlier: Run | None = None) 
         return PLAYBOOK
 
     read = ReadHandler(ScriptedSignals(script, lambda: AT), playbook_of)
-    return PlanHandler(read, SeeWorld(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier))
+    return PlanHandler(read, SnapshotReader(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier))
 
 
 def growing() -> Run:
@@ -132,7 +132,7 @@ async def test_what_the_api_server_refuses_is_impossible_and_its_words_carry_no_
 @pytest.mark.parametrize(
     ("down", "reason"),
     [
-        pytest.param("world", "the cluster cannot be read: nobody answers", id="reading"),
+        pytest.param("snapshot", "the cluster cannot be read: nobody answers", id="reading"),
         pytest.param("permissions", "did not rehearse the change: nobody answers", id="permissions"),
         pytest.param("rehearsal", "did not rehearse the change: nobody answers", id="rehearsal"),
     ],

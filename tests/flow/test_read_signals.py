@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import ClusterError, SourceError, StorageUnavailableError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
@@ -48,7 +48,7 @@ class Scene:
         self.usage = {"llm-0": 0.2, "llm-1": 0.4}
         self.values: dict[str, float] = {}
         self.scraped = 0
-        self.worlds = 0
+        self.snapshots = 0
         self.fails: Exception | None = None
         self.store = FakeSampleStore()
 
@@ -69,9 +69,9 @@ class Scene:
             for replica in replicas
         ]
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
-        self.worlds += 1
-        return World(at=self.now, workload=None)
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        self.snapshots += 1
+        return ClusterSnapshot(at=self.now, workload=None)
 
     def history(self) -> SampledHistory:
         return SampledHistory(replicas=self, scraper=self, store=self.store, now=lambda: self.now)
@@ -317,7 +317,7 @@ async def test_a_round_of_sampling_that_cannot_know_its_workloads_is_skipped() -
 
 def answers(value: float) -> ProbeReader:
     async def probe(request: ProbeRequest) -> Reading:
-        await request.world()
+        await request.snapshot()
         return Reading(name=request.name, value=value, at=request.at)
 
     return probe
@@ -364,9 +364,9 @@ async def test_the_world_is_read_once_for_all_probes_of_a_reading() -> None:
     scene = Scene()
     signals = scene.signals(a=answers(1.0), b=answers(2.0))
     await signals.read({"a": ProbeSignal(probe="a"), "b": ProbeSignal(probe="b")}, CONTEXT)
-    assert scene.worlds == 1
+    assert scene.snapshots == 1
     await signals.read({"a": ProbeSignal(probe="a")}, CONTEXT)
-    assert scene.worlds == 2
+    assert scene.snapshots == 2
 
 
 def pod(name: str, **changes: object) -> dict[str, object]:
@@ -380,9 +380,9 @@ ENDPOINTS = {"endpoints": [{"addresses": ["10.0.0.7"], "targetRef": {"uid": "uid
 
 
 def test_replicas_are_the_running_pods_at_their_own_addresses() -> None:
-    world = World(at=0.0, workload=None, pods=(pod("a"),), endpoint_slices=(ENDPOINTS,))
+    snapshot = ClusterSnapshot(at=0.0, workload=None, pods=(pod("a"),), endpoint_slices=(ENDPOINTS,))
     expected = Replica(name="a", uid="uid-a", address="10.0.0.7", port=8080, in_rotation=True, node="n1")
-    assert replicas_in(world) == (expected,)
+    assert replicas_in(snapshot) == (expected,)
 
 
 @pytest.mark.parametrize(
@@ -394,19 +394,19 @@ def test_replicas_are_the_running_pods_at_their_own_addresses() -> None:
     ],
 )
 def test_a_pod_that_does_not_serve_is_no_replica(changes: dict[str, object]) -> None:
-    assert replicas_in(World(at=0.0, workload=None, pods=(pod("a", **changes),))) == ()
+    assert replicas_in(ClusterSnapshot(at=0.0, workload=None, pods=(pod("a", **changes),))) == ()
 
 
 def test_our_canary_has_its_role_and_an_unreadable_rotation_is_not_out_of_rotation() -> None:
     canary = pod("c", metadata={"name": "c", "labels": {"incident-bot/canary": "x"}})
-    world = World(at=0.0, workload=None, pods=(canary,), unreadable={"endpoint_slices": "403"})
-    (found,) = replicas_in(world)
+    snapshot = ClusterSnapshot(at=0.0, workload=None, pods=(canary,), unreadable={"endpoint_slices": "403"})
+    (found,) = replicas_in(snapshot)
     assert (found.role, found.in_rotation) == ("canary", None)
 
 
 def test_a_pod_without_named_ports_is_asked_on_the_engines_own() -> None:
     bare = pod("a", spec={"nodeName": "n1", "containers": [{"name": "vllm"}]})
-    assert replicas_in(World(at=0.0, workload=None, pods=(bare,)))[0].port == 8000
+    assert replicas_in(ClusterSnapshot(at=0.0, workload=None, pods=(bare,)))[0].port == 8000
 
 
 async def _silent(request: ProbeRequest) -> Reading:

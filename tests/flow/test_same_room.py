@@ -13,14 +13,14 @@ from bot.domain.approvals.grant import Approved
 from bot.domain.changes.context import PlanContext
 from bot.domain.changes.plan import Call, PlanResult
 from bot.domain.changes.planning import plan_change
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.run import Run
 from bot.flow.handlers.apply import ROOM_TAKEN, ApplyCall
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, Sent
-from tests.domain.changes import worlds
+from tests.domain.changes import snapshots
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.redis_server import VirtualTime
 
@@ -36,18 +36,18 @@ class OneFree:
         self._now = now
         self.sent_at: dict[str, float] = {}
 
-    def world(self) -> World:
-        nodes = tuple(worlds.node(number, gpus=gpus) for number, gpus in ((1, 2), (2, 1), (3, 2)))
-        pods = tuple(worlds.pod(number) for number in (1, 2, 3, 4))
+    def snapshot(self) -> ClusterSnapshot:
+        nodes = tuple(snapshots.node(number, gpus=gpus) for number, gpus in ((1, 2), (2, 1), (3, 2)))
+        pods = tuple(snapshots.pod(number) for number in (1, 2, 3, 4))
         taken = tuple(self._pod(number) for number, at in enumerate(self.sent_at.values()) if self._is_seen(at))
-        return worlds.world(nodes=nodes, pods=pods, all_pods=(*pods, *taken))
+        return snapshots.snapshot(nodes=nodes, pods=pods, all_pods=(*pods, *taken))
 
     def _is_seen(self, at: float) -> bool:
         return bool(self._now() >= at + SEEN_AFTER)
 
     @staticmethod
     def _pod(number: int) -> Obj:
-        made = worlds.pod(10 + number, is_ready=False)
+        made = snapshots.pod(10 + number, is_ready=False)
         made["metadata"]["namespace"] = "elsewhere"
         del made["spec"]["nodeName"]
         return made
@@ -66,7 +66,7 @@ class Planner:
 
     def now(self, incident_id: str) -> PlanResult:
         arguments = {"by": 1} if self._verb == "scale" else {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
-        found = plan_change(self._verb, arguments, self._cluster.world(), PlanContext(incident_id=incident_id))
+        found = plan_change(self._verb, arguments, self._cluster.snapshot(), PlanContext(incident_id=incident_id))
         # The platform team is asked too for the last accelerator; who approves is not what this is about.
         plan = found.plan and found.plan.model_copy(update={"approved_by": ()})
         return found.model_copy(update={"plan": plan})
@@ -79,8 +79,8 @@ def granted(incident_id: str, name: str, planner: Planner) -> Run:
 
 
 def applier(cluster: OneFree, store: RedisStore, claims: RedisClaims, planner: Any, time: VirtualTime) -> ApplyCall:
-    async def see(run: Run, context: Any, *, at: float) -> World:
-        return cluster.world()
+    async def see(run: Run, context: Any, *, at: float) -> ClusterSnapshot:
+        return cluster.snapshot()
 
     async def playbook_of(run: Run) -> Any:
         return PLAYBOOK

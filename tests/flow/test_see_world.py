@@ -9,12 +9,12 @@ import pytest
 from bot.domain.changes.plan import Call, Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.objects import ObjectRef
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import ReadContext
-from bot.flow.see_world import SeeWorld
+from bot.flow.snapshot_reader import SnapshotReader
 from tests.builders import START, TARGET, run
 from tests.fakes.samples import FakeSampleStore
 
@@ -31,13 +31,13 @@ EMPTIED = Wait(
 
 
 class OnePod:
-    """A cluster of one pod without a workload; only `world` is asked."""
+    """A cluster of one pod without a workload; only `snapshot` is asked."""
 
     async def resolve(self, alert: Alert) -> Target | None:
         return TARGET
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
-        return World(at=START, workload=None, pods=({"metadata": {"name": "a", "uid": "uid-a"}},))
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        return ClusterSnapshot(at=START, workload=None, pods=({"metadata": {"name": "a", "uid": "uid-a"}},))
 
     async def lacking(self, calls: Sequence[Call]) -> str:
         return ""
@@ -68,7 +68,7 @@ class IdleReplica:
 @pytest.mark.parametrize("every_seconds", [1.0, 1.05, 1.5])
 async def test_a_replica_that_stays_idle_is_seen_as_empty_however_the_looks_fall(every_seconds: float) -> None:
     history = IdleReplica()
-    see = SeeWorld(OnePod(), history)
+    see = SnapshotReader(OnePod(), history)
     context = ReadContext(
         target=TARGET, incident_id="INC-1", opened_at=START, picked={}, settings={"quiet_for": QUIET_SECONDS}
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
@@ -49,7 +49,7 @@ def sources(at: float, **given: Any) -> Sources:
 
 def request(
     probe: str,
-    seen: World,
+    seen: ClusterSnapshot,
     *,
     at: float,
     of: str = "target",
@@ -62,13 +62,13 @@ def request(
 ) -> ProbeRequest:
     """What a state asks of a probe at `at`; the incident opened then too, unless `opened_at` says otherwise."""
 
-    async def read_world() -> World:
+    async def read_snapshot() -> ClusterSnapshot:
         return seen
 
     opened = at if opened_at is None else opened_at
     asked_in = ReadContext(target, incident_id, opened, dict(picked or {}), context.pop("settings", {}), **context)
     return ProbeRequest(
-        "it", ProbeSignal(probe=probe, of=of, parameters=dict(parameters or {})), asked_in, at, read_world
+        "it", ProbeSignal(probe=probe, of=of, parameters=dict(parameters or {})), asked_in, at, read_snapshot
     )
 
 

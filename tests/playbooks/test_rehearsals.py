@@ -31,7 +31,7 @@ from bot.flow.route_alerts import opened
 from bot.probes.engine.compression import Evidence, compression_of
 from bot.probes.engine.kv_budget import ReadKvBudget
 from bot.probes.engine.log_lines import last_words
-from tests.domain.changes.worlds import deployment, load, planned, service, template, weighed, world
+from tests.domain.changes.snapshots import deployment, load, planned, service, snapshot, template, weighed
 
 PLAYBOOKS = packaged_playbooks()
 THRASHES, SHEDS = "A_thrash_then_lower_max_num_seqs", "E_queue_limit_503"
@@ -317,6 +317,6 @@ def test_what_the_request_says_of_streams_is_what_a_sigterm_did_to_them(
     pod_template = template(*flags)
     pod_template["spec"]["terminationGracePeriodSeconds"] = 120
     # The Service selects as the ReplicaSet does, which is how most are written: no label takes a pod out of rotation.
-    seen = world(workload=deployment(pod_template), services=(service(app="llm"),), load={"llm-2": load(running=6)})
+    seen = snapshot(workload=deployment(pod_template), services=(service(app="llm"),), load={"llm-2": load(running=6)})
     plan = planned("replace_replica", {"replica": "llm-2"}, seen)
     assert (plan.risk, says in weighed(plan, "drain")) == (risk, True), weighed(plan, "drain")

@@ -15,7 +15,7 @@ from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Case, Table, table_of
 from bot.flow.rehearse_case import play_case
-from tests.domain.changes.worlds import CONTEXT, deployment, planned, template, world
+from tests.domain.changes.snapshots import CONTEXT, deployment, planned, snapshot, template
 from tests.flow.test_harms import shipped, shipped_case
 
 ASKED: dict[str, dict[str, Any]] = {
@@ -78,7 +78,7 @@ async def test_each_version_gets_the_mitigations_that_it_has(version: str, asked
 async def test_the_planner_takes_what_the_playbook_chose(version: str, asked: str) -> None:
     edits = await edits_for(version, asked)
     image = f"vllm/vllm-openai:v{version}"
-    seen = world(workload=deployment(template("--max-num-seqs=256", "--gpu-memory-utilization=0.9", image=image)))
+    seen = snapshot(workload=deployment(template("--max-num-seqs=256", "--gpu-memory-utilization=0.9", image=image)))
     plan = planned("canary", {"edits": edits, "rotation": "in"}, seen, CONTEXT)
     shown = "; ".join(line.text for call in plan.calls for line in call.differences)
     assert all(edit["flag"] in shown for edit in edits), shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import SourceError
 from bot.flow.ports import PodPage, ProbeRequest
 from tests.kit.probes import request
@@ -80,9 +80,9 @@ def pod(name: str, on: str, *, ours: bool = True, namespace: str = "serving") ->
     }
 
 
-def world(nodes: Sequence[Obj], pods: Sequence[Obj], others: Sequence[Obj] = (), **fields: Any) -> World:
+def snapshot(nodes: Sequence[Obj], pods: Sequence[Obj], others: Sequence[Obj] = (), **fields: Any) -> ClusterSnapshot:
     owner = {"kind": "Deployment", "uid": "d", "controller": True}
-    return World(
+    return ClusterSnapshot(
         at=NOW,
         workload={"metadata": {"name": "llm", "uid": "d"}, "spec": {}},
         replica_sets=({"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}},),
@@ -94,7 +94,7 @@ def world(nodes: Sequence[Obj], pods: Sequence[Obj], others: Sequence[Obj] = (),
 
 
 def asked_of(
-    probe: str, seen: World, *, at: float = NOW, of: str = "target", picked: str = "", **parameters: Any
+    probe: str, seen: ClusterSnapshot, *, at: float = NOW, of: str = "target", picked: str = "", **parameters: Any
 ) -> ProbeRequest:
     named = {"node": picked} if picked else {}
     return request(probe, seen, at=at, opened_at=OPENED, of=of, picked=named, parameters=parameters)

@@ -5,25 +5,25 @@ from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from tests.kit import probes
 from tests.kit.probes import request
-from tests.probes.test_cluster_probes import OLD, OPENED, at, endpoints, revision, template, world
+from tests.probes.test_cluster_probes import OLD, OPENED, at, endpoints, revision, snapshot, template
 
 pytestmark = pytest.mark.fast
 
 SETTINGS = {"quiet": 900.0}
 
 
-async def ask(probe: str, seen: World, **parameters: Any) -> Reading:
+async def ask(probe: str, seen: ClusterSnapshot, **parameters: Any) -> Reading:
     return await probes.ask(
         request(probe, seen, at=OPENED, incident_id="INC-7", parameters=parameters, settings=SETTINGS)
     )
 
 
-def gone(**unreadable: str) -> World:
-    return World(at=OPENED, workload=None, unreadable=unreadable)
+def gone(**unreadable: str) -> ClusterSnapshot:
+    return ClusterSnapshot(at=OPENED, workload=None, unreadable=unreadable)
 
 
 # --- rollout ----------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def gone(**unreadable: str) -> World:
     ],
 )
 async def test_a_rollout_runs_while_old_replicas_are_there(status: Obj, running: bool) -> None:
-    assert (await ask("rollout_progress", world(OLD, status=status))).fields == {"exists": True, "running": running}
+    assert (await ask("rollout_progress", snapshot(OLD, status=status))).fields == {"exists": True, "running": running}
 
 
 async def test_a_workload_that_is_gone_does_not_exist() -> None:
@@ -52,14 +52,16 @@ async def test_a_workload_that_cannot_be_read_may_exist() -> None:
 # --- other actors -----------------------------------------------------------------------------------------------------
 
 
-def written(*hands: tuple[str, float, str]) -> World:
-    seen = world(OLD)
+def written(*hands: tuple[str, float, str]) -> ClusterSnapshot:
+    seen = snapshot(OLD)
     fields = [
         {"manager": manager, "time": at(OPENED - seconds), **({"subresource": part} if part else {})}
         for manager, seconds, part in hands
     ]
     metadata = {**(seen.workload or {})["metadata"], "creationTimestamp": at(OPENED - 5000), "managedFields": fields}
-    return World(at=OPENED, workload={**(seen.workload or {}), "metadata": metadata}, replica_sets=seen.replica_sets)
+    return ClusterSnapshot(
+        at=OPENED, workload={**(seen.workload or {}), "metadata": metadata}, replica_sets=seen.replica_sets
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,28 +87,30 @@ async def test_an_autoscaler_that_scaled_has_acted() -> None:
         "status": {"lastScaleTime": at(OPENED - 120)},
     }
     seen = written(("incident-bot", 60, ""))
-    reading = await ask("other_actors", World(at=OPENED, workload=seen.workload, autoscalers=(scaler,)))
+    reading = await ask("other_actors", ClusterSnapshot(at=OPENED, workload=seen.workload, autoscalers=(scaler,)))
     assert reading.fields["acted"] is True
     assert "HorizontalPodAutoscaler llm" in reading.detail
 
 
 async def test_an_object_without_field_owners_was_not_left_alone() -> None:
-    assert (await ask("other_actors", world(OLD))).unknown == "the API server does not say who wrote it"
+    assert (await ask("other_actors", snapshot(OLD))).unknown == "the API server does not say who wrote it"
 
 
 # --- our canary -------------------------------------------------------------------------------------------------------
 
 
-def with_canary(edits: list[Obj], *args: str, ready: bool = True) -> World:
+def with_canary(edits: list[Obj], *args: str, ready: bool = True) -> ClusterSnapshot:
     status = {"replicas": 4, "updatedReplicas": 4, "availableReplicas": 4}
-    seen = world(revision(2, template(*args), minutes_before=5), OLD, status=status)
+    seen = snapshot(revision(2, template(*args), minutes_before=5), OLD, status=status)
     label = {"incident-bot/canary": "inc-7"}
     canary = {"metadata": {"name": "canary", "uid": "c", "annotations": {"incident-bot/edits": json.dumps(edits)}}}
     pod = {
         "metadata": {"name": "canary-0", "uid": "p", "labels": label},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
     }
-    return World(at=OPENED, workload=seen.workload, replica_sets=seen.replica_sets, pods=(pod,), canary=canary)
+    return ClusterSnapshot(
+        at=OPENED, workload=seen.workload, replica_sets=seen.replica_sets, pods=(pod,), canary=canary
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ async def test_a_canary_that_is_not_ready_is_told() -> None:
 
 
 async def test_without_a_canary_nothing_is_compared() -> None:
-    reading = await ask("canary_edits", world(OLD))
+    reading = await ask("canary_edits", snapshot(OLD))
     assert reading.fields == {"canary": False, "ready": False}
     assert set(reading.unknown_parts) == {"live"}
 
@@ -167,16 +171,16 @@ def warm(name: str, owner: str, *, ready: bool = True) -> Obj:
 )
 async def test_replicas_of_an_earlier_revision_are_warm(pods: list[Obj], count: float) -> None:
     newest = revision(2, template("--max-num-seqs=256"), minutes_before=5)
-    reading = await ask("warm_previous", world(newest, OLD, pods=tuple(pods)))
+    reading = await ask("warm_previous", snapshot(newest, OLD, pods=tuple(pods)))
     assert reading.fields == {"ready": count}
 
 
 async def test_another_workload_behind_the_same_service_is_warm() -> None:
     stable = warm("stable-0", "rs-other")
     service = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"selector": {"app": "llm"}}}
-    seen = world(OLD, services=(service,), endpoint_slices=(endpoints("stable-0"),), all_pods=(stable,))
+    seen = snapshot(OLD, services=(service,), endpoint_slices=(endpoints("stable-0"),), all_pods=(stable,))
     assert (await ask("warm_previous", seen)).fields == {"ready": 1}
 
 
 async def test_pods_that_cannot_be_listed_may_be_warm() -> None:
-    assert "pods: forbidden" in (await ask("warm_previous", world(OLD, unreadable={"pods": "forbidden"}))).unknown
+    assert "pods: forbidden" in (await ask("warm_previous", snapshot(OLD, unreadable={"pods": "forbidden"}))).unknown

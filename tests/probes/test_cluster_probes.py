@@ -1,11 +1,11 @@
-"""Probes over the cluster's objects, as tables of small worlds."""
+"""Probes over the cluster's objects, as tables of small snapshots."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import STARTS_AT
@@ -18,10 +18,10 @@ OPENED = 1_790_000_000.0
 MINUTES = 60.0
 
 
-async def ask(probe: str, world: World, *, kind: str = "Deployment", began: float = OPENED) -> Reading:
+async def ask(probe: str, snapshot: ClusterSnapshot, *, kind: str = "Deployment", began: float = OPENED) -> Reading:
     target = Target(namespace="serving", kind=kind, name="llm")
     moments = {STARTS_AT: began}
-    return await probes.ask(request(probe, world, at=OPENED, incident_id="INC-7", target=target, moments=moments))
+    return await probes.ask(request(probe, snapshot, at=OPENED, incident_id="INC-7", target=target, moments=moments))
 
 
 def at(seconds: float) -> str:
@@ -51,14 +51,14 @@ def revision(number: int, pods: Obj, *, minutes_before: float, stamp: str = "", 
     }
 
 
-def world(*replica_sets: Obj, **parts: Any) -> World:
+def snapshot(*replica_sets: Obj, **parts: Any) -> ClusterSnapshot:
     newest = replica_sets[0]["spec"]["template"] if replica_sets else template()
     workload = {
         "metadata": {"name": "llm", "namespace": "serving", "uid": "d"},
         "spec": {"replicas": 4, "template": newest, "selector": {"matchLabels": {"app": "llm"}}},
         "status": parts.pop("status", {}),
     }
-    return World(at=OPENED, workload=workload, replica_sets=replica_sets, **parts)
+    return ClusterSnapshot(at=OPENED, workload=workload, replica_sets=replica_sets, **parts)
 
 
 OLD = revision(1, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9)
@@ -68,7 +68,7 @@ OLD = revision(1, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9)
 
 
 async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> None:
-    reading = await ask("recent_rollout", world(revision(2, template("--max-num-seqs=256"), minutes_before=20), OLD))
+    reading = await ask("recent_rollout", snapshot(revision(2, template("--max-num-seqs=256"), minutes_before=20), OLD))
     assert reading.fields == {
         "happened": True,
         "matters": True,
@@ -83,7 +83,7 @@ async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> 
 @pytest.mark.parametrize("minutes_before", [121, -11])
 async def test_a_rollout_outside_of_its_time_did_not_happen(minutes_before: float) -> None:
     changed = revision(2, template("--max-num-seqs=256"), minutes_before=minutes_before)
-    reading = await ask("recent_rollout", world(changed, OLD))
+    reading = await ask("recent_rollout", snapshot(changed, OLD))
     assert (reading.fields["happened"], reading.fields["matters"]) == (False, False)
 
 
@@ -98,7 +98,7 @@ async def test_a_rollout_outside_of_its_time_did_not_happen(minutes_before: floa
 async def test_flags_that_changed_beside_the_template_are_told(minutes_before: float, who: str, said: str) -> None:
     written = at(OPENED - minutes_before * MINUTES)
     metadata = {"creationTimestamp": at(0), "managedFields": [{"manager": who, "time": written}]}
-    reading = await ask("recent_rollout", world(OLD, config_maps={"flags": {"metadata": metadata}}))
+    reading = await ask("recent_rollout", snapshot(OLD, config_maps={"flags": {"metadata": metadata}}))
     assert (reading.fields["happened"], reading.fields["summary"]) == (False, said)
 
 
@@ -114,7 +114,7 @@ async def test_a_deploys_time_counts_from_the_alert_and_not_from_when_the_bot_he
     minutes_before: float, happened: bool
 ) -> None:
     changed = revision(2, template("--max-num-seqs=256"), minutes_before=minutes_before)
-    reading = await ask("recent_rollout", world(changed, OLD), began=OPENED - 180 * MINUTES)
+    reading = await ask("recent_rollout", snapshot(changed, OLD), began=OPENED - 180 * MINUTES)
     assert reading.fields["happened"] is happened
 
 
@@ -130,7 +130,7 @@ async def test_a_deploys_time_counts_from_the_alert_and_not_from_when_the_bot_he
     ],
 )
 async def test_only_what_the_engine_runs_on_can_matter(new: Obj, matters: bool) -> None:
-    reading = await ask("recent_rollout", world(revision(2, new, minutes_before=20), OLD))
+    reading = await ask("recent_rollout", snapshot(revision(2, new, minutes_before=20), OLD))
     assert reading.fields["happened"] is True
     assert reading.fields["matters"] is matters
 
@@ -152,7 +152,7 @@ async def test_a_rollout_is_told_flag_by_flag_with_variables_image_and_config_ma
     before = with_parts("64", "old-secret-1", "info", "config-a", "vllm/vllm-openai:v0.31.0")
     after = with_parts("256", "new-secret-2", "debug", "config-b", "vllm/vllm-openai:v0.32.0")
     newer, older = revision(2, after, minutes_before=20), revision(1, before, minutes_before=999)
-    reading = await ask("recent_rollout", world(newer, older))
+    reading = await ask("recent_rollout", snapshot(newer, older))
     assert reading.detail.split(": ", 1)[1].split("; ") == [
         "--api-key (masked) → (masked)",
         "--max-num-seqs 64 → 256",
@@ -173,34 +173,34 @@ async def test_words_that_are_not_understood_are_told_as_a_whole_without_their_s
         for script in ("vllm serve m $(cat /x) --api-key old-secret", "vllm serve m $(cat /x) --api-key new-secret")
     ]
     newer, older = revision(2, hidden[1], minutes_before=20), revision(1, hidden[0], minutes_before=999)
-    reading = await ask("recent_rollout", world(newer, older))
+    reading = await ask("recent_rollout", snapshot(newer, older))
     assert "containers/0/command:" in reading.detail
     assert "-secret" not in f"{reading.detail}{reading.fields}"
 
 
 async def test_the_bots_own_rollout_is_never_the_suspect() -> None:
     ours = revision(2, template("--max-num-seqs=6"), minutes_before=-5, stamp="INC-7/c1/1")
-    reading = await ask("recent_rollout", world(ours, OLD))
+    reading = await ask("recent_rollout", snapshot(ours, OLD))
     assert (reading.fields["by_bot"], reading.fields["matters"]) == (True, False)
 
 
 async def test_behind_the_bots_own_rollout_the_deploy_before_it_is_still_seen() -> None:
     ours = revision(3, template("--max-num-seqs=6"), minutes_before=-5, stamp="INC-7/c1/1")
     theirs = revision(2, template("--max-num-seqs=256"), minutes_before=30)
-    reading = await ask("recent_rollout", world(ours, theirs, OLD))
+    reading = await ask("recent_rollout", snapshot(ours, theirs, OLD))
     assert (reading.fields["revision"], reading.fields["matters"], reading.fields["by_bot"]) == (2.0, True, False)
 
 
 async def test_a_stamp_that_the_controller_carried_on_does_not_make_a_persons_rollout_ours() -> None:
     ours = revision(2, template("--max-num-seqs=6"), minutes_before=300, stamp="INC-3/c1/1")
     theirs = revision(3, template("--max-num-seqs=256"), minutes_before=30, stamp="INC-3/c1/1")
-    reading = await ask("recent_rollout", world(theirs, ours, OLD))
+    reading = await ask("recent_rollout", snapshot(theirs, ours, OLD))
     assert (reading.fields["by_bot"], reading.fields["matters"]) == (False, True)
 
 
 async def test_a_later_call_that_stamped_the_deploy_does_not_make_it_ours() -> None:
     theirs = revision(2, template("--max-num-seqs=256"), minutes_before=30, stamp="INC-7/c1/1")
-    reading = await ask("recent_rollout", world(theirs, OLD))
+    reading = await ask("recent_rollout", snapshot(theirs, OLD))
     assert (reading.fields["by_bot"], reading.fields["matters"]) == (False, True)
 
 
@@ -208,7 +208,7 @@ async def test_a_rollback_by_a_person_is_dated_by_the_deployment() -> None:
     again = revision(3, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9, reused=True)
     before = revision(2, template("--max-num-seqs=256"), minutes_before=300)
     progressing = {"type": "Progressing", "lastUpdateTime": at(OPENED - 15 * MINUTES)}
-    reading = await ask("recent_rollout", world(again, before, status={"conditions": [progressing]}))
+    reading = await ask("recent_rollout", snapshot(again, before, status={"conditions": [progressing]}))
     assert (reading.fields["happened"], reading.fields["revision"]) == (True, 3.0)
 
 
@@ -230,7 +230,7 @@ async def test_a_deploy_that_was_rolled_back_is_not_the_suspect(stamp: str, minu
     before, status = taken_again(3, CAPPED, minutes_before=minutes_before, stamp=stamp)
     bad = revision(2, template("--max-num-seqs=6", BLOCKS), minutes_before=30)
     first = revision(0, template("--max-num-seqs=64"), minutes_before=60 * 24 * 20)
-    reading = await ask("recent_rollout", world(before, bad, first, status=status))
+    reading = await ask("recent_rollout", snapshot(before, bad, first, status=status))
     assert (reading.fields["happened"], reading.fields["matters"]) == (True, False)
     assert "--max-num-seqs" not in f"{reading.detail}{reading.fields['summary']}", "that was the bot's"
     assert "rolled back since" in reading.detail or "takes an earlier rollout back" in reading.detail
@@ -240,13 +240,13 @@ async def test_a_deploy_that_was_rolled_back_is_not_the_suspect_though_the_bot_s
     capped = revision(4, CAPPED, minutes_before=5, stamp="INC-3/c2/1")
     before = revision(3, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9, stamp="INC-3/c1/1", reused=True)
     bad = revision(2, template("--max-num-seqs=256"), minutes_before=30)
-    assert (await ask("recent_rollout", world(capped, before, bad))).fields["matters"] is False
+    assert (await ask("recent_rollout", snapshot(capped, before, bad))).fields["matters"] is False
 
 
 async def test_a_rollback_that_keeps_a_part_of_the_deploy_leaves_the_suspect() -> None:
     half = revision(3, template("--max-num-seqs=256"), minutes_before=10)
     bad = revision(2, template("--max-num-seqs=256", BLOCKS), minutes_before=30)
-    reading = await ask("recent_rollout", world(half, bad, OLD))
+    reading = await ask("recent_rollout", snapshot(half, bad, OLD))
     assert (reading.fields["happened"], reading.fields["matters"]) == (True, True)
 
 
@@ -255,24 +255,24 @@ async def test_a_deploy_is_compared_with_what_ran_before_it_though_that_was_take
     other = revision(4, template("--max-num-seqs=6", "--seed=1"), minutes_before=5)
     bad = revision(2, template("--max-num-seqs=6", BLOCKS), minutes_before=300)
     first = revision(1, template("--max-num-seqs=64"), minutes_before=60 * 24 * 20)
-    reading = await ask("recent_rollout", world(other, again, bad, first, status=status))
+    reading = await ask("recent_rollout", snapshot(other, again, bad, first, status=status))
     assert reading.fields["summary"] == "--seed (not set) → 1"
 
 
 async def test_the_first_revision_has_nothing_to_go_back_to() -> None:
-    reading = await ask("recent_rollout", world(revision(1, template(), minutes_before=20)))
+    reading = await ask("recent_rollout", snapshot(revision(1, template(), minutes_before=20)))
     assert (reading.fields["happened"], reading.fields["matters"]) == (True, False)
     assert reading.unknown_parts == {"previous_revision": "there is no earlier revision"}
 
 
 async def test_what_cannot_be_listed_is_not_taken_for_no_rollout() -> None:
-    reading = await ask("recent_rollout", world(OLD, unreadable={"replica_sets": "403"}))
+    reading = await ask("recent_rollout", snapshot(OLD, unreadable={"replica_sets": "403"}))
     assert reading.unknown == "replica_sets: 403"
 
 
 async def test_a_kind_without_revisions_is_unknown() -> None:
-    assert (await ask("recent_rollout", world(OLD), kind="DaemonSet")).unknown == "it keeps no revisions to look at"
-    assert "kept no revision" in (await ask("recent_rollout", world(OLD), kind="LeaderWorkerSet")).unknown
+    assert (await ask("recent_rollout", snapshot(OLD), kind="DaemonSet")).unknown == "it keeps no revisions to look at"
+    assert "kept no revision" in (await ask("recent_rollout", snapshot(OLD), kind="LeaderWorkerSet")).unknown
 
 
 # --- recent rollout of a StatefulSet or LeaderWorkerSet ---------------------------------------------------------------
@@ -296,8 +296,8 @@ def numbered(*args: str) -> Obj:
     return {"template": template(*args) | {"$patch": "replace"}}
 
 
-def numbered_world(*revisions: Obj, kind: str = "StatefulSet", stamp: str = "", **parts: Any) -> World:
-    seen = world(revisions=revisions, **parts)
+def numbered_world(*revisions: Obj, kind: str = "StatefulSet", stamp: str = "", **parts: Any) -> ClusterSnapshot:
+    seen = snapshot(revisions=revisions, **parts)
     assert seen.workload is not None
     seen.workload["kind"] = kind
     seen.workload["metadata"]["annotations"] = {"incident-bot/call": stamp} if stamp else {}
@@ -400,24 +400,24 @@ def endpoints(*names: str) -> Obj:
 
 async def test_rotation_counts_who_is_ready_and_who_gets_requests() -> None:
     pods = (pod("a"), pod("b"), pod("c", ready=False))
-    reading = await ask("rotation", world(OLD, pods=pods, endpoint_slices=(endpoints("a"),)))
+    reading = await ask("rotation", snapshot(OLD, pods=pods, endpoint_slices=(endpoints("a"),)))
     assert reading.fields == {"in_rotation": 1.0, "ready": 2.0, "wanted": 4.0}
     assert reading.detail == "ready but out of rotation: b"
 
 
 async def test_rotation_without_its_endpoints_is_unknown() -> None:
-    assert "403" in (await ask("rotation", world(OLD, unreadable={"endpoint_slices": "403"}))).unknown
+    assert "403" in (await ask("rotation", snapshot(OLD, unreadable={"endpoint_slices": "403"}))).unknown
 
 
 async def test_drain_mode_says_how_and_why() -> None:
     service = {"metadata": {"name": "llm"}, "spec": {"selector": {"app": "llm", "serving": "active"}}}
-    reading = await ask("drain_mode", world(OLD, pods=(pod("a"),), services=(service,)))
+    reading = await ask("drain_mode", snapshot(OLD, pods=(pod("a"),), services=(service,)))
     assert reading.fields["mode"] == "label"
     assert "serving" in str(reading.fields["detail"])
 
 
 async def test_drain_mode_without_the_services_is_unknown() -> None:
-    assert (await ask("drain_mode", world(OLD, unreadable={"services": "timeout"}))).unknown == "services: timeout"
+    assert (await ask("drain_mode", snapshot(OLD, unreadable={"services": "timeout"}))).unknown == "services: timeout"
 
 
 def node(name: str, gpus: int) -> Obj:
@@ -431,7 +431,7 @@ async def test_capacity_counts_free_gpus_on_nodes_that_would_take_a_replica() ->
     taken = pod("a")
     taken["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
     current = revision(1, asks, minutes_before=9999)
-    reading = await ask("capacity", world(current, nodes=(node("n1", 5), node("n2", 2)), all_pods=(taken,)))
+    reading = await ask("capacity", snapshot(current, nodes=(node("n1", 5), node("n2", 2)), all_pods=(taken,)))
     assert reading.fields == {"free_gpus": 5.0, "replicas_that_fit": 2.0}
     assert reading.detail == "n1: 3 free, n2: 2 free"
 
@@ -440,12 +440,12 @@ async def test_capacity_without_the_nodes_is_unknown_and_not_full() -> None:
     asks = template()
     asks["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     current = revision(1, asks, minutes_before=9999)
-    assert (await ask("capacity", world(current, unreadable={"nodes": "nodes: 403"}))).unknown == "nodes: 403"
+    assert (await ask("capacity", snapshot(current, unreadable={"nodes": "nodes: 403"}))).unknown == "nodes: 403"
 
 
 @pytest.mark.parametrize("probe", ["rotation", "drain_mode", "capacity", "owner", "recent_rollout"])
 async def test_without_its_workload_no_probe_claims_anything(probe: str) -> None:
-    reading = await ask(probe, World(at=OPENED, workload=None))
+    reading = await ask(probe, ClusterSnapshot(at=OPENED, workload=None))
     assert not reading.is_known
     assert reading.unknown
 
@@ -459,34 +459,36 @@ def kept_by(labels: dict[str, str]) -> Obj:
 
 async def test_the_owner_of_a_workload_is_named_with_the_way_to_change_it() -> None:
     workload = kept_by({"kustomize.toolkit.fluxcd.io/name": "serving"})
-    found = await ask("owner", World(at=OPENED, workload=workload))
+    found = await ask("owner", ClusterSnapshot(at=OPENED, workload=workload))
     assert (found.fields["managed"], found.fields["tool"], found.fields["autoscaler"]) == (True, "Flux", "")
     assert "flux reconcile" in str(found.fields["how"])
 
 
 async def test_a_workload_applied_by_hand_has_no_owner() -> None:
-    found = await ask("owner", World(at=OPENED, workload=kept_by({})))
+    found = await ask("owner", ClusterSnapshot(at=OPENED, workload=kept_by({})))
     assert found.fields == {"managed": False, "tool": "", "name": "", "how": "", "autoscaler": ""}
 
 
 async def test_a_helm_release_is_named_with_the_way_through_it() -> None:
     workload = kept_by({"app.kubernetes.io/managed-by": "Helm"})
     workload["metadata"]["annotations"] = {"meta.helm.sh/release-name": "prod"}
-    found = await ask("owner", World(at=OPENED, workload=workload))
+    found = await ask("owner", ClusterSnapshot(at=OPENED, workload=workload))
     assert (found.fields["managed"], found.fields["tool"]) == (True, "Helm")
     assert found.fields["how"] == "put it into the values of prod, then: helm upgrade"
 
 
 async def test_what_owns_the_replica_count_is_named_too() -> None:
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "llm"}, "minReplicas": 2, "maxReplicas": 6}
-    world = World(at=OPENED, workload=kept_by({}), autoscalers=({"metadata": {"name": "llm"}, "spec": spec},))
-    found = await ask("owner", world)
+    snapshot = ClusterSnapshot(
+        at=OPENED, workload=kept_by({}), autoscalers=({"metadata": {"name": "llm"}, "spec": spec},)
+    )
+    found = await ask("owner", snapshot)
     assert found.fields["managed"] is False
     assert found.fields["autoscaler"] == "HorizontalPodAutoscaler llm (min 2, max 6)"
 
 
 @pytest.mark.parametrize("source", ["autoscalers", "scaled_objects"])
 async def test_an_autoscaler_that_cannot_be_read_is_unknown_not_absent(source: str) -> None:
-    world = World(at=OPENED, workload=kept_by({}), unreadable={source: "403 forbidden"})
-    found = await ask("owner", world)
+    snapshot = ClusterSnapshot(at=OPENED, workload=kept_by({}), unreadable={source: "403 forbidden"})
+    found = await ask("owner", snapshot)
     assert found.unknown_parts == {"autoscaler": "403 forbidden"}

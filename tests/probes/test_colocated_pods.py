@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from tests.kit import probes
 from tests.kit.probes import request
@@ -31,11 +31,11 @@ def ours(name: str, **more: Any) -> Obj:
 
 async def ask(pods: tuple[Obj, ...], *others: Obj, unreadable: dict[str, str] | None = None) -> Reading:
     replica_set: Obj = {"metadata": {"uid": "rs", "ownerReferences": [{"uid": "d", "controller": True}]}}
-    world = World(
+    snapshot = ClusterSnapshot(
         at=AT, workload={"metadata": {"name": "llm", "uid": "d"}, "spec": {}}, replica_sets=(replica_set,), pods=pods,
         all_pods=(*pods, *others), unreadable=unreadable or {},
     )  # fmt: skip
-    return await probes.ask(request("colocated_pods", world, at=AT))
+    return await probes.ask(request("colocated_pods", snapshot, at=AT))
 
 
 async def test_a_pod_that_is_leaving_the_crashed_replicas_node_still_holds_its_gpu() -> None:

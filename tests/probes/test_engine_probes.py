@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
@@ -71,7 +71,7 @@ async def ask(
 ) -> Reading:
     owner = {"kind": "Deployment", "uid": "d", "controller": True}
     node = {"metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": gpu} if gpu else {}}}
-    world = World(
+    snapshot = ClusterSnapshot(
         at=OPENED,
         workload={"metadata": {"name": "llm", "uid": "d"}, "spec": {}},
         replica_sets=tuple(revisions) or ({"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}},),
@@ -80,7 +80,7 @@ async def ask(
         unreadable=unreadable or {},
     )
 
-    asked = request(probe, world, at=OPENED, moments=moments or {}, parameters=parameters)
+    asked = request(probe, snapshot, at=OPENED, moments=moments or {}, parameters=parameters)
     return await probes.ask(asked, logs=logs or Logs({}), history=pages or Samples())
 
 

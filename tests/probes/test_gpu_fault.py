@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.probes.gpu.gpu_fault import judge_gpu
 from bot.probes.gpu.remediators import remediators_of
 from tests.fakes.samples import FakeSampleStore
 from tests.kit import probes
-from tests.probes.gpu_nodes import NOW, OPENED, Cluster, asked_of, counted, gpu, node, pod, world
+from tests.probes.gpu_nodes import NOW, OPENED, Cluster, asked_of, counted, gpu, node, pod, snapshot
 
 pytestmark = pytest.mark.fast
 
@@ -61,7 +61,7 @@ def test_registers_that_are_not_exported_are_unknown_and_not_clear() -> None:
 
 
 async def ask(
-    cluster: Cluster, seen: World, store: FakeSampleStore | None = None, *, at: float = NOW, **more: Any
+    cluster: Cluster, seen: ClusterSnapshot, store: FakeSampleStore | None = None, *, at: float = NOW, **more: Any
 ) -> Reading:
     asked = asked_of("gpu_fault", seen, at=at, **more)
     return await probes.ask(asked, finder=cluster, pages=cluster, samples=store or FakeSampleStore())
@@ -73,7 +73,7 @@ OURS = (pod("llm-a", "n1"), pod("llm-b", "n2"))
 
 async def test_the_evidence_names_node_gpu_and_replica() -> None:
     cluster = Cluster({"n1": gpu(0, "llm-a"), "n2": gpu(0) + gpu(3, "llm-b", XID_ERRORS=79) + counted(79, 3, "llm-b")})
-    reading = await ask(cluster, world(TWO_NODES, OURS))
+    reading = await ask(cluster, snapshot(TWO_NODES, OURS))
     told = {part: reading.fields[part] for part in ("kind", "xid", "node", "gpu", "bus_id", "replica", "here")}
     where = {"node": "n2", "gpu": "GPU-3", "bus_id": "0000:3B:00.0", "replica": "llm-b", "here": 1}
     assert told == {"kind": "fatal", "xid": 79, **where}
@@ -82,11 +82,11 @@ async def test_the_evidence_names_node_gpu_and_replica() -> None:
 
 async def test_a_gpu_that_another_workload_holds_is_not_our_fault() -> None:
     cluster = Cluster({"n1": gpu(0, "llm-a") + gpu(1, "somebody", XID_ERRORS=79) + counted(79, 1, "somebody")})
-    assert (await ask(cluster, world(TWO_NODES[:1], OURS[:1]))).fields["kind"] == "none"
+    assert (await ask(cluster, snapshot(TWO_NODES[:1], OURS[:1]))).fields["kind"] == "none"
 
 
 async def test_an_xid_that_appears_while_we_look_is_recent_and_the_next_incident_calls_it_old() -> None:
-    cluster, store, seen = Cluster({"n1": gpu(0, "llm-a")}), FakeSampleStore(), world(TWO_NODES[:1], OURS[:1])
+    cluster, store, seen = Cluster({"n1": gpu(0, "llm-a")}), FakeSampleStore(), snapshot(TWO_NODES[:1], OURS[:1])
     assert (await ask(cluster, seen, store)).fields["kind"] == "none"
     cluster.pages["n1"] = gpu(0, "llm-a", XID_ERRORS=79)
     assert (await ask(cluster, seen, store, at=NOW + 30)).fields["kind"] == "fatal"
@@ -94,7 +94,7 @@ async def test_an_xid_that_appears_while_we_look_is_recent_and_the_next_incident
 
 async def test_an_xid_of_unknown_age_has_no_class_and_the_reason_names_it() -> None:
     cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79)})
-    reading = await ask(cluster, world(TWO_NODES[:1], OURS[:1]))
+    reading = await ask(cluster, snapshot(TWO_NODES[:1], OURS[:1]))
     assert "kind" not in reading.fields
     assert reading.unknown_parts["kind"] == "n1/0: XID 79 seen, its age is not known (the GPU has fallen off the bus)"
     assert reading.fields["node"] == "n1"
@@ -113,15 +113,15 @@ async def test_a_node_that_cannot_be_read_has_no_class(
 ) -> None:
     cluster = Cluster(pages)
     cluster.silent.update(silent)
-    assert (await ask(cluster, world(TWO_NODES[:1], OURS[:1]))).unknown_parts["kind"] == reason
+    assert (await ask(cluster, snapshot(TWO_NODES[:1], OURS[:1]))).unknown_parts["kind"] == reason
 
 
 async def test_a_certain_fatal_fault_counts_although_another_node_cannot_be_read() -> None:
     cluster = Cluster({"n2": gpu(0, "llm-b", XID_ERRORS=79) + counted(79, 0, "llm-b")})
-    reading = await ask(cluster, world(TWO_NODES, OURS))
+    reading = await ask(cluster, snapshot(TWO_NODES, OURS))
     assert (reading.fields["kind"], reading.fields["node"]) == ("fatal", "n2")
     cluster.pages["n2"] = gpu(0, "llm-b", XID_ERRORS=94) + counted(94, 0, "llm-b")
-    assert "kind" not in (await ask(cluster, world(TWO_NODES, OURS))).fields
+    assert "kind" not in (await ask(cluster, snapshot(TWO_NODES, OURS))).fields
 
 
 def xid_event(number: int, seconds: float) -> Obj:
@@ -140,26 +140,26 @@ def xid_event(number: int, seconds: float) -> Obj:
 async def test_an_event_of_the_incidents_time_gives_the_class(seconds: float, kind: str | None) -> None:
     cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79)})
     cluster.events.append(xid_event(79, seconds))
-    assert (await ask(cluster, world(TWO_NODES[:1], OURS[:1]))).fields.get("kind") == kind
+    assert (await ask(cluster, snapshot(TWO_NODES[:1], OURS[:1]))).fields.get("kind") == kind
 
 
 async def test_a_node_that_is_not_ready_is_trouble_without_a_class() -> None:
     gone = node("n1")
     gone["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), world([gone], OURS[:1]))
+    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), snapshot([gone], OURS[:1]))
     assert reading.unknown_parts["kind"] == "n1: not Ready"
 
 
 async def test_others_pods_are_told_with_their_owners() -> None:
     others = [pod("train-0", "n1", ours=False, namespace="research"), pod("far", "n2", ours=False)]
-    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), world(TWO_NODES[:1], OURS[:1], others))
+    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), snapshot(TWO_NODES[:1], OURS[:1], others))
     assert reading.fields["others_pods"] == 1
     assert reading.fields["owners"] == "1 pods of others: 1 of ReplicaSet research/train-0-rs"
 
 
 async def test_a_picked_node_is_looked_at_after_our_replicas_have_left_it() -> None:
     cluster = Cluster({"n1": gpu(0, XID_ERRORS=79) + counted(79), "n2": gpu(0, "llm-b")})
-    reading = await ask(cluster, world(TWO_NODES, OURS[1:]), of="picked.node", picked="n1")
+    reading = await ask(cluster, snapshot(TWO_NODES, OURS[1:]), of="picked.node", picked="n1")
     assert (reading.fields["node"], reading.fields["here"], reading.fields["kind"]) == ("n1", 0, "fatal")
 
 
@@ -200,5 +200,5 @@ def test_whoever_repairs_a_node_is_known_by_what_they_write_on_it(fields: dict[s
 
 async def test_a_condition_of_node_problem_detector_is_told_and_is_no_hand_on_the_node() -> None:
     marked = node("n1", conditions=[{"type": "GpuUnhealthy", "status": "True", "reason": "XidSeen"}])
-    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), world([marked], OURS[:1]))
+    reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), snapshot([marked], OURS[:1]))
     assert (reading.fields["others_act"], reading.fields["actors"]) == (False, "reported GpuUnhealthy: XidSeen")

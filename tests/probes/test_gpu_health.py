@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from bot.adapters.pod_pages import AddressPages
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError, SourceError
 from bot.domain.signals.gpu_query import FIELDS, GpuQuery
 from bot.domain.signals.signal import Reading
@@ -161,7 +161,7 @@ def exporter_pod(port: int, node: str = "n1") -> Obj:
     }
 
 
-def cluster(ready: str = "True") -> World:
+def cluster(ready: str = "True") -> ClusterSnapshot:
     owner = {"kind": "Deployment", "uid": "d", "controller": True}
     replica_set = {"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}}
     pod = {
@@ -175,7 +175,7 @@ def cluster(ready: str = "True") -> World:
     }
     node = {"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
     workload = {"metadata": {"name": "llm", "uid": "d"}, "spec": {}}
-    return World(at=0.0, workload=workload, replica_sets=(replica_set,), pods=(pod,), nodes=(node,))
+    return ClusterSnapshot(at=0.0, workload=workload, replica_sets=(replica_set,), pods=(pod,), nodes=(node,))
 
 
 async def ask(
@@ -184,11 +184,11 @@ async def ask(
     *,
     now: float = 1000.0,
     opened_at: float = 900.0,
-    world: World | None = None,
+    snapshot: ClusterSnapshot | None = None,
     shell: Shell | None = None,
     amd_labels: Mapping[str, str] | None = None,
 ) -> Reading:
-    asked = request("gpu_health", world or cluster(), at=now, opened_at=opened_at, moments={STARTS_AT: 900.0})
+    asked = request("gpu_health", snapshot or cluster(), at=now, opened_at=opened_at, moments={STARTS_AT: 900.0})
     async with AddressPages() as pages:
         return await probes.ask(
             asked, finder=finder, pages=pages, samples=store, gpu_shell=shell, amd_labels=amd_labels
@@ -228,7 +228,7 @@ async def test_an_xid_of_unknown_age_is_neither_healthy_nor_a_fault(exporter: Ex
 
 
 async def test_a_node_that_is_not_ready_is_a_fault_whatever_its_gpus_say(exporter: Exporter) -> None:
-    reading = await ask(Finder(exporter_pod(exporter.port)), FakeSampleStore(), world=cluster("Unknown"))
+    reading = await ask(Finder(exporter_pod(exporter.port)), FakeSampleStore(), snapshot=cluster("Unknown"))
     assert reading.fields["fault"] is True
     assert "n1: not Ready" in str(reading.fields["detail"])
 
@@ -496,7 +496,7 @@ class Shell:
         return self.answers[query]
 
 
-def with_engine(**limits: str) -> World:
+def with_engine(**limits: str) -> ClusterSnapshot:
     seen = cluster()
     engine = {"name": "vllm", "command": ["vllm", "serve"], "resources": {"limits": limits}}
     pod = seen.pods[0] | {"spec": {"nodeName": "n1", "containers": [engine]}}
@@ -504,7 +504,7 @@ def with_engine(**limits: str) -> World:
 
 
 async def ask_inside(shell: Shell, finder: Finder, **limits: str) -> Reading:
-    return await ask(finder, FakeSampleStore(), world=with_engine(**limits), shell=shell)
+    return await ask(finder, FakeSampleStore(), snapshot=with_engine(**limits), shell=shell)
 
 
 NO_EXPORTER = [{"metadata": {"name": "another", "labels": {}}}]

@@ -7,7 +7,7 @@ import pytest
 
 from bot.domain.changes.plan import LedgerEntry
 from bot.domain.cluster.objects import ObjectRef
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.run import Run
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import rollbacks_in_a_day
@@ -50,7 +50,7 @@ def replaced(pod: str, hours: float, node: str = "n1", verb: str = "replace_repl
 
 async def ask(probe: str, *runs: Run, node: str = "n1") -> Reading:
     pod: Obj = {"metadata": {"name": "llm-9", "uid": "u9"}, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
-    seen = World(at=START, workload={"metadata": {"name": "llm"}}, pods=(pod,))
+    seen = ClusterSnapshot(at=START, workload={"metadata": {"name": "llm"}}, pods=(pod,))
     asked = request(
         probe, seen, at=START, of="picked.replica", incident_id="INC-50", target=TARGET, picked={"replica": "llm-9"}
     )

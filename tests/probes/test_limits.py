@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from tests.kit import probes
 from tests.kit.probes import request
@@ -16,7 +16,9 @@ pytestmark = pytest.mark.fast
 async def ask(*pods: Obj, log: str | None = "") -> Reading:
     owner = {"kind": "Deployment", "uid": "d", "controller": True}
     replica_set = {"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}}
-    seen = World(at=OPENED, workload={"metadata": {"name": "llm", "uid": "d"}}, replica_sets=(replica_set,), pods=pods)
+    seen = ClusterSnapshot(
+        at=OPENED, workload={"metadata": {"name": "llm", "uid": "d"}}, replica_sets=(replica_set,), pods=pods
+    )
     return await probes.ask(request("limits", seen, at=OPENED), logs=Logs({"llm-0": log}))
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
 from bot.probes.gpu.memory_trend import CRASH_SECONDS, Points
@@ -51,9 +51,9 @@ async def ask(kept: Kept | None, moments: dict[str, float] | None = None) -> Rea
     replica_set: Obj = {"metadata": {"uid": "rs", "ownerReferences": [{"uid": "d", "controller": True}]}}
     replica: Obj = {"metadata": {"name": "llm-1", "ownerReferences": [owner]}, "status": {"phase": "Running"}}
     deployment = {"metadata": {"name": "llm", "uid": "d"}, "spec": {}}
-    world = World(at=OPENED, workload=deployment, replica_sets=(replica_set,), pods=(replica,))
+    snapshot = ClusterSnapshot(at=OPENED, workload=deployment, replica_sets=(replica_set,), pods=(replica,))
     parameters = {"since": SINCE} if moments else {}
-    asked = request("memory_trend", world, at=OPENED, moments=moments or {}, parameters=parameters)
+    asked = request("memory_trend", snapshot, at=OPENED, moments=moments or {}, parameters=parameters)
     return await probes.ask(asked, memory=kept)
 
 

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.signal import Reading
 from tests.kit import probes
 from tests.kit.probes import Samples, request
-from tests.probes.test_cluster_probes import OLD, OPENED, at, world
+from tests.probes.test_cluster_probes import OLD, OPENED, at, snapshot
 
 pytestmark = pytest.mark.fast
 
 DAY = 86400.0
 
 
-async def ask(probe: str, *scrapes: Scrape, seen: World | None = None, **parameters: Any) -> Reading:
-    asked = request(probe, seen or world(OLD), at=OPENED, parameters=parameters, settings={"cut_share": 0.01})
+async def ask(probe: str, *scrapes: Scrape, seen: ClusterSnapshot | None = None, **parameters: Any) -> Reading:
+    asked = request(probe, seen or snapshot(OLD), at=OPENED, parameters=parameters, settings={"cut_share": 0.01})
     return await probes.ask(asked, history=Samples(*scrapes))
 
 
@@ -202,18 +202,18 @@ async def test_a_window_of_early_signs_that_is_none_is_told() -> None:
 
 
 async def test_without_anything_readable_there_are_not_zero_signs() -> None:
-    reading = await ask("pressure_symptoms", seen=world(OLD, unreadable={"pods": "forbidden"}))
+    reading = await ask("pressure_symptoms", seen=snapshot(OLD, unreadable={"pods": "forbidden"}))
     assert reading.unknown == "no sign can be read"
 
 
-def restarted(seconds: float) -> World:
+def restarted(seconds: float) -> ClusterSnapshot:
     status: Obj = {"restartCount": 1, "lastState": {"terminated": {"finishedAt": at(OPENED - seconds)}}}
     owner = {"kind": "ReplicaSet", "uid": "rs-1", "controller": True}
     pod = {
         "metadata": {"name": "llm-0", "uid": "u", "ownerReferences": [owner]},
         "status": {"phase": "Running", "containerStatuses": [status]},
     }
-    return world(OLD, pods=(pod,))
+    return snapshot(OLD, pods=(pod,))
 
 
 # --- no progress ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from bot.probes.gpu.exporters import Gpu
 from bot.probes.gpu.thermal_scope import heat_of, scope_of
 from tests.fakes.samples import FakeSampleStore
 from tests.kit import probes
-from tests.probes.gpu_nodes import NOW, Cluster, asked_of, gpu, node, pod, world
+from tests.probes.gpu_nodes import NOW, Cluster, asked_of, gpu, node, pod, snapshot
 
 pytestmark = pytest.mark.fast
 
@@ -77,7 +77,7 @@ async def ask(
     at: float = NOW,
     **more: Any,
 ) -> Reading:
-    seen = world(nodes or [node(name, labels=RACKED) for name in cluster.pages], OURS)
+    seen = snapshot(nodes or [node(name, labels=RACKED) for name in cluster.pages], OURS)
     asked = asked_of("thermal_scope", seen, at=at, **more)
     return await probes.ask(asked, finder=cluster, pages=cluster, samples=store or FakeSampleStore())
 

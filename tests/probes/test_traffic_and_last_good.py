@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.target import Target
 from bot.domain.signals.load_log import SLOT_SECONDS, LoadPoint
@@ -15,7 +15,7 @@ from tests.builders import run
 from tests.fakes.samples import FakeLoadLog
 from tests.kit import probes
 from tests.kit.probes import TARGET, Samples, request
-from tests.probes.test_cluster_probes import OPENED, revision, template, world
+from tests.probes.test_cluster_probes import OPENED, revision, snapshot, template
 from tests.probes.test_incident_history import Kept
 
 pytestmark = pytest.mark.fast
@@ -24,10 +24,11 @@ HOURS, DAY = 60.0, 86400.0
 
 
 async def ask(
-    probe: str, seen: World | None = None, *scrapes: Scrape, loads: FakeLoadLog | None = None, runs: Kept | None = None,
+    probe: str, seen: ClusterSnapshot | None = None, *scrapes: Scrape, loads: FakeLoadLog | None = None,
+    runs: Kept | None = None,
     **parameters: Any,
 ) -> Reading:  # fmt: skip
-    asked = request(probe, seen or world(), at=OPENED, incident_id="INC-7", parameters=parameters)
+    asked = request(probe, seen or snapshot(), at=OPENED, incident_id="INC-7", parameters=parameters)
     return await probes.ask(asked, history=Samples(*scrapes), runs=runs or Kept(), loads=loads)
 
 
@@ -53,30 +54,30 @@ def aged(number: int, hours: float, seqs: int, **more: Any) -> Obj:
 async def test_the_last_good_revision_served_a_day_before_the_incident(
     revisions: list[Obj], number: int, is_current: bool, hours: float
 ) -> None:
-    reading = await ask("last_good", world(*revisions))
+    reading = await ask("last_good", snapshot(*revisions))
     assert reading.fields["found"] is True
     assert (reading.fields["revision"], reading.fields["is_current"]) == (number, is_current)
     assert reading.fields["hours"] == pytest.approx(hours)
 
 
 async def test_going_back_says_what_it_means() -> None:
-    reading = await ask("last_good", world(aged(2, 1, 256), aged(1, 200, 64)))
+    reading = await ask("last_good", snapshot(aged(2, 1, 256), aged(1, 200, 64)))
     assert reading.fields["summary"] == "--max-num-seqs 256 → 64"
 
 
 async def test_no_revision_that_served_long_enough_is_a_finding() -> None:
-    reading = await ask("last_good", world(aged(2, 1, 256), aged(1, 5, 64)))
+    reading = await ask("last_good", snapshot(aged(2, 1, 256), aged(1, 5, 64)))
     assert reading.fields == {"found": False}
 
 
 async def test_a_revision_whose_time_cannot_be_told_is_not_called_good_or_bad() -> None:
-    reading = await ask("last_good", world(aged(3, 1, 256), aged(1, 200, 64, reused=True)))
+    reading = await ask("last_good", snapshot(aged(3, 1, 256), aged(1, 200, 64, reused=True)))
     assert reading.fields == {}
     assert "no revision is known" in reading.unknown
 
 
 async def test_a_roll_out_that_is_stuck_has_not_served() -> None:
-    stuck = world(aged(2, 30, 256), aged(1, 200, 64), status={"updatedReplicas": 1})
+    stuck = snapshot(aged(2, 30, 256), aged(1, 200, 64), status={"updatedReplicas": 1})
     assert (await ask("last_good", stuck)).fields["revision"] == 1
 
 
@@ -101,7 +102,7 @@ def incident(number: int, began: float, ended: float | None, **fields: Any) -> R
     ],
 )
 async def test_a_revision_with_an_incident_in_its_last_day_was_not_good(before: Run, found: float | None) -> None:
-    reading = await ask("last_good", world(aged(2, 1, 256), aged(1, 200, 64)), runs=Kept(before))
+    reading = await ask("last_good", snapshot(aged(2, 1, 256), aged(1, 200, 64)), runs=Kept(before))
     assert reading.fields.get("hours") == found
     assert reading.fields["found"] is (found is not None)
 

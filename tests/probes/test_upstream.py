@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
@@ -45,7 +45,7 @@ def served(replicas: int, *, minutes: float = 30, **more: Any) -> list[Scrape]:
     ]
 
 
-def cluster(*, replicas: int = 4, pending: int = 0, most: int | None = None, **fields: Any) -> World:
+def cluster(*, replicas: int = 4, pending: int = 0, most: int | None = None, **fields: Any) -> ClusterSnapshot:
     owner = {"kind": "Deployment", "uid": "d", "controller": True}
     replica_set = {"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}}
     phases = ["Running"] * (replicas - pending) + ["Pending"] * pending
@@ -53,7 +53,7 @@ def cluster(*, replicas: int = 4, pending: int = 0, most: int | None = None, **f
         "metadata": {"name": "llm"},
         "spec": {"maxReplicas": most, "scaleTargetRef": {"kind": "Deployment", "name": "llm"}},
     }
-    return World(
+    return ClusterSnapshot(
         at=OPENED,
         workload={"kind": "Deployment", "metadata": {"name": "llm", "uid": "d"}, "spec": {"replicas": replicas}},
         replica_sets=(replica_set,),
@@ -69,7 +69,7 @@ def _pod(name: str, phase: str) -> Obj:
 
 
 async def ask(
-    seen: World, scrapes: Sequence[Scrape] = (), gateway: Gateway | None = None, **parameters: Any
+    seen: ClusterSnapshot, scrapes: Sequence[Scrape] = (), gateway: Gateway | None = None, **parameters: Any
 ) -> Reading:
     asked = request("upstream", seen, at=OPENED, parameters=parameters)
     return await probes.ask(asked, history=Samples(*scrapes), router=gateway or Gateway())

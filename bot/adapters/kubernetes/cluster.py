@@ -1,4 +1,4 @@
-"""The `Cluster` port: resolve an alert, read the world, rehearse a call. Nothing here changes anything."""
+"""The `Cluster` port: resolve an alert, read a snapshot, try a call in a dry run. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.adapters.kubernetes.permissions import Permissions
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.targets import TargetFinder
 from bot.domain.changes.plan import Call
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 
@@ -30,8 +30,8 @@ class KubernetesCluster:
     async def workload(self, namespace: str, name: str) -> Target | None:
         return await self._targets.named(namespace, name)
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
-        return await self.reader.world(target, incident_id=incident_id)
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        return await self.reader.snapshot(target, incident_id=incident_id)
 
     async def lacking(self, calls: Sequence[Call]) -> str:
         return await self._permissions.lacking(calls)

@@ -16,7 +16,7 @@ from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, dig, name_of, uid_of
 from bot.domain.cluster.rollout import rollout_state
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, SET_NAME_LABEL, pod_templates
 from bot.domain.flags.flags_in_spec import config_maps_named
 from bot.domain.kernel.errors import ClusterError
@@ -47,7 +47,7 @@ CLUSTER_WIDE: Mapping[str, str] = {"nodes": "Node", "all_pods": "Pod"}
 
 @dataclass(frozen=True)
 class _Part:
-    """One list of the world: what was read, or why not."""
+    """One list of the snapshot: what was read, or why not."""
 
     items: tuple[Obj, ...] = ()
     unreadable: str = ""
@@ -66,7 +66,7 @@ class KubernetesReader:
         self._keep_seconds = cluster_wide_seconds
         self._kept: dict[str, tuple[float, _Part]] = {}
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         """Raise `ClusterError` when the workload itself cannot be read; `workload` is None when it does not exist."""
         if target.kind not in KINDS or not target.resolved:
             raise ClusterError(f"{target} is not a workload that can be read: {target.kind}")
@@ -76,7 +76,7 @@ class KubernetesReader:
         except TimeoutError:
             raise ClusterError(f"the API server did not answer within {WORLD_SECONDS:.0f} s") from None
 
-    async def _world(self, target: Target, slug: str) -> World:
+    async def _world(self, target: Target, slug: str) -> ClusterSnapshot:
         namespace, at = target.namespace, self._now()
         workload = await self._workload(target)
         of_workload, of_canary = _pods_query(target, workload), {"labelSelector": f"{CANARY_LABEL}={slug}"}
@@ -210,9 +210,9 @@ def _merged(one: _Part, other: _Part) -> _Part:
     return _Part(tuple(by_uid.values()), one.unreadable or other.unreadable)
 
 
-def _assembled(at: float, workload: Obj | None, parts: Mapping[str, _Part]) -> World:
+def _assembled(at: float, workload: Obj | None, parts: Mapping[str, _Part]) -> ClusterSnapshot:
     canary = next(iter(parts["canary"].items), None)
     lists: dict[str, Any] = {name: part.items for name, part in parts.items() if name not in ("canary", "config_maps")}
     lists["config_maps"] = {name_of(one): one for one in parts["config_maps"].items}
     unreadable = {name: part.unreadable for name, part in parts.items() if part.unreadable}
-    return World(at=at, workload=workload, canary=canary, unreadable=unreadable, **lists)
+    return ClusterSnapshot(at=at, workload=workload, canary=canary, unreadable=unreadable, **lists)

@@ -17,7 +17,7 @@ from bot.domain.cluster.owner import owner_of, patch_text, unknown_manager
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import Strategy
 from bot.domain.cluster.rotation import replicas_present, whole_replica
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.flags.flags_in_spec import FlagEdit
 from bot.domain.kernel.errors import impossible
@@ -40,27 +40,27 @@ def refuse_if_owned(obj: Obj, spec: dict[str, Any], *, kind: str = "") -> Circum
     return Circumstance(name="owner", grade="fine", text="applied by hand: nobody reverts it")
 
 
-def no_autoscaler(world: World) -> Circumstance:
-    """For a world in which no autoscaler was found."""
-    missing = [world.unreadable[name] for name in ("autoscalers", "scaled_objects") if name in world.unreadable]
+def no_autoscaler(snapshot: ClusterSnapshot) -> Circumstance:
+    """For a snapshot in which no autoscaler was found."""
+    missing = [snapshot.unreadable[name] for name in ("autoscalers", "scaled_objects") if name in snapshot.unreadable]
     if missing:
         text = f"whether an autoscaler owns the replica count could not be read: {'; '.join(missing)}"
         return Circumstance(name="autoscaler", grade="warning", text=text)
     return Circumstance(name="autoscaler", grade="fine", text="no autoscaler owns the replica count")
 
 
-def room_for_replicas(world: World, more: int, what: str) -> Circumstance:
+def room_for_replicas(snapshot: ClusterSnapshot, more: int, what: str) -> Circumstance:
     """Room for whole replicas of the workload, each with all of its pods."""
-    replica = [(each.template, each.pods) for each in pod_templates(world.workload)]
-    _refuse_beyond_quota(world, replica, more, what)
-    return _room(capacity_of(world), more, what, is_needed=True)
+    replica = [(each.template, each.pods) for each in pod_templates(snapshot.workload)]
+    _refuse_beyond_quota(snapshot, replica, more, what)
+    return _room(capacity_of(snapshot), more, what, is_needed=True)
 
 
-def last_room(world: World, more: int) -> Circumstance | None:
+def last_room(snapshot: ClusterSnapshot, more: int) -> Circumstance | None:
     """That no accelerator stays free for a surge or a canary; None where one does, or the workload asks for none."""
-    if not any(accelerators_of(each.template) for each in pod_templates(world.workload)):
+    if not any(accelerators_of(each.template) for each in pod_templates(snapshot.workload)):
         return None
-    room = capacity_of(world)
+    room = capacity_of(snapshot)
     if isinstance(room, str):
         text = (
             "whether it takes the last free accelerator, or a node has to be added, is not known: platform decides too"
@@ -72,16 +72,16 @@ def last_room(world: World, more: int) -> Circumstance | None:
     return Circumstance(name="last_room", grade="warning", text=text)
 
 
-def room_for(world: World, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:
+def room_for(snapshot: ClusterSnapshot, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:
     """Room for `pods` more of this template; raise when it is needed and known not to be there."""
     if is_needed:
-        _refuse_beyond_quota(world, [(template, 1)], pods, what)
-    return _room(capacity_for(world, template), pods, what, is_needed=is_needed)
+        _refuse_beyond_quota(snapshot, [(template, 1)], pods, what)
+    return _room(capacity_for(snapshot, template), pods, what, is_needed=is_needed)
 
 
-def _refuse_beyond_quota(world: World, replica: Sequence[tuple[Obj, int]], more: int, what: str) -> None:
+def _refuse_beyond_quota(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], more: int, what: str) -> None:
     """Also where the room on nodes is not known."""
-    quota = quota_room(world, replica)
+    quota = quota_room(snapshot, replica)
     if isinstance(quota, QuotaRoom) and quota.replicas < more:
         raise impossible(f"the {what} cannot be created: {quota.text}, {more} needed", "ask for a larger quota")
 
@@ -102,19 +102,19 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
     return Circumstance(name="room", grade="warning" if room.unread or room.is_quota_unknown else "fine", text=text)
 
 
-def streams_of(world: World, pods: Iterable[Obj]) -> float | None:
+def streams_of(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> float | None:
     """Requests that clients of these pods wait for now, queued ones included; None when one of them did not say."""
-    found = _open_on(world, pods)
+    found = _open_on(snapshot, pods)
     return None if found is None else sum(found)
 
 
-def _open_on(world: World, pods: Iterable[Obj]) -> tuple[float, float] | None:
+def _open_on(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> tuple[float, float] | None:
     """How many requests run and how many are queued."""
     running = waiting = 0.0
     for pod in pods:
         if not _may_serve(pod):
             continue
-        load = world.load.get(name_of(pod))
+        load = snapshot.load.get(name_of(pod))
         if load is None or load.running is None or load.waiting is None:
             return None
         running, waiting = running + load.running, waiting + load.waiting
@@ -133,9 +133,9 @@ def _may_serve(pod: Obj) -> bool:
     return not_ready_since is None or not_ready_since > began
 
 
-def _streams(world: World, pods: list[Obj], verb: str = "") -> str:
+def _streams(snapshot: ClusterSnapshot, pods: list[Obj], verb: str = "") -> str:
     """`24 streams are open (8 of them queued) on 4 pods`."""
-    found = _open_on(world, pods)
+    found = _open_on(snapshot, pods)
     where = f"on {len(pods)} pod{'' if len(pods) == 1 else 's'}"
     if found is None:
         return f"{verb or 'there is'} an unknown number of streams {where}"
@@ -146,20 +146,22 @@ def _streams(world: World, pods: list[Obj], verb: str = "") -> str:
     return f"{running + waiting:.0f} streams are open{queued} {where}"
 
 
-def drain_circumstance(world: World, drain: DrainMode, pods: Iterable[Obj], *, is_empty: bool = False) -> Circumstance:
+def drain_circumstance(
+    snapshot: ClusterSnapshot, drain: DrainMode, pods: Iterable[Obj], *, is_empty: bool = False
+) -> Circumstance:
     """What ending these pods does to the requests they serve."""
     pods = list(pods)
     if is_empty:
         return Circumstance(name="drain", grade="fine", text="nothing runs there any more")
     if not drain.cuts_streams:
-        text = f"native drain: {drain.text}; {_streams(world, pods)}, those that need longer are cut"
+        text = f"native drain: {drain.text}; {_streams(snapshot, pods)}, those that need longer are cut"
         return Circumstance(name="drain", grade="fine", text=text)
-    return Circumstance(name="drain", grade="warning", text=f"{_streams(world, pods, 'cuts')}: {drain.text}")
+    return Circumstance(name="drain", grade="warning", text=f"{_streams(snapshot, pods, 'cuts')}: {drain.text}")
 
 
-def emptied_circumstance(world: World, pods: Iterable[Obj]) -> Circumstance:
+def emptied_circumstance(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> Circumstance:
     """Each of these pods is emptied before it ends."""
-    text = f"each replica leaves rotation and runs empty before it ends, one by one; {_streams(world, list(pods))}"
+    text = f"each replica leaves rotation and runs empty before it ends, one by one; {_streams(snapshot, list(pods))}"
     return Circumstance(name="drain", grade="fine", text=text)
 
 
@@ -172,29 +174,29 @@ def budget_circumstance(budget: Budget) -> Circumstance:
     return Circumstance.model_validate({"name": "disruption_budget", "grade": grades[budget.verdict], "text": text})
 
 
-def rolling_budget_note(world: World, strategy: Strategy) -> Circumstance:
+def rolling_budget_note(snapshot: ClusterSnapshot, strategy: Strategy) -> Circumstance:
     """A rolling update does not ask disruption budgets; maxUnavailable is what keeps capacity."""
-    names = ", ".join(name_of(pdb) for pdb in world.pdbs) or "none"
+    names = ", ".join(name_of(pdb) for pdb in snapshot.pdbs) or "none"
     text = f"rolling updates do not ask disruption budgets ({names}); at most {strategy.max_unavailable} replicas less"
     return Circumstance(name="disruption_budget", grade="fine", text=text)
 
 
-def others_carry_on(world: World, leaving: Obj) -> Circumstance:
+def others_carry_on(snapshot: ClusterSnapshot, leaving: Obj) -> Circumstance:
     """What the replicas that stay have to take over."""
-    leaves = {name_of(pod) for pod in whole_replica(world, leaving)}
-    rest = [pod for pod in replicas_present(world) if name_of(pod) not in leaves]
+    leaves = {name_of(pod) for pod in whole_replica(snapshot, leaving)}
+    rest = [pod for pod in replicas_present(snapshot) if name_of(pod) not in leaves]
     share = f"{len(rest)} of {len(rest) + 1} replicas stay"
-    waiting = [load.waiting for pod in rest if (load := world.load.get(name_of(pod))) and load.waiting is not None]
+    waiting = [load.waiting for pod in rest if (load := snapshot.load.get(name_of(pod))) and load.waiting is not None]
     if not waiting:
         return Circumstance(name="others", grade="note", text=f"{share}; how busy they are is not known")
     text = f"{share}; {sum(waiting):.0f} requests wait on them now"
     return Circumstance(name="others", grade="note", text=text)
 
 
-def binding_note(world: World, edits: Iterable[FlagEdit]) -> tuple[Circumstance, ...]:
+def binding_note(snapshot: ClusterSnapshot, edits: Iterable[FlagEdit]) -> tuple[Circumstance, ...]:
     """A cap above what runs now restarts every replica for nothing. Running counts swing, so it is only a note."""
     cap = next((edit.value for edit in edits if edit.flag in CAPS), None)
-    running = [load.running for load in world.load.values() if load.running is not None]
+    running = [load.running for load in snapshot.load.values() if load.running is not None]
     if cap is None or isinstance(cap, str) or not running:
         return ()
     if cap < max(running):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.domain.changes.plan import LedgerEntry
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import NoPlanError
 
 DEFAULT_STARTUP_SECONDS = 1200.0
@@ -40,13 +40,15 @@ class PlanContext:
 class Situation:
     """Everything that a verb plans from."""
 
-    world: World
+    snapshot: ClusterSnapshot
     context: PlanContext
     arguments: Mapping[str, Any]
 
 
-def require_readable(world: World, *sources: str) -> None:
+def require_readable(snapshot: ClusterSnapshot, *sources: str) -> None:
     """Raise `NoPlanError` (unknown) when something that the decision rests on could not be read."""
-    missing = [f"{name.replace('_', ' ')}: {world.unreadable[name]}" for name in sources if name in world.unreadable]
+    missing = [
+        f"{name.replace('_', ' ')}: {snapshot.unreadable[name]}" for name in sources if name in snapshot.unreadable
+    ]
     if missing:
         raise NoPlanError("unknown", "could not be read: " + "; ".join(missing))

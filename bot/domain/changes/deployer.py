@@ -8,16 +8,16 @@ from __future__ import annotations
 from bot.domain.changes.plan import Circumstance
 from bot.domain.cluster.objects import annotations_of, labels_of
 from bot.domain.cluster.rollout import current_replica_set, current_revision
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 
 CHANGE_CAUSE = "kubernetes.io/change-cause"
 OWNER_WORDS = frozenset({"owner", "owners", "team", "author", "deployed-by", "maintainer", "contact"})
 """The last part of a label's or annotation's name: `team`, `example.com/owner`."""
 
 
-def deployers_of(world: World) -> tuple[str, ...]:
+def deployers_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """`owner=U0ANA`, `change-cause=helm upgrade by ana`; empty when nothing names anybody."""
-    newest, workload = current_replica_set(world) or {}, world.workload or {}
+    newest, workload = current_replica_set(snapshot) or {}, snapshot.workload or {}
     # A Deployment's cause may already be that of the next revision; the ReplicaSet keeps its own.
     cause = annotations_of(newest).get(CHANGE_CAUSE) or annotations_of(workload).get(CHANGE_CAUSE)
     named = {"change-cause": cause} if cause else {}
@@ -29,8 +29,8 @@ def deployers_of(world: World) -> tuple[str, ...]:
     return tuple(f"{word}={value}" for word, value in named.items())
 
 
-def told_circumstance(world: World, deployers: tuple[str, ...]) -> Circumstance:
-    current = current_revision(world)
+def told_circumstance(snapshot: ClusterSnapshot, deployers: tuple[str, ...]) -> Circumstance:
+    current = current_revision(snapshot)
     what = f"revision {current.number}" if current is not None else "what runs"
     if deployers:
         text = f"{what} is of {', '.join(deployers)}: told in the thread when it is taken back, not asked"

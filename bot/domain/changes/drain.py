@@ -14,7 +14,7 @@ from typing import Literal
 
 from bot.domain.cluster.objects import dig, labels_of
 from bot.domain.cluster.rotation import RotationKey, replicas_present, rotation_key, services_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import template_of
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 
@@ -40,24 +40,24 @@ class DrainMode:
         return self.mode != "native"
 
 
-def drain_mode(world: World, template: Obj | None = None) -> DrainMode:
+def drain_mode(snapshot: ClusterSnapshot, template: Obj | None = None) -> DrainMode:
     """The mode of the workload's replicas, or of pods made from `template`."""
-    template = template or template_of(world.workload)
-    native, why_not = _native(template, world.config_maps)
+    template = template or template_of(snapshot.workload)
+    native, why_not = _native(template, snapshot.config_maps)
     if native is not None:
         return native
-    key = rotation_key(world, _labels(world, template))
+    key = rotation_key(snapshot, _labels(snapshot, template))
     if isinstance(key, RotationKey):
         return DrainMode("label", f"label {key.key} takes a replica out of rotation; {why_not}")
-    if services_of(world, _labels(world, template)):
+    if services_of(snapshot, _labels(snapshot, template)):
         return DrainMode("orphan", f"{key}; {why_not}")
     return DrainMode("none", f"{key}; {why_not}")
 
 
-def _labels(world: World, template: Obj) -> dict[str, str]:
+def _labels(snapshot: ClusterSnapshot, template: Obj) -> dict[str, str]:
     """The labels of a running pod of this template, which has the hash that its ReplicaSet selects by."""
     wanted = labels_of(template)
-    for pod in replicas_present(world):
+    for pod in replicas_present(snapshot):
         if wanted.items() <= labels_of(pod).items():
             return labels_of(pod)
     return wanted

@@ -11,32 +11,32 @@ from collections.abc import Sequence
 from bot.domain.changes.plan import Circumstance
 from bot.domain.cluster.objects import dig, is_ready, name_of
 from bot.domain.cluster.rotation import pods_of_canary
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 HUB = "docker.io"
 UNKNOWN = "no node lists it, so whether it can be pulled is not known until the first new pod has tried"
 
 
-def image_notes(world: World, present: Sequence[Obj], wanted: Sequence[Obj]) -> tuple[Circumstance, ...]:
+def image_notes(snapshot: ClusterSnapshot, present: Sequence[Obj], wanted: Sequence[Obj]) -> tuple[Circumstance, ...]:
     """One circumstance about the images of `wanted` that `present` does not have; none where there are none."""
     have = {image for template in present for image in _images(template)}
     new = list(dict.fromkeys(image for template in wanted for image in _images(template) if image not in have))
     if not new:
         return ()
-    told = [_where(world, image) for image in new]
+    told = [_where(snapshot, image) for image in new]
     is_known = all(known for known, _ in told)
     return (Circumstance(name="image", grade="fine" if is_known else "warning", text="; ".join(t for _, t in told)),)
 
 
-def _where(world: World, image: str) -> tuple[bool, str]:
-    if any(is_ready(pod) and image in _images(pod) for pod in pods_of_canary(world)):
+def _where(snapshot: ClusterSnapshot, image: str) -> tuple[bool, str]:
+    if any(is_ready(pod) and image in _images(pod) for pod in pods_of_canary(snapshot)):
         return True, f"{image}: the canary runs it"
-    if "nodes" in world.unreadable:
+    if "nodes" in snapshot.unreadable:
         return (
             False,
-            f"{image}: the nodes cannot be read ({world.unreadable['nodes']}), so nothing shows that it exists",
+            f"{image}: the nodes cannot be read ({snapshot.unreadable['nodes']}), so nothing shows that it exists",
         )
-    having = [name_of(node) for node in world.nodes if full_name(image) in _listed(node)]
+    having = [name_of(node) for node in snapshot.nodes if full_name(image) in _listed(node)]
     if not having:
         return False, f"{image}: {UNKNOWN}"
     return True, f"{image}: pulled before on {', '.join(having)}"

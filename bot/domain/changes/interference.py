@@ -14,7 +14,7 @@ from bot.domain.changes.plan import Call, LedgerEntry
 from bot.domain.cluster.json_patch import ABSENT, value_at
 from bot.domain.cluster.locate import object_of, unread
 from bot.domain.cluster.objects import ObjectRef, dig, is_going_away, seconds_of, uid_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS
 
 OURS = "incident-bot"
@@ -37,13 +37,13 @@ class _Left:
     at: float
 
 
-def interference(ledger: Sequence[LedgerEntry], world: World) -> tuple[Interference, ...]:
+def interference(ledger: Sequence[LedgerEntry], snapshot: ClusterSnapshot) -> tuple[Interference, ...]:
     found: list[Interference] = []
     for entries in _by_target(ledger).values():
         ref = entries[0].target
-        if unread(ref, world):
+        if unread(ref, snapshot):
             continue
-        obj = object_of(ref, world)
+        obj = object_of(ref, snapshot)
         if obj is None or is_going_away(obj):
             newest = entries[-1]
             if not _is_expected(newest, ledger):

@@ -165,7 +165,7 @@ Result = Literal["done", "failed", "unclear", "superseded", "halted"]
 
 
 class LedgerEntry(BaseModel):
-    """One applied call and its inverse: what the bot holds in the world."""
+    """One applied call and its inverse: a change that the bot holds in the cluster."""
 
     model_config = ConfigDict(frozen=True)
 

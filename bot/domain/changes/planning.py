@@ -12,19 +12,19 @@ from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.context import PlanContext, Situation
 from bot.domain.changes.plan import Plan, PlanResult
 from bot.domain.changes.startup import with_own_start_time
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import NoPlanError, impossible
 from bot.domain.kernel.redaction import redacted
 
 
-def plan_change(verb: str, arguments: Mapping[str, Any], world: World, context: PlanContext) -> PlanResult:
+def plan_change(verb: str, arguments: Mapping[str, Any], snapshot: ClusterSnapshot, context: PlanContext) -> PlanResult:
     try:
-        return PlanResult(outcome="planned", plan=_planned(verb, arguments, world, context))
+        return PlanResult(outcome="planned", plan=_planned(verb, arguments, snapshot, context))
     except NoPlanError as declined:
         return PlanResult(outcome=declined.outcome, reason=redacted(declined.reason), hint=redacted(declined.hint))
 
 
-def _planned(verb: str, arguments: Mapping[str, Any], world: World, context: PlanContext) -> Plan:
+def _planned(verb: str, arguments: Mapping[str, Any], snapshot: ClusterSnapshot, context: PlanContext) -> Plan:
     if verb not in VERBS:
         raise impossible(f"unknown verb {verb!r}", f"known verbs: {', '.join(VERBS)}")
     declared = VERBS[verb]
@@ -33,4 +33,4 @@ def _planned(verb: str, arguments: Mapping[str, Any], world: World, context: Pla
         raise impossible(
             f"{verb} does not take {', '.join(strangers)}", f"it takes {', '.join(sorted(declared.takes)) or 'nothing'}"
         )
-    return declared.plan(Situation(world, with_own_start_time(context, world), arguments))
+    return declared.plan(Situation(snapshot, with_own_start_time(context, snapshot), arguments))

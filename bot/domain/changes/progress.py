@@ -30,7 +30,7 @@ from bot.domain.cluster.rotation import (
     pods_of_workload,
     replicas_present,
 )
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of, pod_templates, pods_in_a_replica, serves
 
 COVERED = 0.8
@@ -47,64 +47,66 @@ class Progress:
     """Pending for longer than this, counted from the start of the wait, is not cured by waiting."""
 
 
-def progress(wait: Wait, world: World, *, waited_seconds: float = 0.0) -> Progress:
+def progress(wait: Wait, snapshot: ClusterSnapshot, *, waited_seconds: float = 0.0) -> Progress:
     check, sources = CHECKS[wait.condition]
-    missing = [f"{name.replace('_', ' ')} ({world.unreadable[name]})" for name in sources if name in world.unreadable]
+    missing = [
+        f"{name.replace('_', ' ')} ({snapshot.unreadable[name]})" for name in sources if name in snapshot.unreadable
+    ]
     if missing:
         return Progress("pending", f"cannot be read now: {', '.join(missing)}")
-    seen = check(wait, world)
+    seen = check(wait, snapshot)
     if seen.patience_seconds is not None and waited_seconds > seen.patience_seconds:
         return Progress("failed", seen.text)
     return seen
 
 
-def _rolled_out(wait: Wait, world: World) -> Progress:
-    workload = world.workload
+def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    workload = snapshot.workload
     if workload is None or uid_of(workload) != wait.about.uid:
         return Progress("failed", f"{wait.about} was deleted")
     if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
         return Progress("failed", "somebody else changed the template while it rolled out")
-    state, parted = rollout_state(workload), new_and_old_pods(world)
+    state, parted = rollout_state(workload), new_and_old_pods(snapshot)
     if not state.is_observed or parted is None:
         return Progress("pending", f"the {kind_of(workload)} controller has not seen the change yet")
     new, old = parted
-    if broken := _hopeless(new, world):
+    if broken := _hopeless(new, snapshot):
         return Progress("failed", broken)
     if _deadline_exceeded(workload):
         return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
-    ready = sum(is_replica_ready(world, pod) for pod in new if serves(pod))
-    text = _rollout_text(state.wanted, ready, new, old, world.at)
+    ready = sum(is_replica_ready(snapshot, pod) for pod in new if serves(pod))
+    text = _rollout_text(state.wanted, ready, new, old, snapshot.at)
     return Progress("done" if state.is_complete and not old and ready == state.wanted else "pending", text)
 
 
-def _surge_ready(wait: Wait, world: World) -> Progress:
+def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """Enough new replicas serve for the next old one to leave."""
-    workload = world.workload
+    workload = snapshot.workload
     if workload is None or uid_of(workload) != wait.about.uid:
         return Progress("failed", f"{wait.about} was deleted")
     if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
         return Progress("failed", "somebody else changed the template while it rolled out")
-    newest, parted = current_replica_set(world), new_and_old_pods(world)
+    newest, parted = current_replica_set(snapshot), new_and_old_pods(snapshot)
     if newest is None or parted is None:
         return Progress("pending", "the Deployment controller has not seen the change yet")
     new, old = parted
-    if broken := _hopeless(new, world):
+    if broken := _hopeless(new, snapshot):
         return Progress("failed", broken)
     if int(dig(newest, "status", "availableReplicas") or 0) > 0:
         return Progress("pending", "the ReplicaSet controller has not seen yet that the rollout is held")
     ready = sum(map(is_ready, new))
-    text = _rollout_text(replicas_of(workload), ready, new, old, world.at)
+    text = _rollout_text(replicas_of(workload), ready, new, old, snapshot.at)
     return Progress("done" if ready >= int(wait.parameters["ready"]) else "pending", text)
 
 
-def _released(wait: Wait, world: World) -> Progress:
+def _released(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """The chosen pod has let go of its accelerators, and it was this one that ended."""
-    pod, stay = _pod(wait, world), wait.parameters["stay"]
+    pod, stay = _pod(wait, snapshot), wait.parameters["stay"]
     if pod is None:
         return Progress("done", f"{wait.about.name} is gone")
     if is_going_away(pod):
         return Progress("pending", f"{wait.about.name} is ending")
-    still = {uid_of(other) for other in pods_of_workload(world) if not is_going_away(other)}
+    still = {uid_of(other) for other in pods_of_workload(snapshot) if not is_going_away(other)}
     if not still.issuperset(stay):
         return Progress("failed", f"another replica ended instead of {wait.about.name}")
     return Progress("pending", f"the controllers have not ended {wait.about.name} yet")
@@ -127,33 +129,33 @@ def _deadline_exceeded(workload: Obj) -> bool:
     return said.get("status") == "False" and said.get("reason") == "ProgressDeadlineExceeded"
 
 
-def _canary_ready(wait: Wait, world: World) -> Progress:
-    canary = world.canary
+def _canary_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    canary = snapshot.canary
     if canary is None or is_going_away(canary):
         return Progress("failed", f"{wait.about} does not exist any more")
-    pods = [pod for pod in pods_of_canary(world) if not is_going_away(pod)]
-    if broken := first_broken(pods, world.at):
+    pods = [pod for pod in pods_of_canary(snapshot) if not is_going_away(pod)]
+    if broken := first_broken(pods, snapshot.at):
         return Progress("failed", broken)
-    if refused := not_created(canary, world):
+    if refused := not_created(canary, snapshot):
         return Progress("failed", refused)
     if _deadline_exceeded(canary):
         return Progress("failed", f"no progress: {condition(canary, 'Progressing').get('message', '')}")
     if rollout_state(canary).is_complete and any(map(is_ready, pods)):
         return Progress("done", f"the canary {name_of(pods[0])} is Ready")
-    return Progress("pending", pod_state(pods[0], world.at).text if pods else "the canary's pod is not there yet")
+    return Progress("pending", pod_state(pods[0], snapshot.at).text if pods else "the canary's pod is not there yet")
 
 
-def _scaled(wait: Wait, world: World) -> Progress:
-    workload, wanted = world.workload, int(wait.parameters["replicas"])
+def _scaled(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    workload, wanted = snapshot.workload, int(wait.parameters["replicas"])
     if workload is None or uid_of(workload) != wait.about.uid:
         return Progress("failed", f"{wait.about} was deleted")
     if replicas_of(workload) != wanted:
         return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
-    pods = pods_of_workload(world)
-    if broken := _hopeless(pods, world):
+    pods = pods_of_workload(snapshot)
+    if broken := _hopeless(pods, snapshot):
         return Progress("failed", broken)
-    text = _ready_text(world, wanted)
-    is_all = len(pods) == wanted * pods_in_a_replica(workload) and _ready_replicas(world) == wanted
+    text = _ready_text(snapshot, wanted)
+    is_all = len(pods) == wanted * pods_in_a_replica(workload) and _ready_replicas(snapshot) == wanted
     if not (rollout_state(workload).is_complete and is_all):
         return Progress("pending", text)
     kept = [name_of(pod) for pod in pods if uid_of(pod) in wait.parameters.get("ends", ())]
@@ -162,57 +164,57 @@ def _scaled(wait: Wait, world: World) -> Progress:
     return Progress("done", text)
 
 
-def _ready_replicas(world: World) -> int:
-    return sum(is_replica_ready(world, pod) for pod in replicas_present(world))
+def _ready_replicas(snapshot: ClusterSnapshot) -> int:
+    return sum(is_replica_ready(snapshot, pod) for pod in replicas_present(snapshot))
 
 
-def _ready_text(world: World, wanted: int) -> str:
-    ending = sum(map(is_going_away, replicas_present(world)))
-    return f"{_ready_replicas(world)} of {wanted} replicas Ready" + (f", {ending} ending" if ending else "")
+def _ready_text(snapshot: ClusterSnapshot, wanted: int) -> str:
+    ending = sum(map(is_going_away, replicas_present(snapshot)))
+    return f"{_ready_replicas(snapshot)} of {wanted} replicas Ready" + (f", {ending} ending" if ending else "")
 
 
-def _grown(wait: Wait, world: World) -> Progress:
+def _grown(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """An autoscaler does it, some seconds later, and may want even more."""
-    workload, wanted = world.workload, int(wait.parameters["replicas"])
+    workload, wanted = snapshot.workload, int(wait.parameters["replicas"])
     if workload is None:
         return Progress("failed", "the workload was deleted")
     if replicas_of(workload) < wanted:
         return Progress("pending", f"the autoscaler wants {replicas_of(workload)} replicas, not {wanted} yet")
-    if broken := _hopeless(pods_of_workload(world), world):
+    if broken := _hopeless(pods_of_workload(snapshot), snapshot):
         return Progress("failed", broken)
-    return Progress("done" if _ready_replicas(world) >= wanted else "pending", _ready_text(world, wanted))
+    return Progress("done" if _ready_replicas(snapshot) >= wanted else "pending", _ready_text(snapshot, wanted))
 
 
-def _out_of_rotation(wait: Wait, world: World) -> Progress:
-    pod = _pod(wait, world)
+def _out_of_rotation(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    pod = _pod(wait, snapshot)
     if pod is None:
         return Progress("failed", f"{wait.about.name} is gone")
-    if is_in_rotation(pod, world.endpoint_slices):
+    if is_in_rotation(pod, snapshot.endpoint_slices):
         return Progress("pending", f"an EndpointSlice still lists {name_of(pod)}")
     return Progress("done", f"{name_of(pod)} is out of rotation")
 
 
-def _in_rotation(wait: Wait, world: World) -> Progress:
-    pod = _pod(wait, world)
+def _in_rotation(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    pod = _pod(wait, snapshot)
     if pod is None or is_going_away(pod):
         return Progress("failed", f"{wait.about.name} is gone")
-    if is_in_rotation(pod, world.endpoint_slices):
+    if is_in_rotation(pod, snapshot.endpoint_slices):
         return Progress("done", f"{name_of(pod)} is in rotation")
     return Progress("pending", f"no EndpointSlice lists {name_of(pod)} as ready yet")
 
 
-def _emptied(wait: Wait, world: World) -> Progress:
+def _emptied(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """Nothing runs, nothing waits, and nothing arrives any more: kept connections may go on sending for a while."""
-    pod = _pod(wait, world)
+    pod = _pod(wait, snapshot)
     if pod is None:
         return Progress("failed", f"{wait.about.name} is gone")
-    load = world.load.get(name_of(pod))
+    load = snapshot.load.get(name_of(pod))
     if load is None or load.running is None or load.waiting is None:
         return Progress("pending", f"how many requests run on {name_of(pod)} is not known")
     left, arrived = load.running + load.waiting, load.arrivals_in_window
     is_covered = arrived is not None and load.window_seconds >= COVERED * float(wait.parameters["quiet_seconds"])
     left_over = f"{left:.0f} requests left on {name_of(pod)}"
-    if is_covered and arrived and not is_in_rotation(pod, world.endpoint_slices):
+    if is_covered and arrived and not is_in_rotation(pod, snapshot.endpoint_slices):
         text = f"{left_over}; {arrived:.0f} more arrived in the last {load.window_seconds:.0f} s, over kept connections"
         return Progress("pending", text, patience_seconds=STICKY_SECONDS)
     if left > 0:
@@ -225,33 +227,33 @@ def _emptied(wait: Wait, world: World) -> Progress:
     return Progress("done", f"{name_of(pod)} is empty, nothing arrived for {load.window_seconds:.0f} s")
 
 
-def _replaced(wait: Wait, world: World) -> Progress:
-    workload = world.workload
+def _replaced(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    workload = snapshot.workload
     if workload is None:
         return Progress("failed", "the workload was deleted")
-    wanted, pods = int(wait.parameters["replicas"]), pods_of_workload(world)
+    wanted, pods = int(wait.parameters["replicas"]), pods_of_workload(snapshot)
     if replicas_of(workload) < wanted:
         return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
-    if _pod(wait, world) is not None:
+    if _pod(wait, snapshot) is not None:
         return Progress("pending", f"{wait.about.name} is ending")
-    if broken := _hopeless(pods, world):
+    if broken := _hopeless(pods, snapshot):
         return Progress("failed", broken)
-    ready = _ready_replicas(world)
+    ready = _ready_replicas(snapshot)
     text = f"{ready} of {wanted} replicas Ready, {wait.about.name} is gone"
     return Progress("done" if ready >= wanted else "pending", text)
 
 
-def _gone(wait: Wait, world: World) -> Progress:
-    if world.canary is not None and wait.about.uid in ("", uid_of(world.canary)):
+def _gone(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    if snapshot.canary is not None and wait.about.uid in ("", uid_of(snapshot.canary)):
         return Progress("pending", f"{wait.about.name} is being deleted")
-    left = len(pods_of_canary(world))
+    left = len(pods_of_canary(snapshot))
     if left:
         return Progress("pending", f"{left} pod{'s' if left > 1 else ''} of {wait.about.name} finishing")
     return Progress("done", f"{wait.about.name} is gone")
 
 
-def _cordoned(wait: Wait, world: World) -> Progress:
-    node = next((node for node in world.nodes if uid_of(node) == wait.parameters["uid"]), None)
+def _cordoned(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    node = next((node for node in snapshot.nodes if uid_of(node) == wait.parameters["uid"]), None)
     if node is None:
         return Progress("failed", f"{wait.about} is gone")
     is_cordoned = bool(dig(node, "spec", "unschedulable"))
@@ -259,17 +261,17 @@ def _cordoned(wait: Wait, world: World) -> Progress:
     return Progress("done" if is_cordoned == wait.parameters["cordoned"] else "pending", text)
 
 
-def _pod_gone(wait: Wait, world: World) -> Progress:
+def _pod_gone(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """A pod of any workload, ours or not."""
-    pod = next((pod for pod in world.all_pods if uid_of(pod) == wait.parameters["uid"]), None)
+    pod = next((pod for pod in snapshot.all_pods if uid_of(pod) == wait.parameters["uid"]), None)
     if pod is None:
         return Progress("done", f"{wait.about.name} is gone")
     return Progress("pending", f"{wait.about.name} is {'ending' if is_going_away(pod) else 'still there'}")
 
 
-def _job_ended(wait: Wait, world: World) -> Progress:
+def _job_ended(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """A Job counts its own attempts; here it is given up only where its pod never gets to run."""
-    job = next((job for job in world.jobs if name_of(job) == wait.about.name), None)
+    job = next((job for job in snapshot.jobs if name_of(job) == wait.about.name), None)
     if job is None or is_going_away(job):
         return Progress("failed", f"{wait.about} was deleted before its end was seen")
     if condition(job, "Complete").get("status") == "True":
@@ -277,8 +279,10 @@ def _job_ended(wait: Wait, world: World) -> Progress:
     if (said := condition(job, "Failed")).get("status") == "True":
         text = ": ".join(filter(None, (str(said.get("reason") or ""), str(said.get("message") or ""))))
         return Progress("failed", f"{wait.about.name} failed{': ' + text if text else ''}")
-    waiting = [pod for pod in pods_of_job(world, job) if dig(pod, "status", "phase") == "Pending"]
-    if broken := first_broken(waiting, world.at) or ("" if pods_of_job(world, job) else refused_by_events(job, world)):
+    waiting = [pod for pod in pods_of_job(snapshot, job) if dig(pod, "status", "phase") == "Pending"]
+    if broken := first_broken(waiting, snapshot.at) or (
+        "" if pods_of_job(snapshot, job) else refused_by_events(job, snapshot)
+    ):
         return Progress("failed", broken)
     failed = int(dig(job, "status", "failed") or 0)
     attempts = f", {failed} failed attempt{'s' if failed > 1 else ''}" if failed else ""
@@ -286,30 +290,30 @@ def _job_ended(wait: Wait, world: World) -> Progress:
     return Progress("pending", f"{wait.about.name} {at_work}{attempts}")
 
 
-def _hopeless(pods: Sequence[Obj], world: World) -> str:
+def _hopeless(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
     """The first pod that waiting will not help. A pod without room waits for those that are ending."""
-    is_room_coming = any(map(is_going_away, pods_of_workload(world)))
-    if world.workload is not None and not is_room_coming and (refused := not_created(world.workload, world)):
+    is_room_coming = any(map(is_going_away, pods_of_workload(snapshot)))
+    if snapshot.workload is not None and not is_room_coming and (refused := not_created(snapshot.workload, snapshot)):
         return refused
-    is_room_there = any(_has_room_by_now(pod, world) for pod in pods)
-    return first_broken(pods, world.at, is_room_coming=is_room_coming or is_room_there)
+    is_room_there = any(_has_room_by_now(pod, snapshot) for pod in pods)
+    return first_broken(pods, snapshot.at, is_room_coming=is_room_coming or is_room_there)
 
 
-def _has_room_by_now(pod: Obj, world: World) -> bool:
+def _has_room_by_now(pod: Obj, snapshot: ClusterSnapshot) -> bool:
     """Turned down for want of accelerators that are free meanwhile: the scheduler has yet to look again."""
     said = str(condition(pod, "PodScheduled").get("message", ""))
     if not any(f"Insufficient {kind}" in said for kind in accelerators_of(pod)):
         return False
-    rest = tuple(other for other in world.all_pods if uid_of(other) != uid_of(pod))
-    room = capacity_for(replace(world, all_pods=rest), pod)
+    rest = tuple(other for other in snapshot.all_pods if uid_of(other) != uid_of(pod))
+    room = capacity_for(replace(snapshot, all_pods=rest), pod)
     return isinstance(room, Capacity) and room.replicas_that_fit > 0
 
 
-def _pod(wait: Wait, world: World) -> Obj | None:
-    return next((pod for pod in world.pods if uid_of(pod) == wait.parameters["uid"]), None)
+def _pod(wait: Wait, snapshot: ClusterSnapshot) -> Obj | None:
+    return next((pod for pod in snapshot.pods if uid_of(pod) == wait.parameters["uid"]), None)
 
 
-Check = Callable[[Wait, World], Progress]
+Check = Callable[[Wait, ClusterSnapshot], Progress]
 CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "rolled_out": (_rolled_out, ("replica_sets", "pods")),
     "surge_ready": (_surge_ready, ("replica_sets", "pods")),
@@ -326,4 +330,4 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "pod_gone": (_pod_gone, ("all_pods",)),
     "job_ended": (_job_ended, ("jobs", "all_pods")),
 }
-"""Each condition with its check and what it reads of the world."""
+"""Each condition with its check and what it reads of the snapshot."""

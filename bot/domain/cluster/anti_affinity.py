@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bot.domain.cluster.objects import dig, is_finished, labels_of, name_of, namespace_of, selects
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 HOST = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -26,11 +26,14 @@ def not_worked_out(template: Obj) -> str:
     return f"its pods must be apart from others by {strange[0].get('topologyKey')}" if strange else ""
 
 
-def nodes_shunned(world: World, template: Obj) -> dict[str, str]:
+def nodes_shunned(snapshot: ClusterSnapshot, template: Obj) -> dict[str, str]:
     """Node to the pod there, or in its zone, that such a pod must not meet, or that must not meet it."""
-    namespace, nodes = namespace_of(world.workload or {}), {name_of(node): labels_of(node) for node in world.nodes}
+    namespace, nodes = (
+        namespace_of(snapshot.workload or {}),
+        {name_of(node): labels_of(node) for node in snapshot.nodes},
+    )
     shunned: dict[str, str] = {}
-    for pod in world.all_pods:
+    for pod in snapshot.all_pods:
         node = dig(pod, "spec", "nodeName")
         if not node or is_finished(pod):
             continue

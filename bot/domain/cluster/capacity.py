@@ -23,7 +23,7 @@ from bot.domain.cluster.objects import (
     namespace_of,
 )
 from bot.domain.cluster.quota import QuotaRoom, quota_room
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.kernel.quantity import whole
 
@@ -64,22 +64,22 @@ class Capacity:
         return "; ".join(parts)
 
 
-def capacity_of(world: World) -> Capacity | str:
+def capacity_of(snapshot: ClusterSnapshot) -> Capacity | str:
     """Room for whole replicas of the workload, or why it is not known."""
-    templates = pod_templates(world.workload)
-    return _capacity(world, [(each.template, each.pods) for each in templates])
+    templates = pod_templates(snapshot.workload)
+    return _capacity(snapshot, [(each.template, each.pods) for each in templates])
 
 
-def capacity_for(world: World, template: Obj) -> Capacity | str:
+def capacity_for(snapshot: ClusterSnapshot, template: Obj) -> Capacity | str:
     """Room for pods of `template`, or why it is not known."""
-    return _capacity(world, [(template, 1)])
+    return _capacity(snapshot, [(template, 1)])
 
 
-def _capacity(world: World, replica: Sequence[tuple[Obj, int]]) -> Capacity | str:
+def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> Capacity | str:
     """`replica`: the templates of which one replica is made, each with its number of pods."""
     for source in NODE_SOURCES:
-        if source in world.unreadable:
-            return world.unreadable[source]
+        if source in snapshot.unreadable:
+            return snapshot.unreadable[source]
     if bad := next(filter(None, (uncountable(template) for template, _ in replica)), ""):
         return f"its pods ask for {bad}, so its room is not known"
     kinds = {kind for template, _ in replica for kind in accelerators_of(template)}
@@ -87,19 +87,19 @@ def _capacity(world: World, replica: Sequence[tuple[Obj, int]]) -> Capacity | st
         return "the workload asks for no accelerator, so its room is not known"
     if beyond := next(filter(None, (not_worked_out(template) for template, _ in replica)), ""):
         return f"{beyond}, so its room is not known"
-    room = _Room(world)
-    waiting = sum(1 for pod in _waiting(world, kinds) if room.place(pod))
+    room = _Room(snapshot)
+    waiting = sum(1 for pod in _waiting(snapshot, kinds) if room.place(pod))
     first = replica[0][0]
     shut = room.shut(first)
     free = {
         name_of(node): max(0, min(room.left(node, kind) for kind in accelerators_of(first) or kinds))
-        for node in world.nodes
+        for node in snapshot.nodes
         if name_of(node) not in shut
     }
-    having = {name_of(node) for node in world.nodes if any(allocatable(node, kind) for kind in kinds)}
+    having = {name_of(node) for node in snapshot.nodes if any(allocatable(node, kind) for kind in kinds)}
     kept_out = {node: why for node, why in shut.items() if node in having}
-    found = Capacity(room.count(replica), free, kept_out, waiting, unread=_unread(world, kinds))
-    return _within_quota(found, quota_room(world, replica))
+    found = Capacity(room.count(replica), free, kept_out, waiting, unread=_unread(snapshot, kinds))
+    return _within_quota(found, quota_room(snapshot, replica))
 
 
 def _within_quota(found: Capacity, quota: QuotaRoom | str | None) -> Capacity:
@@ -110,11 +110,13 @@ def _within_quota(found: Capacity, quota: QuotaRoom | str | None) -> Capacity:
     return replace(found, replicas_that_fit=quota.replicas, quota=quota.text)
 
 
-def _unread(world: World, kinds: Collection[str]) -> tuple[str, ...]:
-    pods = [pod for pod in world.all_pods if not is_finished(pod)]
+def _unread(snapshot: ClusterSnapshot, kinds: Collection[str]) -> tuple[str, ...]:
+    pods = [pod for pod in snapshot.all_pods if not is_finished(pod)]
     wrong = [f"{namespace_of(pod)}/{name_of(pod)} asks for {bad}" for pod in pods if (bad := uncountable(pod, kinds))]
     sizes = [
-        (name_of(node), kind, dig(node, "status", "allocatable", kind) or 0) for node in world.nodes for kind in kinds
+        (name_of(node), kind, dig(node, "status", "allocatable", kind) or 0)
+        for node in snapshot.nodes
+        for kind in kinds
     ]
     return (*wrong, *(f"{node} has {kind} {size!r}" for node, kind, size in sizes if _count(size) is None))
 
@@ -122,9 +124,9 @@ def _unread(world: World, kinds: Collection[str]) -> tuple[str, ...]:
 class _Room:
     """Free accelerators by node, filled as pods are placed: on the node with the least that is still enough."""
 
-    def __init__(self, world: World) -> None:
-        self._world, self._nodes = world, world.nodes
-        self._taken = _taken(world)
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._world, self._nodes = snapshot, snapshot.nodes
+        self._taken = _taken(snapshot)
 
     def left(self, node: Obj, kind: str) -> int:
         return allocatable(node, kind) - self._taken[name_of(node), kind]
@@ -171,9 +173,9 @@ class _Room:
         return fit
 
 
-def _waiting(world: World, kinds: Collection[str]) -> list[Obj]:
+def _waiting(snapshot: ClusterSnapshot, kinds: Collection[str]) -> list[Obj]:
     """Pods that have no node yet and ask for the same accelerators, in the order of their names."""
-    waiting = [pod for pod in world.all_pods if not dig(pod, "spec", "nodeName") and not is_finished(pod)]
+    waiting = [pod for pod in snapshot.all_pods if not dig(pod, "spec", "nodeName") and not is_finished(pod)]
     wanting = [pod for pod in waiting if not is_going_away(pod) and accelerators_of(pod).keys() & kinds]
     return sorted(wanting, key=name_of)
 
@@ -213,9 +215,9 @@ def _is_accelerator(kind: str) -> bool:
     return "/" in kind and not kind.startswith(("kubernetes.io/", "hugepages-"))
 
 
-def _taken(world: World) -> Counter[tuple[str, str]]:
+def _taken(snapshot: ClusterSnapshot) -> Counter[tuple[str, str]]:
     taken: Counter[tuple[str, str]] = Counter()
-    for pod in world.all_pods:
+    for pod in snapshot.all_pods:
         node = dig(pod, "spec", "nodeName")
         if node and not is_finished(pod):
             taken.update({(node, kind): count for kind, count in accelerators_of(pod).items()})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bot.domain.cluster.objects import dig, labels_of, name_of, selects
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 Verdict = Literal["allowed", "not_now", "never", "unknown"]
 
@@ -17,10 +17,10 @@ class Budget:
     text: str
 
 
-def budget_for(pod: Obj, world: World) -> Budget:
-    if "pdbs" in world.unreadable:
-        return Budget("unknown", f"disruption budgets could not be read: {world.unreadable['pdbs']}")
-    found = [pdb for pdb in world.pdbs if selects(dig(pdb, "spec", "selector"), labels_of(pod))]
+def budget_for(pod: Obj, snapshot: ClusterSnapshot) -> Budget:
+    if "pdbs" in snapshot.unreadable:
+        return Budget("unknown", f"disruption budgets could not be read: {snapshot.unreadable['pdbs']}")
+    found = [pdb for pdb in snapshot.pdbs if selects(dig(pdb, "spec", "selector"), labels_of(pod))]
     if not found:
         return Budget("allowed", "no disruption budget covers it")
     names = ", ".join(name_of(pdb) for pdb in found)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 
 from bot.domain.cluster.objects import is_owned_by
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.signal import Kind, Reading, unknown
 
@@ -25,9 +25,9 @@ MAX_STARTS = 20
 _DECODER = json.JSONDecoder()
 
 
-def pods_of_job(world: World, job: Obj) -> tuple[Obj, ...]:
+def pods_of_job(snapshot: ClusterSnapshot, job: Obj) -> tuple[Obj, ...]:
     """Oldest first, ended ones included."""
-    own = [pod for pod in world.all_pods if is_owned_by(pod, job)]
+    own = [pod for pod in snapshot.all_pods if is_owned_by(pod, job)]
     return tuple(sorted(own, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or "")))
 
 

@@ -20,7 +20,7 @@ from bot.domain.cluster.objects import (
     seconds_of,
 )
 from bot.domain.cluster.rollout import bare
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import REVISION_HASH_LABEL, kind_of, pod_templates
 
 
@@ -39,10 +39,10 @@ class RolledOut:
     is_lost: bool = False
 
 
-def rolled_out(world: World, *, incident_id: str, opened_at: float) -> list[RolledOut]:
+def rolled_out(snapshot: ClusterSnapshot, *, incident_id: str, opened_at: float) -> list[RolledOut]:
     """Newest first; empty where no revisions are kept."""
-    workload = world.workload
-    kept = [one for one in world.revisions if workload is not None and is_owned_by(one, workload)]
+    workload = snapshot.workload
+    kept = [one for one in snapshot.revisions if workload is not None and is_owned_by(one, workload)]
     kept.sort(key=lambda one: int(one.get("revision") or 0), reverse=True)
     is_group = kind_of(workload) == "LeaderWorkerSet"
     found = []
@@ -55,8 +55,8 @@ def rolled_out(world: World, *, incident_id: str, opened_at: float) -> list[Roll
                 before=_templates(before, kind_of(workload)) if before is not None else None,
                 revision=number,
                 previous=int(before.get("revision") or 0) if before is not None else None,
-                at=_began(one, before, world),
-                by_bot=_whose(one, before, world, f"{incident_id}/", opened_at),
+                at=_began(one, before, snapshot),
+                by_bot=_whose(one, before, snapshot, f"{incident_id}/", opened_at),
                 is_lost=is_group and before is None and number > 1,
             )
         )
@@ -84,23 +84,25 @@ def _plain(template: Obj) -> Obj:
     return {**plain, "metadata": {key: value for key, value in metadata.items() if value is not None}}
 
 
-def _began(revision: Obj, before: Obj | None, world: World) -> float | None:
+def _began(revision: Obj, before: Obj | None, snapshot: ClusterSnapshot) -> float | None:
     created = created_at(revision)
     earlier = created_at(before) if before is not None else None
     if created is None or earlier is None or created >= earlier:
         return created
     # Taken again: its first pod since the revision between came up when this rollout began.
-    own = [pod for pod in world.pods if labels_of(pod).get(REVISION_HASH_LABEL) == name_of(revision)]
+    own = [pod for pod in snapshot.pods if labels_of(pod).get(REVISION_HASH_LABEL) == name_of(revision)]
     since = [at for pod in own if (at := created_at(pod)) is not None and at >= earlier]
     return min(since, default=None)
 
 
-def _whose(revision: Obj, before: Obj | None, world: World, incident: str, opened_at: float) -> bool | None:
+def _whose(
+    revision: Obj, before: Obj | None, snapshot: ClusterSnapshot, incident: str, opened_at: float
+) -> bool | None:
     """By the bot's stamp: a StatefulSet's revision takes the annotations of the moment in which it is made."""
-    created, present = created_at(revision), annotations_of(world.workload or {}).get(CALL_ANNOTATION)
+    created, present = created_at(revision), annotations_of(snapshot.workload or {}).get(CALL_ANNOTATION)
     if not present:
         return False
-    if kind_of(world.workload) == "LeaderWorkerSet":
+    if kind_of(snapshot.workload) == "LeaderWorkerSet":
         # Its revisions carry no annotations, and a later call may have put the stamp on the set.
         return True if present.startswith(incident) and created is not None and created >= opened_at else None
     earlier = created_at(before) if before is not None else None

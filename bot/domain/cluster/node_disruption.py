@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bot.domain.cluster.capacity import NODE_SOURCES, accelerators_of
 from bot.domain.cluster.objects import dig, name_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.kernel.quantity import whole
 
@@ -26,20 +26,20 @@ class NodeDisruption:
     """Other nodes that take no pods now, cordoned by anybody, to their accelerators."""
 
 
-def node_disruption(world: World, name: str) -> NodeDisruption | str:
+def node_disruption(snapshot: ClusterSnapshot, name: str) -> NodeDisruption | str:
     """What taking node `name` means for accelerators of the workload's kind, or why it is not known."""
-    unread = next((world.unreadable[source] for source in NODE_SOURCES if source in world.unreadable), "")
+    unread = next((snapshot.unreadable[source] for source in NODE_SOURCES if source in snapshot.unreadable), "")
     if unread:
         return unread
-    node = next((node for node in world.nodes if name_of(node) == name), None)
+    node = next((node for node in snapshot.nodes if name_of(node) == name), None)
     if node is None:
         return f"there is no node {name}"
-    kinds = {kind for each in pod_templates(world.workload) for kind in accelerators_of(each.template)}
+    kinds = {kind for each in pod_templates(snapshot.workload) for kind in accelerators_of(each.template)}
     try:
-        gpus = {name_of(each): sum(_installed(each, kind) for kind in kinds) for each in world.nodes}
+        gpus = {name_of(each): sum(_installed(each, kind) for kind in kinds) for each in snapshot.nodes}
     except ValueError as error:
         return f"the accelerators of a node cannot be counted: {error}"
-    cordoned = {name_of(each) for each in world.nodes if dig(each, "spec", "unschedulable")}
+    cordoned = {name_of(each) for each in snapshot.nodes if dig(each, "spec", "unschedulable")}
     return NodeDisruption(
         node=name,
         gpus=0 if name in cordoned else gpus[name],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bot.domain.cluster.objects import annotations_of, controller_of, dig, labels_of, name_of, namespace_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -91,10 +91,10 @@ class Autoscaler:
         return f"edit {fields} of {self.kind} {name_of(self.obj)}"
 
 
-def autoscaler_of(world: World) -> Autoscaler | None:
+def autoscaler_of(snapshot: ClusterSnapshot) -> Autoscaler | None:
     """Who owns the replica count; None when nobody does. KEDA's object comes before the autoscaler that it makes."""
-    workload = world.workload or {}
-    for scaled in world.scaled_objects:
+    workload = snapshot.workload or {}
+    for scaled in snapshot.scaled_objects:
         if _aims_at(scaled, workload):
             most = dig(scaled, "spec", "maxReplicaCount")
             return Autoscaler(
@@ -104,7 +104,7 @@ def autoscaler_of(world: World) -> Autoscaler | None:
                 most=UNLIMITED_BY_KEDA if most is None else int(most),
                 paused=_paused(scaled),
             )
-    for scaler in world.autoscalers:
+    for scaler in snapshot.autoscalers:
         if _aims_at(scaler, workload):
             most = dig(scaler, "spec", "maxReplicas")
             least = dig(scaler, "spec", "minReplicas")

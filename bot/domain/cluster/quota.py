@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from bot.domain.cluster.objects import dig, name_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.quantity import parse_quantity
 
 SHORT_NAMES = {"cpu": "requests.cpu", "memory": "requests.memory", "count/pods": "pods"}
@@ -25,16 +25,16 @@ class QuotaRoom:
     """The quota that admits the fewest, with what is used of it."""
 
 
-def quota_room(world: World, replica: Sequence[tuple[Obj, int]]) -> QuotaRoom | str | None:
+def quota_room(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> QuotaRoom | str | None:
     """`replica`: the templates of one replica, each with its number of pods. None without a quota."""
-    if "quotas" in world.unreadable:
-        return f"the ResourceQuotas of the namespace cannot be read: {world.unreadable['quotas']}"
+    if "quotas" in snapshot.unreadable:
+        return f"the ResourceQuotas of the namespace cannot be read: {snapshot.unreadable['quotas']}"
     cost: dict[str, Fraction] = {}
     try:
         for template, pods in replica:
             for name, amount in _cost(template).items():
                 cost[name] = cost.get(name, Fraction(0)) + amount * pods
-        found = [room for quota in world.quotas for room in _rooms(quota, cost)]
+        found = [room for quota in snapshot.quotas for room in _rooms(quota, cost)]
     except _UnknownError as error:
         return str(error)
     except ValueError as error:

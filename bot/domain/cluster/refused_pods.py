@@ -5,30 +5,30 @@ from __future__ import annotations
 from bot.domain.cluster.objects import condition, dig, name_of, seconds_of, uid_of
 from bot.domain.cluster.pod_state import PENDING_SECONDS
 from bot.domain.cluster.rollout import rollout_state
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
 FRESH_SECONDS = 120.0
 """A refusal that was not said again for this long is over: the controllers try at least this often."""
 
 
-def not_created(workload: Obj, world: World) -> str:
+def not_created(workload: Obj, snapshot: ClusterSnapshot) -> str:
     """Why pods of the workload are refused for so long that waiting does not help; empty otherwise."""
     state = rollout_state(workload)
     if not state.is_observed or min(state.updated, state.total) >= state.wanted:
         return ""
     said = condition(workload, "ReplicaFailure")
     if said.get("status") == "True":
-        return _lasting(said.get("lastTransitionTime"), said.get("message"), world.at)
-    return refused_by_events(workload, world)
+        return _lasting(said.get("lastTransitionTime"), said.get("message"), snapshot.at)
+    return refused_by_events(workload, snapshot)
 
 
-def refused_by_events(owner: Obj, world: World) -> str:
+def refused_by_events(owner: Obj, snapshot: ClusterSnapshot) -> str:
     """As the events about a StatefulSet, a LeaderWorkerSet's parts or a Job say it."""
-    for event in world.failed_creates:
+    for event in snapshot.failed_creates:
         last = event.get("lastTimestamp") or event.get("eventTime")
-        is_fresh = world.at - (seconds_of(last) or 0.0) < FRESH_SECONDS
-        reason = _lasting(event.get("firstTimestamp") or last, event.get("message"), world.at)
+        is_fresh = snapshot.at - (seconds_of(last) or 0.0) < FRESH_SECONDS
+        reason = _lasting(event.get("firstTimestamp") or last, event.get("message"), snapshot.at)
         if is_fresh and reason and _is_about(event, owner):
             return reason
     return ""

@@ -21,7 +21,7 @@ from bot.domain.cluster.objects import (
     uid_of,
 )
 from bot.domain.cluster.rotation import pods_of_workload
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import NUMBERED, REVISION_HASH_LABEL, kind_of, pod_templates, serves, template_of
 
 DEFAULT_SHARE = "25%"
@@ -157,17 +157,17 @@ def digest_of(templates: Sequence[Obj]) -> str:
     return digests[0] if len(digests) == 1 else hashlib.sha256(",".join(digests).encode()).hexdigest()[:16]
 
 
-def replica_sets_of(world: World) -> list[Obj]:
+def replica_sets_of(snapshot: ClusterSnapshot) -> list[Obj]:
     """The workload's own ReplicaSets, newest revision first."""
-    if world.workload is None:
+    if snapshot.workload is None:
         return []
-    owned = [rs for rs in world.replica_sets if is_owned_by(rs, world.workload)]
+    owned = [rs for rs in snapshot.replica_sets if is_owned_by(rs, snapshot.workload)]
     return sorted(owned, key=lambda rs: revision_of(rs) or 0, reverse=True)
 
 
-def current_replica_set(world: World) -> Obj | None:
-    template = dig(world.workload, "spec", "template")
-    return next((rs for rs in replica_sets_of(world) if same_template(dig(rs, "spec", "template"), template)), None)
+def current_replica_set(snapshot: ClusterSnapshot) -> Obj | None:
+    template = dig(snapshot.workload, "spec", "template")
+    return next((rs for rs in replica_sets_of(snapshot) if same_template(dig(rs, "spec", "template"), template)), None)
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,14 @@ class Revision:
     template: Obj
 
 
-def revisions_of(world: World) -> list[Revision]:
+def revisions_of(snapshot: ClusterSnapshot) -> list[Revision]:
     """What can be gone back to, newest first: a Deployment's ReplicaSets, a StatefulSet's ControllerRevisions."""
-    workload = world.workload
+    workload = snapshot.workload
     if workload is None or kind_of(workload) == "LeaderWorkerSet":
         return []
     if kind_of(workload) == "Deployment":
-        return [Revision(revision_of(rs) or 0, bare(dig(rs, "spec", "template"))) for rs in replica_sets_of(world)]
-    kept = [one for one in world.revisions if is_owned_by(one, workload)]
+        return [Revision(revision_of(rs) or 0, bare(dig(rs, "spec", "template"))) for rs in replica_sets_of(snapshot)]
+    kept = [one for one in snapshot.revisions if is_owned_by(one, workload)]
     found = [Revision(int(one.get("revision") or 0), _kept_template(one)) for one in kept]
     return sorted(found, key=lambda one: one.number, reverse=True)
 
@@ -198,29 +198,29 @@ def _kept_template(revision: Obj) -> Obj:
     return {**template, "metadata": {key: value for key, value in metadata.items() if value is not None}}
 
 
-def current_revision(world: World) -> Revision | None:
-    present = template_of(world.workload)
-    return next((one for one in revisions_of(world) if same_template(one.template, present)), None)
+def current_revision(snapshot: ClusterSnapshot) -> Revision | None:
+    present = template_of(snapshot.workload)
+    return next((one for one in revisions_of(snapshot) if same_template(one.template, present)), None)
 
 
-def new_and_old_pods(world: World) -> tuple[list[Obj], list[Obj]] | None:
+def new_and_old_pods(snapshot: ClusterSnapshot) -> tuple[list[Obj], list[Obj]] | None:
     """The workload's pods: those of its present template, and all others. None when its controller is not that far."""
-    workload = world.workload
+    workload = snapshot.workload
     match kind_of(workload):
         case "StatefulSet":
             newest = dig(workload, "status", "updateRevision")
-            return _parted(world, lambda pod: labels_of(pod).get(REVISION_HASH_LABEL) == newest) if newest else None
+            return _parted(snapshot, lambda pod: labels_of(pod).get(REVISION_HASH_LABEL) == newest) if newest else None
         case "LeaderWorkerSet":
-            return _parted(world, lambda pod: _runs(pod, workload))
-    replica_set = current_replica_set(world)
+            return _parted(snapshot, lambda pod: _runs(pod, workload))
+    replica_set = current_replica_set(snapshot)
     if replica_set is None:
         return None
     uid = uid_of(replica_set)
-    return _parted(world, lambda pod: (controller_of(pod) or {}).get("uid") == uid)
+    return _parted(snapshot, lambda pod: (controller_of(pod) or {}).get("uid") == uid)
 
 
-def _parted(world: World, is_new: Callable[[Obj], bool]) -> tuple[list[Obj], list[Obj]]:
-    pods = pods_of_workload(world)
+def _parted(snapshot: ClusterSnapshot, is_new: Callable[[Obj], bool]) -> tuple[list[Obj], list[Obj]]:
+    pods = pods_of_workload(snapshot)
     return [pod for pod in pods if is_new(pod)], [pod for pod in pods if not is_new(pod)]
 
 

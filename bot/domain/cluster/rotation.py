@@ -20,7 +20,7 @@ from bot.domain.cluster.objects import (
     selects_plainly,
     uid_of,
 )
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import (
     LEADER_WORKER_SET_PREFIX,
     SET_NAME_LABEL,
@@ -43,43 +43,43 @@ class Rotation:
     wanted: int
 
 
-def pods_of_workload(world: World) -> tuple[Obj, ...]:
+def pods_of_workload(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
     """Pods that belong to the workload itself: not our canary's, not relabelled strays, not ended ones."""
-    workload = world.workload
+    workload = snapshot.workload
     if workload is None:
         return ()
-    present = (pod for pod in world.pods if not is_finished(pod))
+    present = (pod for pod in snapshot.pods if not is_finished(pod))
     match kind_of(workload):
         case "StatefulSet":
             return tuple(pod for pod in present if is_owned_by(pod, workload))
         case "LeaderWorkerSet":
             # Leaders belong to one StatefulSet, workers to one for each leader; this label is on all of them.
             return tuple(pod for pod in present if labels_of(pod).get(SET_NAME_LABEL) == name_of(workload))
-    owned = {uid_of(rs) for rs in world.replica_sets if is_owned_by(rs, workload)}
+    owned = {uid_of(rs) for rs in snapshot.replica_sets if is_owned_by(rs, workload)}
     return tuple(pod for pod in present if (controller_of(pod) or {}).get("uid") in owned)
 
 
-def replicas_present(world: World) -> tuple[Obj, ...]:
+def replicas_present(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
     """The pod that serves of each replica: the pod itself, or the leader of its group."""
-    return tuple(pod for pod in pods_of_workload(world) if serves(pod))
+    return tuple(pod for pod in pods_of_workload(snapshot) if serves(pod))
 
 
-def whole_replica(world: World, pod: Obj) -> tuple[Obj, ...]:
+def whole_replica(snapshot: ClusterSnapshot, pod: Obj) -> tuple[Obj, ...]:
     """The pods that start and end with this one, itself among them; of a group the leader comes first."""
-    if kind_of(world.workload) != "LeaderWorkerSet":
+    if kind_of(snapshot.workload) != "LeaderWorkerSet":
         return (pod,)
-    same = [one for one in pods_of_workload(world) if number_of(one) == number_of(pod)]
+    same = [one for one in pods_of_workload(snapshot) if number_of(one) == number_of(pod)]
     return tuple(sorted(same, key=lambda one: (not serves(one), name_of(one)))) or (pod,)
 
 
-def is_replica_ready(world: World, pod: Obj) -> bool:
+def is_replica_ready(snapshot: ClusterSnapshot, pod: Obj) -> bool:
     """A group is Ready with all of its pods."""
-    together = whole_replica(world, pod)
-    return all(map(is_ready, together)) and len(together) >= pods_in_a_replica(world.workload)
+    together = whole_replica(snapshot, pod)
+    return all(map(is_ready, together)) and len(together) >= pods_in_a_replica(snapshot.workload)
 
 
-def pods_of_canary(world: World) -> tuple[Obj, ...]:
-    return tuple(pod for pod in world.pods if CANARY_LABEL in labels_of(pod) and not is_finished(pod))
+def pods_of_canary(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
+    return tuple(pod for pod in snapshot.pods if CANARY_LABEL in labels_of(pod) and not is_finished(pod))
 
 
 def in_order_of_leaving(pods: Iterable[Obj], slices: Iterable[Obj]) -> list[Obj]:
@@ -88,13 +88,13 @@ def in_order_of_leaving(pods: Iterable[Obj], slices: Iterable[Obj]) -> list[Obj]
     return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, fragments), name_of(pod)))
 
 
-def pod_named(world: World, name_or_uid: str) -> Obj | None:
-    return next((pod for pod in world.pods if name_or_uid in (name_of(pod), uid_of(pod))), None)
+def pod_named(snapshot: ClusterSnapshot, name_or_uid: str) -> Obj | None:
+    return next((pod for pod in snapshot.pods if name_or_uid in (name_of(pod), uid_of(pod))), None)
 
 
-def services_of(world: World, labels: dict[str, str]) -> tuple[Obj, ...]:
+def services_of(snapshot: ClusterSnapshot, labels: dict[str, str]) -> tuple[Obj, ...]:
     """The Services that would send traffic to a pod with these labels."""
-    return tuple(s for s in world.services if selects_plainly(dig(s, "spec", "selector"), labels))
+    return tuple(s for s in snapshot.services if selects_plainly(dig(s, "spec", "selector"), labels))
 
 
 def is_in_rotation(pod: Obj, slices: Iterable[Obj]) -> bool:
@@ -106,15 +106,15 @@ def is_in_rotation(pod: Obj, slices: Iterable[Obj]) -> bool:
     )
 
 
-def rotation_of(world: World) -> Rotation | None:
+def rotation_of(snapshot: ClusterSnapshot) -> Rotation | None:
     """None when pods or EndpointSlices could not be read."""
-    if world.workload is None or {"pods", "endpoint_slices", "replica_sets"} & world.unreadable.keys():
+    if snapshot.workload is None or {"pods", "endpoint_slices", "replica_sets"} & snapshot.unreadable.keys():
         return None
-    pods = replicas_present(world)
+    pods = replicas_present(snapshot)
     return Rotation(
-        in_rotation=tuple(name_of(pod) for pod in pods if is_in_rotation(pod, world.endpoint_slices)),
-        ready=tuple(name_of(pod) for pod in pods if is_replica_ready(world, pod)),
-        wanted=int(dig(world.workload, "spec", "replicas") or 0),
+        in_rotation=tuple(name_of(pod) for pod in pods if is_in_rotation(pod, snapshot.endpoint_slices)),
+        ready=tuple(name_of(pod) for pod in pods if is_replica_ready(snapshot, pod)),
+        wanted=int(dig(snapshot.workload, "spec", "replicas") or 0),
     )
 
 
@@ -126,40 +126,40 @@ class RotationKey:
     value: str
 
 
-def rotation_key(world: World, labels: dict[str, str]) -> RotationKey | str:
+def rotation_key(snapshot: ClusterSnapshot, labels: dict[str, str]) -> RotationKey | str:
     """The label to change on a pod with these labels, or why there is none."""
-    services = services_of(world, labels)
+    services = services_of(snapshot, labels)
     if not services:
         return "no Service selects it"
     shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
-    held_by_owner = _owner_keys(world, labels)
+    held_by_owner = _owner_keys(snapshot, labels)
     # A canary may change any of them; the workload's own labels are what dashboards and scrapers know it by.
-    known_by = keys_of(dig(world.workload, "spec", "selector"))
+    known_by = keys_of(dig(snapshot.workload, "spec", "selector"))
     usable = sorted(shared - held_by_owner, key=lambda key: (key in known_by, key))
     if usable:
         return RotationKey(usable[0], labels[usable[0]])
     names = ", ".join(sorted(name_of(s) for s in services))
     return (
-        f"every label that Service {names} selects by is also in the {_owner_kind(world)}'s selector"
+        f"every label that Service {names} selects by is also in the {_owner_kind(snapshot)}'s selector"
         f" ({', '.join(sorted(shared & held_by_owner)) or 'no label is shared by all Services'}):"
         " changing one would orphan the pod"
     )
 
 
-def _owner_kind(world: World) -> str:
-    return "ReplicaSet" if kind_of(world.workload) == "Deployment" else kind_of(world.workload)
+def _owner_kind(snapshot: ClusterSnapshot) -> str:
+    return "ReplicaSet" if kind_of(snapshot.workload) == "Deployment" else kind_of(snapshot.workload)
 
 
-def _owner_keys(world: World, labels: dict[str, str]) -> frozenset[str]:
+def _owner_keys(snapshot: ClusterSnapshot, labels: dict[str, str]) -> frozenset[str]:
     if CANARY_LABEL in labels:
         return frozenset({CANARY_LABEL, TEMPLATE_HASH_LABEL})
-    kind = kind_of(world.workload)
+    kind = kind_of(snapshot.workload)
     if kind == "LeaderWorkerSet":
         return frozenset(key for key in labels if key.startswith(LEADER_WORKER_SET_PREFIX)) | STATEFUL_SET_LABELS
-    keys = keys_of(dig(world.workload, "spec", "selector")) | {TEMPLATE_HASH_LABEL}
+    keys = keys_of(dig(snapshot.workload, "spec", "selector")) | {TEMPLATE_HASH_LABEL}
     if kind == "StatefulSet":
         return keys | STATEFUL_SET_LABELS
-    for replica_set in world.replica_sets:
+    for replica_set in snapshot.replica_sets:
         if selects(dig(replica_set, "spec", "selector"), labels):
             keys |= keys_of(dig(replica_set, "spec", "selector"))
     return keys

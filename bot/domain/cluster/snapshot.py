@@ -16,7 +16,7 @@ Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class World:
+class ClusterSnapshot:
     at: float
     workload: Obj | None
     replica_sets: tuple[Obj, ...] = ()

@@ -249,7 +249,7 @@ class Run(_Frozen):
 
     @property
     def held(self) -> tuple[LedgerEntry, ...]:
-        """What the bot still holds in the world: applied calls that could be taken back and were not."""
+        """What the bot still holds in the cluster: applied calls that could be taken back and were not."""
         return tuple(entry for entry in self.ledger if entry.undo and not entry.undone_by)
 
     def with_(self, **changes: Any) -> Run:

@@ -1,6 +1,6 @@
 """Apply one step of a granted plan: prove the grant, look again, claim, send. A call can win at most once.
 
-After a possible earlier attempt the world is asked first: the stamp or the after-value means done, the before-value
+After a possible earlier attempt the snapshot is asked first: the stamp or the after-value means done, the before-value
 means that the same call may be sent again, and anything else is unclear and goes to a person.
 """
 
@@ -31,7 +31,7 @@ from bot.flow.handlers.plan import PlanHandler
 from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
-from bot.flow.see_world import SeeWorld, context_of
+from bot.flow.snapshot_reader import SnapshotReader, context_of
 
 log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 1.0
@@ -66,7 +66,7 @@ class ApplyCall:
         claims: CallClaims,
         runs: RunStore,
         planner: PlanHandler,
-        see: SeeWorld,
+        see: SnapshotReader,
         playbook_of: PlaybookOf,
         *,
         job_result: JobResult,
@@ -147,7 +147,7 @@ class ApplyCall:
             changed = await self._looked_again(context, effect, request)
             if changed is not None:
                 return changed
-        # An undo compares each value itself; after a possible attempt, the world may show what this very call did.
+        # An undo compares each value itself; after a possible attempt, the cluster may show what this very call did.
         if not claimed_before and request.plan.verb != "undo":
             touched = await self._touched(context, effect, call_id)
             if touched is not None:
@@ -184,10 +184,10 @@ class ApplyCall:
             return None
         playbook = await self._playbook_of(context.run)
         try:
-            world = await self._see(context.run, context_of(context.run, playbook.settings), at=context.now)
+            snapshot = await self._see(context.run, context_of(context.run, playbook.settings), at=context.now)
         except ClusterError as error:
             return str(error)
-        return node_disruption(world, str(plan.choices["node"]))
+        return node_disruption(snapshot, str(plan.choices["node"]))
 
     async def _send(
         self, context: EffectContext, effect: ApplyStep, approved: Approved, call: Call, call_id: str
@@ -320,10 +320,10 @@ class ApplyCall:
             return None
         playbook = await self._playbook_of(context.run)
         try:
-            world = await self._see(context.run, context_of(context.run, playbook.settings), at=context.now)
+            snapshot = await self._see(context.run, context_of(context.run, playbook.settings), at=context.now)
         except ClusterError as error:
             return self._put_off(context, effect, f"the cluster cannot be read: {error}", call_id)
-        found = interference(context.run.ledger, world)
+        found = interference(context.run.ledger, snapshot)
         if not found:
             return None
         log.warning("call.interfered", incident=context.incident_id, call=call_id, calls=[one.call_id for one in found])

@@ -22,7 +22,7 @@ from bot.domain.signals.window import Window
 from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import History, Messenger, ReadContext, RunStore
-from bot.flow.see_world import context_of
+from bot.flow.snapshot_reader import context_of
 
 Aside = Callable[..., Awaitable[Any]]
 """Runs a function that takes long where nobody's press waits for it."""

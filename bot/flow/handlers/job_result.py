@@ -7,18 +7,18 @@ from bot.domain.cluster.objects import ObjectRef, name_of, namespace_of
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading, unknown
-from bot.flow.ports import JobLogs, Worlds
+from bot.flow.ports import JobLogs, Snapshots
 
 
 class JobResult:
-    def __init__(self, cluster: Worlds, logs: JobLogs) -> None:
+    def __init__(self, cluster: Snapshots, logs: JobLogs) -> None:
         self._cluster, self._logs = cluster, logs
 
     async def __call__(self, run: Run, about: ObjectRef, *, at: float) -> Reading:
         try:
-            world = await self._cluster.world(run.target, incident_id=run.incident_id)
-            job = next((job for job in world.jobs if name_of(job) == about.name), None)
-            pods = pods_of_job(world, job) if job else ()
+            snapshot = await self._cluster.snapshot(run.target, incident_id=run.incident_id)
+            job = next((job for job in snapshot.jobs if name_of(job) == about.name), None)
+            pods = pods_of_job(snapshot, job) if job else ()
             if not pods:
                 return unknown(RESULT, f"{about} has no pod whose log could be read", at=at, source=SOURCE)
             # The last attempt is the one that decided.

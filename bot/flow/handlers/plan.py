@@ -21,7 +21,7 @@ from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.incident_history import PastRuns, asked_by_the_last, rollbacks_in_a_day
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Cluster
-from bot.flow.see_world import SeeWorld, context_of
+from bot.flow.snapshot_reader import SnapshotReader, context_of
 
 GRANT_IT = "grant it in the bot's role; `incident-bot doctor` lists everything that it needs"
 GONE = "the reason for this change is gone"
@@ -29,7 +29,7 @@ GONE = "the reason for this change is gone"
 
 class PlanHandler:
     def __init__(
-        self, read: ReadHandler, see: SeeWorld, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns
+        self, read: ReadHandler, see: SnapshotReader, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns
     ) -> None:
         self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 
@@ -63,10 +63,10 @@ class PlanHandler:
             why = f"{run.target} was rolled back within the last day already ({', '.join(done)})"
             return PlanResult(outcome="impossible", reason=why, hint="look what both revisions have in common")
         try:
-            world = await self._see(run, context_of(run, playbook.settings), at=at)
+            snapshot = await self._see(run, context_of(run, playbook.settings), at=at)
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the cluster cannot be read: {error}")
-        result = plan_change(verb, dict(arguments), world, plan_context(run, playbook, at=at))
+        result = plan_change(verb, dict(arguments), snapshot, plan_context(run, playbook, at=at))
         rehearsed = await self._rehearsed(result)
         if rehearsed.plan is None:
             return rehearsed

@@ -11,7 +11,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Signals
-from bot.flow.see_world import context_of
+from bot.flow.snapshot_reader import context_of
 
 PlaybookOf = Callable[[Run], Awaitable[CompiledPlaybook]]
 

@@ -11,7 +11,7 @@ from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION
 from bot.domain.cluster.objects import annotations_of, dig, is_ready
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.rotation import pods_of_canary
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import template_of
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 from bot.domain.signals.signal import Reading
@@ -29,25 +29,25 @@ class CanaryEdits:
 
 async def canary_edits(request: ProbeRequest) -> Reading:
     """Whether our canary is there and Ready, and whether the workload's own template has what the canary was given."""
-    world = await request.world()
-    if failed := unreadable(request, world, "canary", "pods"):
+    snapshot = await request.snapshot()
+    if failed := unreadable(request, snapshot, "canary", "pods"):
         return failed
-    if world.canary is None:
+    if snapshot.canary is None:
         parts = CanaryEdits(canary=False, ready=False, live=None)
         return answer(request, parts, missing={"live": "there is no canary to compare with"})
-    ready = any(is_ready(pod) for pod in pods_of_canary(world))
-    live = None if world.workload is None else _is_live(world, world.workload, world.canary)
+    ready = any(is_ready(pod) for pod in pods_of_canary(snapshot))
+    live = None if snapshot.workload is None else _is_live(snapshot, snapshot.workload, snapshot.canary)
     missing = {"live": "the canary does not say what it was started with"}
     return answer(request, CanaryEdits(canary=True, ready=ready, live=live), missing=missing)
 
 
-def _is_live(world: World, workload: Obj, canary: Obj) -> bool | None:
+def _is_live(snapshot: ClusterSnapshot, workload: Obj, canary: Obj) -> bool | None:
     try:
         edits = json.loads(annotations_of(canary)[EDITS_ANNOTATION])
     except (KeyError, ValueError):
         return None
     template = template_of(workload)
-    flags = flags_of_template(template, config_maps=world.config_maps)
+    flags = flags_of_template(template, config_maps=snapshot.config_maps)
     return rollout_state(workload).is_complete and all(_has(template, flags, edit) for edit in edits)
 
 

@@ -18,10 +18,10 @@ class Capacity:
 
 
 async def capacity(request: ProbeRequest) -> Reading:
-    world = await request.world()
-    if world.workload is None:
+    snapshot = await request.snapshot()
+    if snapshot.workload is None:
         return no_answer(request, NOT_THERE)
-    found = capacity_of(world)
+    found = capacity_of(snapshot)
     if isinstance(found, str):
         return no_answer(request, found)
     nodes = ", ".join(f"{node}: {count} free" for node, count in sorted(found.free.items()))

@@ -24,13 +24,13 @@ class ColocatedPods:
 
 
 async def colocated_pods(request: ProbeRequest) -> Reading:
-    world = await request.world()
-    if failed := unreadable(request, world, "pods", "all_pods"):
+    snapshot = await request.snapshot()
+    if failed := unreadable(request, snapshot, "pods", "all_pods"):
         return failed
-    troubled = [pod for pod in pods_asked_for(request, world) if not is_ready(pod)]
+    troubled = [pod for pod in pods_asked_for(request, snapshot) if not is_ready(pod)]
     nodes = {dig(pod, "spec", "nodeName") for pod in troubled} - {None}
     own = {uid_of(pod) for pod in troubled}
-    near = [pod for pod in world.all_pods if dig(pod, "spec", "nodeName") in nodes and uid_of(pod) not in own]
+    near = [pod for pod in snapshot.all_pods if dig(pod, "spec", "nodeName") in nodes and uid_of(pod) not in own]
     holding = [pod for pod in near if accelerators_of(pod) and not is_finished(pod)]
     leaving = [pod for pod in holding if is_going_away(pod)]
     who = ", ".join(sorted(f"{namespace_of(pod)}/{name_of(pod)}" for pod in holding))

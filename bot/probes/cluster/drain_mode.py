@@ -18,12 +18,12 @@ class DrainMode:
 
 
 async def drain(request: ProbeRequest) -> Reading:
-    world = await request.world()
-    if failed := unreadable(request, world, "services", "pods"):
+    snapshot = await request.snapshot()
+    if failed := unreadable(request, snapshot, "services", "pods"):
         return failed
-    if world.workload is None:
+    if snapshot.workload is None:
         return no_answer(request, NOT_THERE)
-    found = drain_mode(world)
+    found = drain_mode(snapshot)
     return answer(request, DrainMode(found.mode, found.text), detail=found.text)
 
 

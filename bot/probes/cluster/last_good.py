@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.objects import dig
 from bot.domain.cluster.rollout import replica_sets_of, revision_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import short
 from bot.flow.incident_history import PastRuns, troubled_times
@@ -55,12 +55,12 @@ class ReadLastGood:
         self._runs = runs
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "replica_sets"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "replica_sets"):
             return failed
         context = request.context
         troubled = await troubled_times(self._runs, context.target, but=context.incident_id)
-        revisions = _served(world, request, troubled)
+        revisions = _served(snapshot, request, troubled)
         if not revisions:
             return no_answer(request, "it has no revisions to look at")
         good = next((one for one in revisions if one.seconds is not None and one.seconds >= GOOD_SECONDS), None)
@@ -74,16 +74,16 @@ class ReadLastGood:
         return _told(request, good, revisions[0])
 
 
-def _served(world: World, request: ProbeRequest, troubled: Sequence[tuple[float, float]]) -> list[_Served]:
+def _served(snapshot: ClusterSnapshot, request: ProbeRequest, troubled: Sequence[tuple[float, float]]) -> list[_Served]:
     """Newest first, without the bot's own. Each ends where the next revision began, the bot's own included."""
-    found = replica_sets_of(world)
+    found = replica_sets_of(snapshot)
     until: float | None = request.context.began_at
     served = []
     for index, replica_set in enumerate(found):
-        began = rolled_out_at(replica_set, world, is_current=index == 0)
+        began = rolled_out_at(replica_set, snapshot, is_current=index == 0)
         before = found[index + 1] if index + 1 < len(found) else None
         seconds = None if began is None or until is None else _quiet_seconds(began, until, troubled)
-        if not is_ours(replica_set, before, request) and (index > 0 or _is_rolled_out(world)):
+        if not is_ours(replica_set, before, request) and (index > 0 or _is_rolled_out(snapshot)):
             served.append(_Served(replica_set, seconds, index == 0))
         # What was rolled out after the incident began took nothing from the revision before it.
         until = min(began, request.context.began_at) if began is not None else None
@@ -97,10 +97,10 @@ def _quiet_seconds(began: float, until: float, troubled: Sequence[tuple[float, f
     )
 
 
-def _is_rolled_out(world: World) -> bool:
+def _is_rolled_out(snapshot: ClusterSnapshot) -> bool:
     """Whether the newest revision has all its replicas; one that is stuck half-way has served nobody whole."""
-    wanted = dig(world.workload, "spec", "replicas")
-    updated = dig(world.workload, "status", "updatedReplicas")
+    wanted = dig(snapshot.workload, "spec", "replicas")
+    updated = dig(snapshot.workload, "status", "updatedReplicas")
     return wanted is None or updated is None or updated >= wanted
 
 

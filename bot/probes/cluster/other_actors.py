@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bot.domain.changes.interference import OURS
 from bot.domain.cluster.objects import dig, seconds_of
 from bot.domain.cluster.owner import autoscaler_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.sampling import span_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import short
@@ -35,8 +35,8 @@ class _Hand:
 
 async def other_actors(request: ProbeRequest) -> Reading:
     """Who besides us wrote the workload's spec or scaled it lately: a person, a sync, an autoscaler."""
-    world = await request.world()
-    workload = world.workload
+    snapshot = await request.snapshot()
+    workload = snapshot.workload
     if workload is None:
         return no_answer(request, NOT_THERE)
     try:
@@ -45,7 +45,7 @@ async def other_actors(request: ProbeRequest) -> Reading:
         return no_answer(request, str(error))
     if not dig(workload, "metadata", "managedFields"):
         return no_answer(request, "the API server does not say who wrote it")
-    hands = [*_writers(workload), *_autoscaler(world)]
+    hands = [*_writers(workload), *_autoscaler(snapshot)]
     acted = sorted((hand for hand in hands if request.at - hand.at <= span), key=lambda hand: -hand.at)
     if not acted:
         return answer(request, OtherActors(acted=False, who=""), detail=f"nobody else in the last {short(span)}")
@@ -63,8 +63,8 @@ def _writers(workload: Obj) -> Iterable[_Hand]:
             yield _Hand(manager or "somebody without a name", at)
 
 
-def _autoscaler(world: World) -> Iterable[_Hand]:
-    scaler = autoscaler_of(world)
+def _autoscaler(snapshot: ClusterSnapshot) -> Iterable[_Hand]:
+    scaler = autoscaler_of(snapshot)
     for one in (scaler.obj,) if scaler else ():
         at = seconds_of(dig(one, "status", "lastScaleTime") or "")
         if at is not None:

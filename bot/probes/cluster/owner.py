@@ -21,11 +21,11 @@ class Owner:
 
 
 async def owner(request: ProbeRequest) -> Reading:
-    world = await request.world()
-    if world.workload is None:
+    snapshot = await request.snapshot()
+    if snapshot.workload is None:
         return no_answer(request, NOT_THERE)
-    found, scaler = owner_of(world.workload), autoscaler_of(world)
-    unreadable = world.unreadable.get("autoscalers") or world.unreadable.get("scaled_objects") or ""
+    found, scaler = owner_of(snapshot.workload), autoscaler_of(snapshot)
+    unreadable = snapshot.unreadable.get("autoscalers") or snapshot.unreadable.get("scaled_objects") or ""
     autoscaler = scaler.text if scaler else None if unreadable else ""
     if found is None:
         parts = Owner(managed=False, tool="", name="", how="", autoscaler=autoscaler)

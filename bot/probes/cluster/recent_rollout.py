@@ -12,7 +12,7 @@ from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.kept_revisions import RolledOut, came_before, rolled_out
 from bot.domain.cluster.objects import dig, seconds_of
 from bot.domain.cluster.rollout import TEMPLATE, replica_sets_of, revision_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, NUMBERED
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
@@ -40,17 +40,17 @@ class RecentRollout:
 
 async def recent_rollout(request: ProbeRequest) -> Reading:
     """What was rolled out shortly before the incident began, by whom, and whether it can have caused it."""
-    world = await request.world()
+    snapshot = await request.snapshot()
     kind = request.context.target.kind
-    if failed := unreadable(request, world, "revisions" if kind in NUMBERED else "replica_sets"):
+    if failed := unreadable(request, snapshot, "revisions" if kind in NUMBERED else "replica_sets"):
         return failed
-    if world.workload is None or kind not in (*KINDS, "Unknown"):
+    if snapshot.workload is None or kind not in (*KINDS, "Unknown"):
         return no_answer(request, "it keeps no revisions to look at")
     opened, began = request.context.opened_at, request.context.began_at
     if kind in NUMBERED:
-        every = rolled_out(world, incident_id=request.context.incident_id, opened_at=opened)
+        every = rolled_out(snapshot, incident_id=request.context.incident_id, opened_at=opened)
     else:
-        every = _of_deployment(world, request)
+        every = _of_deployment(snapshot, request)
     if kind in NUMBERED and (not every or every[0].at is None):
         reason = "when its present revision was rolled out is not known" if every else "its controller kept no revision"
         return no_answer(request, reason)
@@ -59,7 +59,7 @@ async def recent_rollout(request: ProbeRequest) -> Reading:
     over = {id(one): said for one in recent if (said := _is_over(one, every, recent))}
     suspect = next((one for one in recent if one.by_bot is not True and id(one) not in over), None)
     chosen = suspect or (recent[0] if recent else None)
-    written = _written_config_maps(world, began)
+    written = _written_config_maps(snapshot, began)
     if chosen is None:
         newest = every[0] if every else None
         parts = RecentRollout(
@@ -103,10 +103,10 @@ def _can_matter(change: Difference) -> bool:
     return bool(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)))
 
 
-def _written_config_maps(world: World, began: float) -> str:
+def _written_config_maps(snapshot: ClusterSnapshot, began: float) -> str:
     """Flags that changed beside the template, which keeps no revision of them: told, since no rollback undoes them."""
     found = []
-    for name, config_map in sorted(world.config_maps.items()):
+    for name, config_map in sorted(snapshot.config_maps.items()):
         created = seconds_of(dig(config_map, "metadata", "creationTimestamp")) or 0.0
         for entry in dig(config_map, "metadata", "managedFields") or []:
             at, who = seconds_of(entry.get("time")), str(entry.get("manager", ""))
@@ -121,9 +121,9 @@ def _when(began: float, at: float) -> str:
     return f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} the incident began"
 
 
-def _of_deployment(world: World, request: ProbeRequest) -> list[RolledOut]:
+def _of_deployment(snapshot: ClusterSnapshot, request: ProbeRequest) -> list[RolledOut]:
     """Newest first."""
-    found = replica_sets_of(world)
+    found = replica_sets_of(snapshot)
     rollouts = []
     for index, replica_set in enumerate(found):
         before = came_before(replica_set, found, lambda each: revision_of(each) or 0)
@@ -133,7 +133,7 @@ def _of_deployment(world: World, request: ProbeRequest) -> list[RolledOut]:
                 before=None if before is None else (dig(before, "spec", "template") or {},),
                 revision=revision_of(replica_set),
                 previous=None if before is None else revision_of(before),
-                at=rolled_out_at(replica_set, world, is_current=index == 0),
+                at=rolled_out_at(replica_set, snapshot, is_current=index == 0),
                 by_bot=is_ours(replica_set, before, request),
             )
         )

@@ -18,12 +18,12 @@ class RolloutProgress:
 
 
 async def rollout_progress(request: ProbeRequest) -> Reading:
-    world = await request.world()
-    if failed := unreadable(request, world, "workload"):
+    snapshot = await request.snapshot()
+    if failed := unreadable(request, snapshot, "workload"):
         return failed
-    if world.workload is None:
+    if snapshot.workload is None:
         return answer(request, RolloutProgress(exists=False, running=False), detail=NOT_THERE)
-    state = rollout_state(world.workload)
+    state = rollout_state(snapshot.workload)
     detail = f"{state.updated} of {state.wanted} updated, {state.available} available"
     # Too few that are all new is a scale-out or a crash, not a rollout that an edit would overtake.
     is_running = not state.is_observed or state.updated < state.total

@@ -21,10 +21,10 @@ class Rotation:
 
 
 async def rotation(request: ProbeRequest) -> Reading:
-    world = await request.world()
-    found = rotation_of(world)
+    snapshot = await request.snapshot()
+    found = rotation_of(snapshot)
     if found is None:
-        reasons = "; ".join(f"{source}: {why}" for source, why in world.unreadable.items() if source in READ_FROM)
+        reasons = "; ".join(f"{source}: {why}" for source, why in snapshot.unreadable.items() if source in READ_FROM)
         return no_answer(request, reasons or NOT_THERE)
     out = sorted(set(found.ready) - set(found.in_rotation))
     detail = f"ready but out of rotation: {', '.join(out)}" if out else ""

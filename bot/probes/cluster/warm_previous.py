@@ -8,7 +8,7 @@ from typing import Any
 from bot.domain.cluster.objects import dig, is_ready, labels_of, name_of, uid_of
 from bot.domain.cluster.rollout import replica_sets_of
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, no_answer, unreadable
@@ -22,19 +22,19 @@ class WarmPrevious:
 
 async def warm_previous(request: ProbeRequest) -> Reading:
     """How many replicas of an earlier revision, or of another workload behind the same Services, are Ready now."""
-    world = await request.world()
-    if failed := unreadable(request, world, "pods", "replica_sets", "services", "endpoint_slices"):
+    snapshot = await request.snapshot()
+    if failed := unreadable(request, snapshot, "pods", "replica_sets", "services", "endpoint_slices"):
         return failed
-    if world.workload is None:
+    if snapshot.workload is None:
         return no_answer(request, NOT_THERE)
-    older = {uid_of(one) for one in replica_sets_of(world)[1:]}
-    ours = {uid_of(pod) for pod in pods_of_canary(world)}
+    older = {uid_of(one) for one in replica_sets_of(snapshot)[1:]}
+    ours = {uid_of(pod) for pod in pods_of_canary(snapshot)}
     warm = [
         pod
-        for pod in world.pods
+        for pod in snapshot.pods
         if uid_of(pod) not in ours and is_ready(pod) and {o["uid"] for o in _owners(pod)} & older
     ]
-    strangers = [pod for pod in _strangers(world) if uid_of(pod) not in ours]
+    strangers = [pod for pod in _strangers(snapshot) if uid_of(pod) not in ours]
     detail = ", ".join(sorted(name_of(pod) for pod in (*warm, *strangers)))
     return answer(request, WarmPrevious(float(len(warm) + len(strangers))), detail=detail or "none")
 
@@ -43,17 +43,17 @@ def _owners(pod: Obj) -> list[dict[str, Any]]:
     return dig(pod, "metadata", "ownerReferences") or []
 
 
-def _strangers(world: World) -> list[Obj]:
+def _strangers(snapshot: ClusterSnapshot) -> list[Obj]:
     """Ready pods of other workloads that the same Services list: a progressive delivery's stable part."""
-    known = {uid_of(pod) for pod in world.pods}
-    selectors = [dig(service, "spec", "selector") or {} for service in world.services]
+    known = {uid_of(pod) for pod in snapshot.pods}
+    selectors = [dig(service, "spec", "selector") or {} for service in snapshot.services]
     return [
         pod
-        for pod in world.all_pods
+        for pod in snapshot.all_pods
         if uid_of(pod) not in known
-        and dig(pod, "metadata", "namespace") == dig(world.workload or {}, "metadata", "namespace")
+        and dig(pod, "metadata", "namespace") == dig(snapshot.workload or {}, "metadata", "namespace")
         and is_ready(pod)
-        and is_in_rotation(pod, world.endpoint_slices)
+        and is_in_rotation(pod, snapshot.endpoint_slices)
         and any(selector and selector.items() <= labels_of(pod).items() for selector in selectors)
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import name_of, namespace_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
 from bot.domain.kernel.errors import BotError, ClusterError
 from bot.domain.signals.signal import Reading
@@ -33,7 +33,7 @@ class ReadCompressionMethod(PodsProbe):
         super().__init__(logs)
         self._history, self._now = history, now
 
-    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+    async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         pods = one_of_each_template(pods)[:MAX_LOGS]
         dtypes = await self._cache_dtypes(request)
         logs = await asyncio.gather(*(self._start_of(pod) for pod in pods))

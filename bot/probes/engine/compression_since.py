@@ -13,7 +13,7 @@ from itertools import pairwise
 from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.objects import dig
 from bot.domain.cluster.rollout import replica_sets_of, revision_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
@@ -47,10 +47,10 @@ class CompressionSince:
 
 async def compression_since(request: ProbeRequest) -> Reading:
     """`said`: names of moments that a person may have given, the first known one counts."""
-    world = await request.world()
-    if failed := unreadable(request, world, "replica_sets"):
+    snapshot = await request.snapshot()
+    if failed := unreadable(request, snapshot, "replica_sets"):
         return failed
-    turned_on = _turned_on(world)
+    turned_on = _turned_on(snapshot)
     said = next((at for name in _names(request) if (at := request.context.moments.get(name)) is not None), None)
     at = said if said is not None else turned_on.at if turned_on else None
     if at is None or at >= request.at:
@@ -73,14 +73,14 @@ def _names(request: ProbeRequest) -> Sequence[str]:
     return (said,) if isinstance(said, str) else tuple(map(str, said))
 
 
-def _turned_on(world: World) -> _TurnedOn | None:
+def _turned_on(snapshot: ClusterSnapshot) -> _TurnedOn | None:
     """The newest such revision."""
-    found = replica_sets_of(world)
+    found = replica_sets_of(snapshot)
     for index, (after, before) in enumerate(pairwise(found)):
         old, new = (dig(one, "spec", "template") or {} for one in (before, after))
-        if _signs(new, world.config_maps) and not _signs(old, world.config_maps):
+        if _signs(new, snapshot.config_maps) and not _signs(old, snapshot.config_maps):
             revision = revision_of(before)
-            began = rolled_out_at(after, world, is_current=index == 0)
+            began = rolled_out_at(after, snapshot, is_current=index == 0)
             return _TurnedOn(began, old, new, None if revision is None else float(revision))
     return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, is_ready, name_of, seconds_of
 from bot.domain.cluster.rollout import new_and_old_pods
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import ENGINE_WORDS, engine_container
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
@@ -38,7 +38,7 @@ class CrashScene:
 class ReadCrashScene(PodsProbe):
     """Who crashed since the incident opened or shortly before, and for how long all have been up."""
 
-    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+    async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         since = request.context.opened_at - BEFORE_SECONDS
         crashed = [end for pod in pods for end in ends_of(pod, since) if is_crash(end)]
         ages = {name_of(pod): _age(pod, request.at) for pod in pods}
@@ -47,7 +47,7 @@ class ReadCrashScene(PodsProbe):
         parts = CrashScene(
             crashed=float(len({name_of(end.pod) for end in crashed})),
             ready=float(sum(is_ready(pod) for pod in pods)),
-            only_new=_only_new(world, crashed),
+            only_new=_only_new(snapshot, crashed),
             steady_for=_steady_for(pods, request.at),
             lived=_lived(crashed),
             exit_code=float(crashed[0].exit_code) if crashed else None,
@@ -105,11 +105,11 @@ def _steady_for(pods: Sequence[Obj], now: float) -> float | None:
     return None if None in ages else min((age for age in ages if age is not None), default=math.inf)
 
 
-def _only_new(world: World, crashed: Sequence[Ended]) -> bool | None:
+def _only_new(snapshot: ClusterSnapshot, crashed: Sequence[Ended]) -> bool | None:
     """Whether all that crashed is of the newest revision while an older one still serves: a rollout that is stuck."""
     if not crashed:
         return False
-    parted = new_and_old_pods(world)
+    parted = new_and_old_pods(snapshot)
     if parted is None:
         return None
     new, old = parted

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.cluster.objects import dig, name_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer
@@ -33,16 +33,16 @@ class EngineFlags:
 class ReadEngineFlags(PodsProbe):
     """The flags that decide most, as they are in effect now. Replicas that differ make a part unknown."""
 
-    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+    async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         pods = one_of_each_template(pods)[:MAX_LOGS]
-        nodes = {name_of(node): node for node in world.nodes}
+        nodes = {name_of(node): node for node in snapshot.nodes}
         logs = await asyncio.gather(*(logs_of(self._logs, pod, since=math.inf) for pod in pods))
         found = [
             flags_in_effect(
                 pod,
                 nodes.get(dig(pod, "spec", "nodeName")),
                 start_lines(log[0]) if log else StartLines(),
-                world.config_maps,
+                snapshot.config_maps,
             )
             for pod, log in zip(pods, logs, strict=True)
         ]

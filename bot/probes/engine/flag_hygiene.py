@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.domain.cluster.capacity import accelerators_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.command_words import variables_of
 from bot.domain.flags.flag_history import fault_of_flag, fault_of_variable, history, is_v0, life_of_flag, release_of
 from bot.domain.flags.flag_rules import (
@@ -63,11 +63,11 @@ class FlagHygiene:
 class ReadFlagHygiene(PodsProbe):
     """The `flag_hygiene` probe: every template's findings together."""
 
-    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+    async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         pods = one_of_each_template(pods)[:MAX_LOGS]
         logs = await asyncio.gather(*(logs_of(self._logs, pod, since=math.inf) for pod in pods))
         found = [
-            hygiene_of(pod, start_lines(log[0]).version if log else None, world.config_maps)
+            hygiene_of(pod, start_lines(log[0]).version if log else None, snapshot.config_maps)
             for pod, log in zip(pods, logs, strict=True)
         ]
         if unread := next((one for one in found if isinstance(one, str)), ""):
@@ -75,13 +75,13 @@ class ReadFlagHygiene(PodsProbe):
         read = [one for one in found if not isinstance(one, str)]
         findings = {kind: list(dict.fromkeys(text for one in read for text in one[kind])) for kind in FINDINGS}
         texts = {kind: "; ".join(found) for kind, found in findings.items()}
-        on = {_is_expandable(pod, world.config_maps) for pod in pods}
+        on = {_is_expandable(pod, snapshot.config_maps) for pod in pods}
         gpus = {float(sum(accelerators_of(pod).values())) for pod in pods}
         parts = FlagHygiene(
             **texts,
             count=float(sum(map(len, findings.values()))),
             expandable=on.pop() if len(on) == 1 else None,
-            expandable_fits=all(_expandable_fits(flags_of_template(p, config_maps=world.config_maps)) for p in pods),
+            expandable_fits=all(_expandable_fits(flags_of_template(p, config_maps=snapshot.config_maps)) for p in pods),
             gpus_per_replica=gpus.pop() if len(gpus) == 1 else None,
         )
         detail = "; ".join(f"{kind}: {text}" for kind, text in texts.items() if text)

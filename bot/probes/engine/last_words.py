@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import name_of, namespace_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
@@ -46,7 +46,7 @@ class LastWordsOfEngines:
 class ReadLastWords(PodsProbe):
     """What the newest logs say of memory, devices and death; a container that ended is read where it ended."""
 
-    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+    async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         shown = one_of_each_template(pods)[:MAX_LOGS]
         since = request.context.opened_at - BEFORE_SECONDS
         ended = [end for pod in pods for end in ends_of(pod, since)]

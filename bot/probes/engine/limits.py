@@ -100,17 +100,17 @@ class ReadLimits:
         self._logs = logs
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "pods"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods"):
             return failed
-        pods = one_of_each_template(pods_asked_for(request, world))[:MAX_LOGS]
+        pods = one_of_each_template(pods_asked_for(request, snapshot))[:MAX_LOGS]
         if not pods:
             return no_answer(request, "there is no such pod", source=SOURCE)
         logs = await asyncio.gather(*(logs_of(self._logs, pod, since=math.inf) for pod in pods))
         found = [
             limits_of(
                 Live(
-                    flags_of_template(pod, config_maps=world.config_maps),
+                    flags_of_template(pod, config_maps=snapshot.config_maps),
                     start_lines(log[0]) if log else StartLines(),
                 ),
                 pod,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
 from bot.domain.cluster.pod_end import was_told_to_end
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import PodLogs, ProbeRequest
@@ -30,16 +30,16 @@ class PodsProbe(ABC):
         self._logs = logs
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "pods"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods"):
             return failed
-        pods = pods_asked_for(request, world)
+        pods = pods_asked_for(request, snapshot)
         if not pods:
             return no_answer(request, "there is no such pod", source=SOURCE)
-        return await self.read(request, world, pods)
+        return await self.read(request, snapshot, pods)
 
     @abstractmethod
-    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+    async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         """At least one pod is there."""
 
 

@@ -59,12 +59,12 @@ class ReadPressureSymptoms(Sampled):
         return answer(request, parts, detail=detail, source=self.history.source)
 
     async def _restarted(self, request: ProbeRequest) -> bool | None:
-        world = await request.world()
-        if "pods" in world.unreadable:
+        snapshot = await request.snapshot()
+        if "pods" in snapshot.unreadable:
             return None
         ends = [
             seconds_of(dig(status, "lastState", "terminated", "finishedAt") or "")
-            for pod in pods_asked_for(request, world)
+            for pod in pods_asked_for(request, snapshot)
             for status in dig(pod, "status", "containerStatuses") or []
         ]
         return any(end is not None and request.at - end <= RESTARTED_SECONDS for end in ends)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import name_of, namespace_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.sampling import span_of
 from bot.domain.signals.signal import Reading
@@ -42,7 +42,7 @@ class ReadRestarts(PodsProbe):
     `over` counts only what ended so lately: an incident that opened with a crash must be able to see that it is over.
     """
 
-    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+    async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         since = request.context.opened_at - BEFORE_SECONDS
         if over := request.spec.parameters.get("over"):
             since = max(since, request.at - span_of(str(over), request.context.settings))

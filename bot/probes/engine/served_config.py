@@ -33,13 +33,13 @@ class ServedConfig:
 
 async def served_config(request: ProbeRequest) -> Reading:
     """Of the workload's replicas, or of the canary; replicas that differ have no digest."""
-    world = await request.world()
-    if failed := unreadable(request, world, "pods"):
+    snapshot = await request.snapshot()
+    if failed := unreadable(request, snapshot, "pods"):
         return failed
-    pods = staying(pods_asked_for(request, world))
+    pods = staying(pods_asked_for(request, snapshot))
     if not pods:
         return no_answer(request, "there is no such pod")
-    found = [_config_of(pod, world.config_maps) for pod in pods]
+    found = [_config_of(pod, snapshot.config_maps) for pod in pods]
     if unread := next((one for one in found if isinstance(one, str)), ""):
         return no_answer(request, f"its flags cannot be read: {unread}")
     read = [one for one in found if not isinstance(one, str)]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer
@@ -26,7 +26,7 @@ class StartupLog:
 class ReadStartupLog(PodsProbe):
     """What the engines said as they started, and why one did not."""
 
-    async def read(self, request: ProbeRequest, world: World, pods: Sequence[Obj]) -> Reading:
+    async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         pods = one_of_each_template(pods)[:MAX_LOGS]
         since = request.context.opened_at - BEFORE_SECONDS
         of_pods = await asyncio.gather(*(logs_of(self._logs, pod, since) for pod in pods))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from bot.domain.changes.steps.node_steps import others_on
 from bot.domain.cluster.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
@@ -66,27 +66,27 @@ class ReadGpuFault:
         self._history = RegisterHistory("faults", sources)
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "pods", "nodes"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods", "nodes"):
             return failed
-        nodes = sorted(_nodes_asked_for(request, world))
+        nodes = sorted(_nodes_asked_for(request, snapshot))
         if not nodes:
             return no_answer(request, "no replica is on a node")
         pages, events = await asyncio.gather(self._exporters.read(nodes), self._events())
         faults: list[Fault] = []
         for node in nodes:
             dated = xids_in(events.get(node, ()), start_of(request))
-            faults += await self._gpu_faults(node, pages[node], dated, request, world)
-            faults.append(_node_fault(node, world, dated, start_of(request)))
+            faults += await self._gpu_faults(node, pages[node], dated, request, snapshot)
+            faults.append(_node_fault(node, snapshot, dated, start_of(request)))
         worst = max(faults, key=lambda fault: (SEVERITY.index(fault.kind), fault.gpu is not None))
-        return _reading_of(request, world, worst, faults)
+        return _reading_of(request, snapshot, worst, faults)
 
     async def _gpu_faults(
-        self, node: str, page: NodeGpus, dated: Sequence[int], request: ProbeRequest, world: World
+        self, node: str, page: NodeGpus, dated: Sequence[int], request: ProbeRequest, snapshot: ClusterSnapshot
     ) -> list[Fault]:
         if page.unreadable:
             return [Fault("", page.unreadable, node=node)]
-        ours = {(namespace_of(pod), name_of(pod)) for pod in pods_of_workload(world)}
+        ours = {(namespace_of(pod), name_of(pod)) for pod in pods_of_workload(snapshot)}
         registers = {gpu.index: gpu.values for gpu in page.gpus}
         readings = await self._history.add(place_of(request, node), registers, start_of(request))
         # All GPUs of a node that is asked for by name are judged: it may hold none of our replicas any more.
@@ -159,26 +159,26 @@ def _undated(xid: int, *, reaches_back: bool, has_seen: bool) -> Fault:
     return Fault("", f"XID {xid} seen, its age is not known ({meaning})")
 
 
-def _node_fault(node: str, world: World, xids: tuple[int, ...], since: float) -> Fault:
+def _node_fault(node: str, snapshot: ClusterSnapshot, xids: tuple[int, ...], since: float) -> Fault:
     """By the XIDs of its events, else by its conditions and taints, which name no class."""
     if xids:
         worst = max(xids, key=lambda xid: SEVERITY.index(class_of(xid) or ""))
         note = f"{node}: event, XID {worst} ({xid_of(worst).meaning})"
         return Fault(class_of(worst) or "", note, xids=xids, node=node)
-    verdict = judge_node(node, next((one for one in world.nodes if name_of(one) == node), None), since)
+    verdict = judge_node(node, next((one for one in snapshot.nodes if name_of(one) == node), None), since)
     notes = "; ".join(verdict.notes)
     # Not Ready, or marked as faulty lately: trouble, though maybe not the GPU's.
     return Fault("none" if verdict.fault is False else "", notes, node=node)
 
 
-def _reading_of(request: ProbeRequest, world: World, worst: Fault, faults: Sequence[Fault]) -> Reading:
-    node = next((one for one in world.nodes if name_of(one) == worst.node), None)
-    ours = _ours_on(world, worst.node)
+def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, faults: Sequence[Fault]) -> Reading:
+    node = next((one for one in snapshot.nodes if name_of(one) == worst.node), None)
+    ours = _ours_on(snapshot, worst.node)
     notes = list(dict.fromkeys(fault.note for fault in (worst, *faults) if fault.note))
     detail = "; ".join(notes) or "no fault in the registers"
     values = worst.gpu.values if worst.gpu else {}
     holder = worst.gpu.pod if worst.gpu and worst.gpu.pod in ours else ""
-    others = _others(request, world, node)
+    others = _others(request, snapshot, node)
     parts = GpuFault(
         kind=worst.kind or None,
         xid=float(worst.xids[-1]) if worst.xids else None,
@@ -205,8 +205,8 @@ def _reading_of(request: ProbeRequest, world: World, worst: Fault, faults: Seque
         "remap_failed": "row remapping is not exported",
         "others_act": f"node {worst.node} cannot be read",
         "actors": f"node {worst.node} cannot be read",
-        "others_pods": world.unreadable.get("all_pods", f"node {worst.node} cannot be read"),
-        "owners": world.unreadable.get("all_pods", f"node {worst.node} cannot be read"),
+        "others_pods": snapshot.unreadable.get("all_pods", f"node {worst.node} cannot be read"),
+        "owners": snapshot.unreadable.get("all_pods", f"node {worst.node} cannot be read"),
     }
     return answer(request, parts, missing=missing, detail=detail[:900], source=SOURCE)
 
@@ -221,28 +221,28 @@ class _Others:
     owners: str | None = None
 
 
-def _others(request: ProbeRequest, world: World, node: Obj | None) -> _Others:
+def _others(request: ProbeRequest, snapshot: ClusterSnapshot, node: Obj | None) -> _Others:
     if node is None:
         return _Others()
     acting = remediators_of(node, request.context.incident_id)
     actors = "; ".join([*acting, *(f"reported {mark}" for mark in marks_of(node))]) or "nobody else"
-    if "all_pods" in world.unreadable:
+    if "all_pods" in snapshot.unreadable:
         return _Others(bool(acting), actors)
-    others, listed = others_on(world, node)
+    others, listed = others_on(snapshot, node)
     return _Others(bool(acting), actors, float(len(others)), listed or "no pods of others")
 
 
-def _nodes_asked_for(request: ProbeRequest, world: World) -> frozenset[str]:
+def _nodes_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> frozenset[str]:
     """The nodes of our replicas, or the picked node."""
     of = request.spec.of
     if of.startswith("picked."):
         name = request.context.picked.get(of.removeprefix("picked."), "")
-        return frozenset({name} if any(name_of(node) == name for node in world.nodes) else ())
-    return frozenset(str(node) for pod in pods_of_workload(world) if (node := dig(pod, "spec", "nodeName")))
+        return frozenset({name} if any(name_of(node) == name for node in snapshot.nodes) else ())
+    return frozenset(str(node) for pod in pods_of_workload(snapshot) if (node := dig(pod, "spec", "nodeName")))
 
 
-def _ours_on(world: World, node: str) -> list[str]:
-    mine = {uid_of(pod): pod for pod in pods_of_workload(world)}.values()
+def _ours_on(snapshot: ClusterSnapshot, node: str) -> list[str]:
+    mine = {uid_of(pod): pod for pod in pods_of_workload(snapshot)}.values()
     return sorted(name_of(pod) for pod in mine if dig(pod, "spec", "nodeName") == node and _is_there(pod))
 
 

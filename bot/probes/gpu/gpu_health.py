@@ -42,17 +42,17 @@ class ReadGpuHealth:
         self._smi = Smi(sources.gpu_shell, self._history) if sources.gpu_shell else None
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "pods"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods"):
             return failed
         replicas: dict[str, list[Obj]] = defaultdict(list)
-        for pod in pods_asked_for(request, world):
+        for pod in pods_asked_for(request, snapshot):
             if node := dig(pod, "spec", "nodeName"):
                 replicas[node].append(pod)
         if not replicas:
             return no_answer(request, "no replica is on a node")
         pages, judge_events_of = await asyncio.gather(self._exporters.read(replicas), self._events(request))
-        nodes = {name_of(node): node for node in world.nodes}
+        nodes = {name_of(node): node for node in snapshot.nodes}
         gpus = await asyncio.gather(
             *(self._judge_gpus(node, pages[node], pods, request) for node, pods in replicas.items())
         )

@@ -34,11 +34,11 @@ class ReadGpuLoad:
         self._exporters, self._day = Exporters(sources), sources.memory
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "pods"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods"):
             return failed
         by_node: dict[str, list[str]] = defaultdict(list)
-        for pod in pods_asked_for(request, world):
+        for pod in pods_asked_for(request, snapshot):
             by_node[dig(pod, "spec", "nodeName") or ""].append(name_of(pod))
         pages = await self._exporters.read(by_node)
         found = {node: loads_of(pages[node].gpus, pods) for node, pods in by_node.items()}

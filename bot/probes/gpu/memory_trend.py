@@ -50,10 +50,10 @@ class ReadMemoryTrend:
         if self._days is None:
             why = "nobody remembers a day of memory; a Prometheus would"
             return no_answer(request, why, source=SOURCE)
-        world = await request.world()
-        if failed := unreadable(request, world, "pods"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods"):
             return failed
-        pods = [name_of(pod) for pod in pods_asked_for(request, world)]
+        pods = [name_of(pod) for pod in pods_asked_for(request, snapshot)]
         if not pods:
             return no_answer(request, "there is no such pod", source=SOURCE)
         until = request.context.opened_at - CRASH_SECONDS

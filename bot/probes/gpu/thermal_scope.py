@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, labels_of, name_of
 from bot.domain.cluster.rotation import pods_of_workload
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Point, short, slope
 from bot.flow.ports import ProbeRequest
@@ -97,8 +97,8 @@ class ReadThermalScope:
         self._history = RegisterHistory("heat", sources)
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "pods", "nodes"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods", "nodes"):
             return failed
         picked = request.spec.of.removeprefix("picked.") if request.spec.of.startswith("picked.") else ""
         named = [request.context.picked.get(picked, "")] if picked else None
@@ -106,9 +106,9 @@ class ReadThermalScope:
         if not pages:
             return no_answer(request, "no node has a GPU exporter")
         rack = request.spec.parameters.get("rack")
-        nodes = _nodes(world, pages, (str(rack),) if rack else RACK_LABELS)
+        nodes = _nodes(snapshot, pages, (str(rack),) if rack else RACK_LABELS)
         rising = await self._rising([node for node in nodes if node.is_hot] or nodes, request)
-        return _reading_of(request, world, nodes, rising)
+        return _reading_of(request, snapshot, nodes, rising)
 
     async def _rising(self, nodes: Iterable[_Node], request: ProbeRequest) -> float | str:
         """Degrees a minute of the GPU that rises fastest, or why it is unknown."""
@@ -155,9 +155,9 @@ def scope_of(hot: Sequence[tuple[str, str]], brakes: int) -> str:
     return "one" if hot else "none"
 
 
-def _nodes(world: World, pages: Mapping[str, NodeGpus], rack_labels: Sequence[str]) -> list[_Node]:
+def _nodes(snapshot: ClusterSnapshot, pages: Mapping[str, NodeGpus], rack_labels: Sequence[str]) -> list[_Node]:
     """The hottest first."""
-    labels = {name_of(node): labels_of(node) for node in world.nodes}
+    labels = {name_of(node): labels_of(node) for node in snapshot.nodes}
     found = []
     for name, node in pages.items():
         own = labels.get(name, {})
@@ -168,7 +168,9 @@ def _nodes(world: World, pages: Mapping[str, NodeGpus], rack_labels: Sequence[st
     return sorted(found, key=lambda node: (node.is_hot is not True, -node.celsius, node.name))
 
 
-def _reading_of(request: ProbeRequest, world: World, nodes: Sequence[_Node], rising: float | str) -> Reading:
+def _reading_of(
+    request: ProbeRequest, snapshot: ClusterSnapshot, nodes: Sequence[_Node], rising: float | str
+) -> Reading:
     hot = [node for node in nodes if node.is_hot]
     unsure = [node for node in nodes if node.is_hot is None]
     scope, missing_scope = _scope(hot, unsure)
@@ -176,7 +178,7 @@ def _reading_of(request: ProbeRequest, world: World, nodes: Sequence[_Node], ris
     margins = [heat.margin for node in nodes for heat in node.heats if heat.margin is not None]
     slows = [heat.slowed for node in nodes for heat in node.heats]
     slowed = True if any(slows) else None if None in slows or unsure else False
-    ours = _ours(world, {node.name for node in hot} or {first.name})
+    ours = _ours(snapshot, {node.name for node in hot} or {first.name})
     parts = ThermalScope(
         scope=scope,
         node=first.name,
@@ -228,9 +230,9 @@ def _celsius(node: _Node) -> str:
     return f"{node.celsius:.0f} °C" if node.celsius > float("-inf") else ""
 
 
-def _ours(world: World, nodes: set[str]) -> dict[str, str]:
+def _ours(snapshot: ClusterSnapshot, nodes: set[str]) -> dict[str, str]:
     """Our replicas on these nodes, with their node."""
-    placed = {name_of(pod): str(dig(pod, "spec", "nodeName") or "") for pod in pods_of_workload(world)}
+    placed = {name_of(pod): str(dig(pod, "spec", "nodeName") or "") for pod in pods_of_workload(snapshot)}
     return {name: node for name, node in sorted(placed.items()) if node in nodes}
 
 

@@ -28,10 +28,10 @@ class ReadReplacedBefore:
         self._runs, self._now = runs, now
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "pods"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods"):
             return failed
-        pod = next(iter(pods_asked_for(request, world)), None)
+        pod = next(iter(pods_asked_for(request, snapshot)), None)
         node = dig(pod, "spec", "nodeName") if pod is not None else None
         if pod is None or not node:
             return no_answer(request, "the replica is on no node", source=SOURCE)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bot.domain.cluster.objects import dig, is_going_away, name_of
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.rotation import pods_of_workload
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.signals.sampling import span_of
 from bot.domain.signals.scrape import Scrape
@@ -44,14 +44,14 @@ class ReadUpstream:
         self._history, self._router = history, router
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        world = await request.world()
-        if failed := unreadable(request, world, "pods"):
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods"):
             return failed
-        if world.workload is None:
+        if snapshot.workload is None:
             return no_answer(request, NOT_THERE)
-        wanted = dig(world.workload, "spec", "replicas")
+        wanted = dig(snapshot.workload, "spec", "replicas")
         before = await self._replicas_before(request)
-        at_max, why_not_max = _at_max(world)
+        at_max, why_not_max = _at_max(snapshot)
         missing = dict.fromkeys(("replicas_before", "scaled_down"), str(before)) | {"at_max": why_not_max}
         found: dict[str, float | None] = {}
         for part, ask in (("router_errors", self._router.error_share), ("gateway_p99", self._router.latency_p99)):
@@ -59,9 +59,9 @@ class ReadUpstream:
                 found[part] = await ask(request.context.target)
             except SourceError as error:
                 found[part], missing[part] = None, str(error)
-        detail = "; ".join(filter(None, [_why_pending(world), _replicas(before, wanted), _scaler(world)]))
+        detail = "; ".join(filter(None, [_why_pending(snapshot), _replicas(before, wanted), _scaler(snapshot)]))
         parts = Upstream(
-            pending=float(len(_pending(world))),
+            pending=float(len(_pending(snapshot))),
             router_errors=found["router_errors"],
             gateway_p99=found["gateway_p99"],
             replicas_before=before if isinstance(before, float) else None,
@@ -96,21 +96,23 @@ def _side_by_side(scrapes: Sequence[Scrape]) -> list[int]:
     return [len(replicas) for replicas in slots.values()]
 
 
-def _pending(world: World) -> list[str]:
+def _pending(snapshot: ClusterSnapshot) -> list[str]:
     return sorted(
         name_of(pod)
-        for pod in pods_of_workload(world)
+        for pod in pods_of_workload(snapshot)
         if dig(pod, "status", "phase") == "Pending" and not is_going_away(pod)
     )
 
 
-def _why_pending(world: World) -> str:
-    return f"pending: {', '.join(_pending(world))}" if _pending(world) else ""
+def _why_pending(snapshot: ClusterSnapshot) -> str:
+    return f"pending: {', '.join(_pending(snapshot))}" if _pending(snapshot) else ""
 
 
-def _at_max(world: World) -> tuple[bool | None, str]:
-    scaler, wanted = autoscaler_of(world), dig(world.workload, "spec", "replicas")
-    failed = "; ".join(world.unreadable[part] for part in ("autoscalers", "scaled_objects") if part in world.unreadable)
+def _at_max(snapshot: ClusterSnapshot) -> tuple[bool | None, str]:
+    scaler, wanted = autoscaler_of(snapshot), dig(snapshot.workload, "spec", "replicas")
+    failed = "; ".join(
+        snapshot.unreadable[part] for part in ("autoscalers", "scaled_objects") if part in snapshot.unreadable
+    )
     if scaler is None:
         return (None, failed) if failed else (False, "")
     if scaler.most is None or wanted is None:
@@ -118,8 +120,8 @@ def _at_max(world: World) -> tuple[bool | None, str]:
     return wanted >= scaler.most, ""
 
 
-def _scaler(world: World) -> str:
-    scaler = autoscaler_of(world)
+def _scaler(snapshot: ClusterSnapshot) -> str:
+    scaler = autoscaler_of(snapshot)
     return f"scaled by {scaler.text}{f', paused: {scaler.paused}' if scaler.paused else ''}" if scaler else ""
 
 

@@ -35,7 +35,7 @@ from bot.domain.changes.plan import Call, LedgerEntry, Plan, Wait
 from bot.domain.changes.planning import plan_change
 from bot.domain.changes.progress import Progress, progress
 from bot.domain.cluster.rotation import rotation_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import ReplicaLoad
 from bot.flow.ports import Sent
@@ -83,17 +83,17 @@ def with_ledger(plan: Plan) -> PlanContext:
     return replace(CONTEXT, ledger=entries)
 
 
-def names(world: World) -> set[str]:
-    return {pod["metadata"]["name"] for pod in world.pods}
+def names(snapshot: ClusterSnapshot) -> set[str]:
+    return {pod["metadata"]["name"] for pod in snapshot.pods}
 
 
-def available(world: World) -> int:
+def available(snapshot: ClusterSnapshot) -> int:
     """As the workload's own status counts, which its controller brings up to date a moment after the pods."""
-    return int(((world.workload or {}).get("status") or {}).get("availableReplicas", 0))
+    return int(((snapshot.workload or {}).get("status") or {}).get("availableReplicas", 0))
 
 
 async def spec(hands: Hands) -> Obj:
-    workload = (await hands.world()).workload
+    workload = (await hands.snapshot()).workload
     assert workload is not None
     found: Obj = workload["spec"]
     return found
@@ -110,17 +110,17 @@ class Hands:
     target: Target = TARGET
     longest_seconds: float = MAX_SECONDS
 
-    async def world(self) -> World:
+    async def snapshot(self) -> ClusterSnapshot:
         """As the flow sees it: with the load of each replica, which is idle here."""
-        seen = await self.cluster.world(self.target, incident_id=CONTEXT.incident_id)
+        seen = await self.cluster.snapshot(self.target, incident_id=CONTEXT.incident_id)
         return replace(seen, load={pod["metadata"]["name"]: IDLE for pod in seen.pods})
 
-    def serving(self, world: World) -> tuple[str, ...]:
-        rotation = rotation_of(world)
+    def serving(self, snapshot: ClusterSnapshot) -> tuple[str, ...]:
+        rotation = rotation_of(snapshot)
         return rotation.in_rotation if rotation else ()
 
     async def plan(self, verb: str, context: PlanContext = CONTEXT, **arguments: Any) -> Plan:
-        result = plan_change(verb, arguments, await self.world(), context)
+        result = plan_change(verb, arguments, await self.snapshot(), context)
         assert result.plan is not None, f"{result.outcome}: {result.reason}"
         return result.plan
 
@@ -141,26 +141,26 @@ class Hands:
         said = Progress("pending", "never looked")
         ends = time.monotonic() + self.longest_seconds
         while time.monotonic() < ends:
-            said = progress(wait, await self.world())
+            said = progress(wait, await self.snapshot())
             assert said.state != "failed", f"{wait.title}: {said.text}"
             if said.state == "done":
                 return said
             await asyncio.sleep(LOOK_SECONDS)  # between two looks; what ends the wait is the condition
         raise AssertionError(f"not within {self.longest_seconds} s: {wait.title}; last: {said.text}")
 
-    async def until_seen(self, description: str, condition: Callable[[World], bool]) -> World:
+    async def until_seen(self, description: str, condition: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
         ends = time.monotonic() + self.longest_seconds
         while time.monotonic() < ends:
-            world = await self.world()
-            if condition(world):
-                return world
+            snapshot = await self.snapshot()
+            if condition(snapshot):
+                return snapshot
             await asyncio.sleep(LOOK_SECONDS)  # between two looks; what ends the wait is the condition
         raise AssertionError(f"not within {self.longest_seconds} s: {description}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lab(Hands):
-    """The same in the demo world of the stand-in, which can be told to fail and tells what was changed."""
+    """The same in the demo snapshot of the stand-in, which can be told to fail and tells what was changed."""
 
     url: str
     door: httpx.AsyncClient

@@ -1,4 +1,4 @@
-"""Reading: the world with what could not be read, an alert's workload, dry runs that change nothing, permissions."""
+"""Reading: the snapshot with what could not be read, an alert's workload, dry runs that change nothing, permissions."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
 
 
 async def test_the_world_holds_the_objects_as_the_server_gave_them(lab: Lab) -> None:
-    world = await lab.world()
-    assert world.workload is not None
-    assert world.workload["metadata"]["name"] == "llm"
-    assert (len(world.pods), len(world.nodes), len(world.all_pods)) == (4, 3, 4)
-    assert (len(world.services), len(world.pdbs), world.unreadable) == (1, 1, {})
+    snapshot = await lab.snapshot()
+    assert snapshot.workload is not None
+    assert snapshot.workload["metadata"]["name"] == "llm"
+    assert (len(snapshot.pods), len(snapshot.nodes), len(snapshot.all_pods)) == (4, 3, 4)
+    assert (len(snapshot.services), len(snapshot.pdbs), snapshot.unreadable) == (1, 1, {})
 
 
 async def test_what_cannot_be_read_is_named_with_its_reason(lab: Lab) -> None:
     await lab.fault("list nodes", "403")
-    world = await lab.world()
-    assert world.nodes == ()
-    assert world.unreadable["nodes"].startswith("403")
+    snapshot = await lab.snapshot()
+    assert snapshot.nodes == ()
+    assert snapshot.unreadable["nodes"].startswith("403")
 
 
 async def test_events_on_nodes_are_read_from_every_namespace_and_those_of_pods_are_not(lab: Lab) -> None:
@@ -62,20 +62,20 @@ async def test_events_on_nodes_are_read_from_every_namespace_and_those_of_pods_a
 async def test_without_the_workload_there_is_no_world(lab: Lab) -> None:
     await lab.fault("get deployments", "403")
     with pytest.raises(ClusterError, match="403"):
-        await lab.world()
+        await lab.snapshot()
 
 
 async def test_a_workload_that_does_not_exist_is_none(lab: Lab) -> None:
     gone = Target(cluster="sandbox", namespace="serving", name="gone")
-    world = await lab.cluster.world(gone, incident_id="INC-42")
-    assert (world.workload, world.pods) == (None, ())
+    snapshot = await lab.cluster.snapshot(gone, incident_id="INC-42")
+    assert (snapshot.workload, snapshot.pods) == (None, ())
 
 
 async def test_a_server_that_does_not_answer_is_said_so(unused_tcp_port: int) -> None:
     async with KubernetesClient(Connection(url=f"http://127.0.0.1:{unused_tcp_port}")) as nowhere:
         cluster = KubernetesCluster(nowhere, name="sandbox")
         with pytest.raises(ClusterError, match="cannot be reached"):
-            await cluster.world(TARGET, incident_id="INC-42")
+            await cluster.snapshot(TARGET, incident_id="INC-42")
         with pytest.raises(ClusterError, match="cannot be reached"):
             await cluster.resolve(alert())
 
@@ -86,7 +86,7 @@ def labelled(labels: dict[str, str]) -> Alert:
 
 
 async def pod_name(lab: Lab) -> str:
-    return str((await lab.world()).pods[0]["metadata"]["name"])
+    return str((await lab.snapshot()).pods[0]["metadata"]["name"])
 
 
 @pytest.mark.parametrize(
@@ -138,17 +138,17 @@ async def test_a_rehearsal_changes_nothing(lab: Lab) -> None:
         await lab.plan("isolate_replica", replica=await pod_name(lab)),
         await lab.plan("replace_replica", replica=await pod_name(lab)),
     ]
-    before = [pod["metadata"]["resourceVersion"] for pod in (await lab.world()).pods]
+    before = [pod["metadata"]["resourceVersion"] for pod in (await lab.snapshot()).pods]
     for plan in plans:
         assert await lab.cluster.dry_run(plan.calls[0]) == ""
-    assert [pod["metadata"]["resourceVersion"] for pod in (await lab.world()).pods] == before
+    assert [pod["metadata"]["resourceVersion"] for pod in (await lab.snapshot()).pods] == before
     assert await lab.mutations() == []
 
 
 async def test_the_rehearsal_of_a_delete_deletes_nothing(lab: Lab) -> None:
     await lab.carry_out(await lab.plan("canary", edits=CAP))
     assert await lab.cluster.dry_run((await lab.plan("remove_canary")).calls[0]) == ""
-    assert (await lab.world()).canary is not None
+    assert (await lab.snapshot()).canary is not None
 
 
 async def test_a_rehearsal_says_what_the_server_has_against_it(lab: Lab) -> None:
@@ -168,7 +168,7 @@ async def test_a_budget_that_is_used_up_is_no_reason_against_an_eviction(lab: La
 
 async def test_every_write_that_a_rehearsal_sends_is_marked_as_a_dry_run(lab: Lab) -> None:
     undo = (await lab.plan("canary", edits=CAP)).calls[0].undo[0]
-    pod = (await lab.world()).pods[0]["metadata"]
+    pod = (await lab.snapshot()).pods[0]["metadata"]
     target = undo.target.model_copy(update={"kind": "Pod", "name": pod["name"], "uid": pod["uid"]})
     assert await lab.cluster.dry_run(undo.model_copy(update={"target": target})) == ""
     assert (await lab.get(f"{PODS}/{pod['name']}"))["metadata"].get("deletionTimestamp") is None
@@ -190,11 +190,11 @@ def test_every_verb_says_what_it_needs() -> None:
 async def test_a_token_is_sent_and_a_wrong_one_is_said_so() -> None:
     with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--token", "secret") as running:
         async with KubernetesClient(Connection(url=running.url, token="secret")) as right:
-            world = await KubernetesCluster(right, name="sandbox").world(TARGET, incident_id="INC-42")
-            assert world.workload is not None
+            snapshot = await KubernetesCluster(right, name="sandbox").snapshot(TARGET, incident_id="INC-42")
+            assert snapshot.workload is not None
         async with KubernetesClient(Connection(url=running.url, token="wrong")) as wrong:
             with pytest.raises(ClusterError, match="401"):
-                await KubernetesCluster(wrong, name="sandbox").world(TARGET, incident_id="INC-42")
+                await KubernetesCluster(wrong, name="sandbox").snapshot(TARGET, incident_id="INC-42")
 
 
 def kubeconfig(folder: Path, url: str) -> str:
@@ -217,8 +217,8 @@ async def test_a_kubeconfig_leads_to_the_cluster_of_its_context(tmp_path: Path) 
     with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--token", "secret") as running:
         where = Connection(kubeconfig=kubeconfig(tmp_path, running.url), context="here")
         async with KubernetesClient(where) as client:
-            world = await KubernetesCluster(client, name="sandbox").world(TARGET, incident_id="INC-42")
-    assert world.workload is not None
+            snapshot = await KubernetesCluster(client, name="sandbox").snapshot(TARGET, incident_id="INC-42")
+    assert snapshot.workload is not None
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_a_kubeconfig_leads_to_the_cluster_of_its_context(tmp_path: Path) 
 async def test_without_a_way_to_the_cluster_the_reason_is_said(where: Connection) -> None:
     async with KubernetesClient(where) as client:
         with pytest.raises(ClusterError, match="no way to the cluster"):
-            await KubernetesCluster(client, name="sandbox").world(TARGET, incident_id="INC-42")
+            await KubernetesCluster(client, name="sandbox").snapshot(TARGET, incident_id="INC-42")
 
 
 @pytest.mark.fast
@@ -271,9 +271,9 @@ async def test_a_controller_that_has_not_seen_the_last_change_is_not_waited_for_
         paused.append(seconds)
 
     reader = KubernetesReader(lab.client, pause=pause)
-    world = await reader.world(TARGET, incident_id="INC-42")
+    snapshot = await reader.snapshot(TARGET, incident_id="INC-42")
     assert sum(paused) == pytest.approx(0.9)
-    result = plan_change("set_flags", {"edits": CAP}, world, CONTEXT)
+    result = plan_change("set_flags", {"edits": CAP}, snapshot, CONTEXT)
     assert (result.outcome, result.reason) == (
         "impossible",
         "a rollout of llm is not finished (the Deployment controller has not seen its last change yet)",

@@ -15,7 +15,7 @@ from bot.domain.changes.plan import Plan, Wait
 from bot.domain.cluster.objects import is_going_away, labels_of, name_of
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.rotation import OUT_VALUE
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.adapters.kubernetes.lab import CAP, LLM, LOOK_SECONDS, Lab, granted, names, spec, with_ledger
 
 
@@ -26,9 +26,9 @@ class Watched:
     last_labels: dict[str, dict[str, str]] = field(default_factory=dict)
     fewest_serving: int = 99
 
-    def look(self, lab: Lab, world: World) -> None:
-        self.last_labels |= {name_of(pod): labels_of(pod) for pod in world.pods}
-        self.fewest_serving = min(self.fewest_serving, len(lab.serving(world)))
+    def look(self, lab: Lab, snapshot: ClusterSnapshot) -> None:
+        self.last_labels |= {name_of(pod): labels_of(pod) for pod in snapshot.pods}
+        self.fewest_serving = min(self.fewest_serving, len(lab.serving(snapshot)))
 
     def ended_in_rotation(self, left: set[str]) -> list[str]:
         gone = self.last_labels.keys() - left
@@ -41,7 +41,7 @@ async def onlooker(lab: Lab) -> AsyncIterator[Watched]:
 
     async def look() -> None:
         while True:
-            seen.look(lab, await lab.world())
+            seen.look(lab, await lab.snapshot())
             await asyncio.sleep(LOOK_SECONDS)  # between two looks
 
     task = asyncio.create_task(look())
@@ -56,12 +56,12 @@ async def with_short_grace(lab: Lab) -> None:
     patch = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 30}}}}
     await lab.somebody_patches(LLM, patch)
 
-    def is_rolled(world: World) -> bool:
-        assert world.workload is not None
-        return rollout_state(world.workload).is_complete and len(lab.serving(world)) == len(world.pods) == 4
+    def is_rolled(snapshot: ClusterSnapshot) -> bool:
+        assert snapshot.workload is not None
+        return rollout_state(snapshot.workload).is_complete and len(lab.serving(snapshot)) == len(snapshot.pods) == 4
 
-    world = await lab.until_seen("the new template runs everywhere", is_rolled)
-    assert drain_mode(world).mode == "label"
+    snapshot = await lab.until_seen("the new template runs everywhere", is_rolled)
+    assert drain_mode(snapshot).mode == "label"
 
 
 def flags(pod: Obj) -> list[str]:
@@ -74,11 +74,11 @@ async def test_every_replica_is_emptied_before_it_ends_and_never_fewer_serve(
     lab: Lab, verb: str, arguments: dict[str, Any]
 ) -> None:
     await with_short_grace(lab)
-    before, old = await spec(lab), names(await lab.world())
+    before, old = await spec(lab), names(await lab.snapshot())
     plan = await lab.plan(verb, **arguments)
     async with onlooker(lab) as seen:
         await lab.carry_out(plan)
-    left = names(await lab.world())
+    left = names(await lab.snapshot())
     assert (len(left), left & old, seen.ended_in_rotation(left)) == (4, set(), [])
     assert seen.fewest_serving >= 4
     after = await spec(lab)
@@ -93,7 +93,7 @@ async def test_a_held_rollout_is_taken_back_as_gently_and_leaves_no_trace(lab: L
     async with onlooker(lab) as seen:
         await lab.carry_out(await lab.plan("undo", with_ledger(plan), of="last"))
     assert await spec(lab) == before
-    assert (seen.fewest_serving >= 4, seen.ended_in_rotation(names(await lab.world()))) == (True, [])
+    assert (seen.fewest_serving >= 4, seen.ended_in_rotation(names(await lab.snapshot()))) == (True, [])
 
 
 async def stopped_after(lab: Lab, plan: Plan, releases: int) -> Plan:
@@ -113,18 +113,18 @@ async def stopped_after(lab: Lab, plan: Plan, releases: int) -> Plan:
 
 async def test_a_bot_that_stops_half_way_leaves_a_rollout_that_ends_nobody(lab: Lab) -> None:
     await with_short_grace(lab)
-    before, old = await spec(lab), names(await lab.world())
+    before, old = await spec(lab), names(await lab.snapshot())
     so_far = await stopped_after(lab, await lab.plan("set_flags", edits=CAP), releases=1)
 
-    def is_half_way(seen: World) -> bool:
+    def is_half_way(seen: ClusterSnapshot) -> bool:
         said = rollout_state(seen.workload or {})
         return (len(lab.serving(seen)), said.total, said.updated) == (5, 5, 2)
 
     # The new ones are Ready, and a rollout that is not held would end the next old one now.
-    world = await lab.until_seen("both new replicas serve, and the Deployment knows it", is_half_way)
-    assert (len(names(world) & old), [p for p in world.pods if is_going_away(p)]) == (3, [])
+    snapshot = await lab.until_seen("both new replicas serve, and the Deployment knows it", is_half_way)
+    assert (len(names(snapshot) & old), [p for p in snapshot.pods if is_going_away(p)]) == (3, [])
     async with onlooker(lab) as seen:
         await lab.carry_out(await lab.plan("undo", with_ledger(so_far), of="last"))
     assert await spec(lab) == before
-    left = names(await lab.world())
+    left = names(await lab.snapshot())
     assert (len(left & old), seen.ended_in_rotation(left), seen.fewest_serving >= 4) == (3, [], True)

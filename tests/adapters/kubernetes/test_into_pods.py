@@ -16,7 +16,7 @@ from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.gpu_query import FIELDS, GpuQuery
 from bot.flow.ports import PodPage
-from bot.flow.sample_replicas import WorldReplicas
+from bot.flow.sample_replicas import SnapshotReplicas
 from bot.probes.gpu.smi import nvidia_gpus
 from tests.processes import start
 from tests.sandbox.fleet.living_world import World, demo_world
@@ -78,7 +78,7 @@ async def test_exec_needs_both_verbs_and_a_refusal_is_no_answer_about_gpus(verb:
 
 
 async def test_every_replica_is_scraped_through_the_api_server(world: World, client: KubernetesClient) -> None:
-    replicas = await WorldReplicas(KubernetesReader(client)).replicas(TARGET, incident_id="")
+    replicas = await SnapshotReplicas(KubernetesReader(client)).replicas(TARGET, incident_id="")
     scrapes = await VllmScraper(ProxyPages(client), lambda: 7.0).scrape(replicas)
     assert len(scrapes) == 4
     assert all(not scrape.error and "num_requests_running" in scrape.ranks["0"] for scrape in scrapes)

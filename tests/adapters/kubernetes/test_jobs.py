@@ -101,8 +101,8 @@ async def test_the_same_job_is_made_once_also_when_the_first_answer_was_lost(lab
 async def test_a_job_whose_attempts_all_fail_says_so_with_its_last_line(lab: Lab) -> None:
     plan = await planned(lab, log="Traceback", backoffLimit=1, sandbox={"exit-code": "1"})
     await lab.send(plan)
-    world = await lab.until_seen("the Job has failed", lambda seen: bool(seen.jobs) and has_failed(seen.jobs[0]))
-    said = progress(ended(plan), world)
+    snapshot = await lab.until_seen("the Job has failed", lambda seen: bool(seen.jobs) and has_failed(seen.jobs[0]))
+    said = progress(ended(plan), snapshot)
     assert (said.state, "BackoffLimitExceeded" in said.text) == ("failed", True)
     reading = await result(lab, plan)
     assert (reading.fields, "score" in reading.unknown_parts) == ({"line": "Traceback"}, True)
@@ -136,5 +136,5 @@ def name(pod: Obj) -> str:
 
 async def test_without_permission_to_read_templates_it_is_not_known_whether_there_is_one(lab: Lab) -> None:
     await lab.fault("list cronjobs", "403")
-    found = plan_change("run_job", {"template": "eval"}, await lab.world(), CONTEXT)
+    found = plan_change("run_job", {"template": "eval"}, await lab.snapshot(), CONTEXT)
     assert (found.outcome, "cron jobs" in found.reason) == ("unknown", True)

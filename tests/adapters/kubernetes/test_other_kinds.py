@@ -52,7 +52,7 @@ async def numbered(lab: Lab) -> Lab:
     await lab.somebody_creates(SERVICES, service("chat", app="chat", serving="active"))
     await lab.somebody_creates(SETS, body)
     made = replace(lab, target=Target(cluster="sandbox", namespace="serving", kind="StatefulSet", name="chat"))
-    await made.until_seen("three numbered replicas serve", lambda world: len(made.serving(world)) == 3)
+    await made.until_seen("three numbered replicas serve", lambda snapshot: len(made.serving(snapshot)) == 3)
     return made
 
 
@@ -75,15 +75,15 @@ async def grouped(lab: Lab) -> Lab:
     await lab.somebody_creates(GROUPS, body)
     made = replace(lab, target=Target(cluster="sandbox", namespace="serving", kind="LeaderWorkerSet", name="big"))
 
-    def are_whole(world: Any) -> bool:
-        return len(made.serving(world)) == 2 and len(world.workload["status"]) > 0 and ready_groups(world) == 2
+    def are_whole(snapshot: Any) -> bool:
+        return len(made.serving(snapshot)) == 2 and len(snapshot.workload["status"]) > 0 and ready_groups(snapshot) == 2
 
     await made.until_seen("two whole groups serve", are_whole)
     return made
 
 
-def ready_groups(world: Any) -> int:
-    return int(world.workload["status"].get("readyReplicas", 0))
+def ready_groups(snapshot: Any) -> int:
+    return int(snapshot.workload["status"].get("readyReplicas", 0))
 
 
 def args_of(pod: Obj) -> list[str]:
@@ -97,30 +97,30 @@ def args_of(pod: Obj) -> list[str]:
 async def test_flags_roll_through_a_stateful_set_and_back_by_undo_and_by_rollback(numbered: Lab) -> None:
     plan = await numbered.plan("set_flags", edits=CAP)
     await numbered.carry_out(plan)
-    assert [args_of(pod) for pod in (await numbered.world()).pods] == [["--max-num-seqs=6"]] * 3
+    assert [args_of(pod) for pod in (await numbered.snapshot()).pods] == [["--max-num-seqs=6"]] * 3
     await numbered.carry_out(await numbered.plan("undo", with_ledger(plan), of="last"))
-    assert [args_of(pod) for pod in (await numbered.world()).pods] == [["--max-num-seqs=64"]] * 3
+    assert [args_of(pod) for pod in (await numbered.snapshot()).pods] == [["--max-num-seqs=64"]] * 3
     back = await numbered.plan("rollback")
     assert [d.text for d in back.calls[0].differences] == ["--max-num-seqs 64 → 6"]
     await numbered.carry_out(back)
-    assert [args_of(pod) for pod in (await numbered.world()).pods] == [["--max-num-seqs=6"]] * 3
+    assert [args_of(pod) for pod in (await numbered.snapshot()).pods] == [["--max-num-seqs=6"]] * 3
 
 
 async def test_a_stateful_set_is_scaled_out_and_its_highest_number_ends_on_the_way_back(numbered: Lab) -> None:
     plan = await numbered.plan("scale", by=1)
     await numbered.carry_out(plan)
-    assert names(await numbered.world()) == {"chat-0", "chat-1", "chat-2", "chat-3"}
+    assert names(await numbered.snapshot()) == {"chat-0", "chat-1", "chat-2", "chat-3"}
     await numbered.carry_out(await numbered.plan("undo", with_ledger(plan), of="last"))
-    assert names(await numbered.world()) == {"chat-0", "chat-1", "chat-2"}
+    assert names(await numbered.snapshot()) == {"chat-0", "chat-1", "chat-2"}
 
 
 async def test_a_numbered_replica_is_isolated_returned_and_replaced_under_its_name(numbered: Lab) -> None:
     await numbered.carry_out(await numbered.plan("isolate_replica", replica="chat-1"))
-    assert sorted(numbered.serving(await numbered.world())) == ["chat-0", "chat-2"]
+    assert sorted(numbered.serving(await numbered.snapshot())) == ["chat-0", "chat-2"]
     await numbered.carry_out(await numbered.plan("return_replica", replica="chat-1"))
-    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in (await numbered.world()).pods}
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in (await numbered.snapshot()).pods}
     await numbered.carry_out(await numbered.plan("replace_replica", replica="chat-1"))
-    after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in (await numbered.world()).pods}
+    after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in (await numbered.snapshot()).pods}
     assert {name for name in before if before[name] != after[name]} == {"chat-1"}
 
 
@@ -130,22 +130,22 @@ async def test_a_numbered_replica_is_isolated_returned_and_replaced_under_its_na
 async def test_flags_roll_through_groups_and_back(grouped: Lab) -> None:
     plan = await grouped.plan("set_flags", edits=CAP)
     await grouped.carry_out(plan)
-    assert [args_of(pod) for pod in replicas_present(await grouped.world())] == [["--max-num-seqs=6"]] * 2
+    assert [args_of(pod) for pod in replicas_present(await grouped.snapshot())] == [["--max-num-seqs=6"]] * 2
     await grouped.carry_out(await grouped.plan("undo", with_ledger(plan), of="last"))
-    assert [args_of(pod) for pod in replicas_present(await grouped.world())] == [["--max-num-seqs=64"]] * 2
+    assert [args_of(pod) for pod in replicas_present(await grouped.snapshot())] == [["--max-num-seqs=64"]] * 2
 
 
 async def test_a_group_is_added_with_all_of_its_pods(grouped: Lab) -> None:
     await grouped.carry_out(await grouped.plan("scale", by=1))
-    assert names(await grouped.world()) == {"big-0", "big-0-1", "big-1", "big-1-1", "big-2", "big-2-1"}
+    assert names(await grouped.snapshot()) == {"big-0", "big-0-1", "big-1", "big-1-1", "big-2", "big-2-1"}
 
 
 async def test_a_group_is_isolated_and_replaced_as_one(grouped: Lab) -> None:
     await grouped.carry_out(await grouped.plan("isolate_replica", replica="big-1"))
-    assert grouped.serving(await grouped.world()) == ("big-0",)
-    before = {pod["metadata"]["uid"] for pod in (await grouped.world()).pods}
+    assert grouped.serving(await grouped.snapshot()) == ("big-0",)
+    before = {pod["metadata"]["uid"] for pod in (await grouped.snapshot()).pods}
     await grouped.carry_out(await grouped.plan("replace_replica", replica="big-1-1"))
-    after = await grouped.world()
+    after = await grouped.snapshot()
     kept = {pod["metadata"]["name"] for pod in after.pods if pod["metadata"]["uid"] in before}
     assert kept == {"big-0", "big-0-1"}
     assert sorted(grouped.serving(after)) == ["big-0", "big-1"]
@@ -183,7 +183,7 @@ async def test_the_floor_of_an_autoscaler_makes_more_replicas_and_goes_back(lab:
     await lab.somebody_creates(AUTOSCALERS, {"metadata": {"name": "llm"}, "spec": spec})
     plan = await lab.plan("scale", by=1)
     await lab.carry_out(plan)
-    assert len((await lab.world()).pods) == 5
+    assert len((await lab.snapshot()).pods) == 5
     await lab.carry_out(await lab.plan("undo", with_ledger(plan), of="last"))
     assert (await lab.get(f"{AUTOSCALERS}/llm"))["spec"]["minReplicas"] == 2
 
@@ -206,5 +206,5 @@ async def test_a_change_by_the_owner_is_seen_to_arrive(numbered: Lab) -> None:
     spec = {"template": {"spec": {"containers": [template({}, "--max-num-seqs=6")["spec"]["containers"][0]]}}}
     await numbered.somebody_patches(f"{SETS}/chat", {"spec": spec})
     rollout = next(step for step in plan.steps if isinstance(step, Wait))
-    await numbered.until_seen("it arrived", lambda world: progress(rollout, world).state == "done")
+    await numbered.until_seen("it arrived", lambda snapshot: progress(rollout, snapshot).state == "done")
     assert await numbered.writer.look(plan.calls[0], call_id="INC-42/R1/0") == "done"

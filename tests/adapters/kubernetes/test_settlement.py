@@ -45,11 +45,11 @@ async def settle_each(lab: Lab, plan: Plan) -> None:
 
 
 async def busy_node(lab: Lab) -> str:
-    return str((await lab.world()).pods[0]["spec"]["nodeName"])
+    return str((await lab.snapshot()).pods[0]["spec"]["nodeName"])
 
 
 async def first(lab: Lab) -> str:
-    return sorted(names(await lab.world()))[0]
+    return sorted(names(await lab.snapshot()))[0]
 
 
 async def after(lab: Lab, verb: str, **arguments: Any) -> Plan:
@@ -59,7 +59,7 @@ async def after(lab: Lab, verb: str, **arguments: Any) -> Plan:
 
 
 async def planned(lab: Lab, name: str) -> Plan:
-    """The plan of a verb, in a world where it is possible and has every kind of call that it can have."""
+    """The plan of a verb, in a snapshot where it is possible and has every kind of call that it can have."""
     match name:
         case "return_replica":
             await after(lab, "isolate_replica", replica=await first(lab))
@@ -152,20 +152,20 @@ async def test_every_call_is_settled_after_a_crash_and_wins_once(lab: Lab, name:
 async def test_a_drained_node_is_empty_of_ours_and_stays_cordoned(lab: Lab) -> None:
     node = await busy_node(lab)
     await lab.carry_out(await lab.plan("drain_node", node=node))
-    world = await lab.until_seen("four replicas serve again", lambda seen: len(lab.serving(seen)) == 4)
-    assert node not in {pod["spec"]["nodeName"] for pod in world.pods}
+    snapshot = await lab.until_seen("four replicas serve again", lambda seen: len(lab.serving(seen)) == 4)
+    assert node not in {pod["spec"]["nodeName"] for pod in snapshot.pods}
     assert (await lab.get(f"/api/v1/nodes/{node}"))["spec"]["unschedulable"] is True
 
 
 async def test_a_canary_out_of_rotation_answers_nobody_until_it_is_let_in_and_its_edits_are_promoted(lab: Lab) -> None:
-    before = names(await lab.world())
+    before = names(await lab.snapshot())
     await lab.carry_out(await lab.plan("canary", edits=CAP, rotation="out"))
 
     async def listed() -> set[str]:
-        world = await lab.world()
-        return {e["targetRef"]["name"] for fragment in world.endpoint_slices for e in fragment["endpoints"]}
+        snapshot = await lab.snapshot()
+        return {e["targetRef"]["name"] for fragment in snapshot.endpoint_slices for e in fragment["endpoints"]}
 
-    (canary,) = names(await lab.world()) - before
+    (canary,) = names(await lab.snapshot()) - before
     assert canary not in await listed()
     await lab.carry_out(await lab.plan("rotate_canary", rotation="in"))
     assert canary in await listed()
@@ -173,4 +173,4 @@ async def test_a_canary_out_of_rotation_answers_nobody_until_it_is_let_in_and_it
     found = await lab.get(LLM)
     assert "--max-num-seqs=6" in found["spec"]["template"]["spec"]["containers"][0]["args"]
     await lab.carry_out(await lab.plan("remove_canary"))
-    assert (await lab.world()).canary is None
+    assert (await lab.snapshot()).canary is None

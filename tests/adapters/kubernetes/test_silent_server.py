@@ -38,12 +38,12 @@ async def test_reads_of_a_silent_server_fail_at_once_and_say_since_when(quick: L
     async with quick.client:
         await silence(quick)
         with pytest.raises(ClusterError, match=r"the Kubernetes API has not answered since \d\d:\d\d UTC"):
-            await quick.reader.world(TARGET, incident_id="INC-42")
+            await quick.reader.snapshot(TARGET, incident_id="INC-42")
 
 
 async def test_a_call_to_a_silent_server_is_put_off_and_nothing_is_sent(quick: Lab) -> None:
     async with quick.client:
-        pod = sorted(names(await quick.world()))[0]
+        pod = sorted(names(await quick.snapshot()))[0]
         plan = await quick.plan("replace_replica", replica=pod)
         await silence(quick)
         sent = await quick.send(plan)
@@ -57,13 +57,13 @@ async def test_what_a_call_did_is_looked_up_even_while_the_circuit_is_open(quick
         plan = await quick.plan("scale", by=1)
         await silence(quick)
         assert await quick.writer.look(plan.calls[0], call_id="INC-42/R1/0") == "not_done"
-        assert (await quick.reader.world(TARGET, incident_id="INC-42")).workload is not None, "it has answered"
+        assert (await quick.reader.snapshot(TARGET, incident_id="INC-42")).workload is not None, "it has answered"
 
 
 async def test_a_kubelet_that_does_not_give_a_log_does_not_make_the_api_server_silent(quick: Lab) -> None:
     async with quick.client:
-        pod = sorted(names(await quick.world()))[0]
+        pod = sorted(names(await quick.snapshot()))[0]
         path = f"/api/v1/namespaces/serving/pods/{pod}/log"
         await silence(quick, path, "* pods/log", passed_on=True)
-        assert (await quick.reader.world(TARGET, incident_id="INC-42")).workload is not None
+        assert (await quick.reader.snapshot(TARGET, incident_id="INC-42")).workload is not None
         assert await KubernetesPodLogs(quick.reader).read("serving", pod) is not None

@@ -20,7 +20,7 @@ from bot.domain.changes.progress import Progress, progress
 from bot.domain.changes.startup import recorded_start_seconds, with_own_start_time
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.cluster.rollout import template_digest
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from tests.adapters.kubernetes.lab import CAP, LLM, PODS, Lab, names, with_ledger
 from tests.processes import Running, start
 
@@ -48,7 +48,7 @@ async def living(cluster_process: Running) -> AsyncIterator[Lab]:
                 writer=KubernetesWriter(client, reader),
                 door=door,
             )
-            await made.until_seen("four replicas are Ready", lambda world: len(made.serving(world)) == 4)
+            await made.until_seen("four replicas are Ready", lambda snapshot: len(made.serving(snapshot)) == 4)
             yield made
 
 
@@ -66,8 +66,8 @@ async def roll(lab: Lab, **container: Any) -> Wait:
 async def failure_of(lab: Lab, wait: Wait) -> Progress:
     found: list[Progress] = []
 
-    def has_failed(world: World) -> bool:
-        found.append(progress(wait, world))
+    def has_failed(snapshot: ClusterSnapshot) -> bool:
+        found.append(progress(wait, snapshot))
         return found[-1].state == "failed"
 
     await lab.until_seen("the rollout is called failed", has_failed)
@@ -79,7 +79,7 @@ async def test_an_engine_that_refuses_its_flags_is_recognised_by_its_exit(living
     wait = await roll(living, args=[*args, "--swap-space=4"])
     said = await failure_of(living, wait)
     assert "the engine refuses its command line" in said.text
-    assert len(living.serving(await living.world())) == 4
+    assert len(living.serving(await living.snapshot())) == 4
 
 
 async def test_an_image_that_cannot_be_pulled_is_said_by_its_name(lab: Lab) -> None:
@@ -88,40 +88,40 @@ async def test_an_image_that_cannot_be_pulled_is_said_by_its_name(lab: Lab) -> N
 
 
 async def test_a_surge_pod_without_room_is_recognised_within_a_minute(lab: Lab) -> None:
-    """The clock of the world is moved, not waited for."""
+    """The clock of the snapshot is moved, not waited for."""
     plan = await lab.plan("set_flags", edits=CAP)
     for number in (1, 2, 3):
         await lab.somebody_patches(f"/api/v1/nodes/gpu-node-{number}", {"spec": {"unschedulable": True}})
     assert (await lab.send(plan)).result == "done"
     (wait,) = (step for step in plan.steps if isinstance(step, Wait))
 
-    def is_turned_down(world: World) -> bool:
-        pods = [pod for pod in world.pods if not pod["spec"].get("nodeName")]
+    def is_turned_down(snapshot: ClusterSnapshot) -> bool:
+        pods = [pod for pod in snapshot.pods if not pod["spec"].get("nodeName")]
         return any(
             one.get("reason") == "Unschedulable" for pod in pods for one in pod["status"].get("conditions") or []
         )
 
-    world = await lab.until_seen("the scheduler turned the surge pod down", is_turned_down)
-    assert progress(wait, world).state == "pending"
-    later = World(**{**world.__dict__, "at": time.time() + A_MINUTE})
+    snapshot = await lab.until_seen("the scheduler turned the surge pod down", is_turned_down)
+    assert progress(wait, snapshot).state == "pending"
+    later = ClusterSnapshot(**{**snapshot.__dict__, "at": time.time() + A_MINUTE})
     said = progress(wait, later)
     assert (said.state, "cannot be scheduled" in said.text) == ("failed", True)
     await lab.carry_out(await lab.plan("undo", with_ledger(plan), of="last"))
-    assert len(lab.serving(await lab.world())) == 4
+    assert len(lab.serving(await lab.snapshot())) == 4
 
 
 async def test_a_replica_is_given_twice_the_time_that_its_own_replicas_took(living: Lab) -> None:
-    world = await living.world()
-    recorded = recorded_start_seconds(world)
+    snapshot = await living.snapshot()
+    recorded = recorded_start_seconds(snapshot)
     assert recorded is not None
-    assert with_own_start_time(PlanContext(incident_id="INC-42"), world).startup_seconds == max(180.0, 2 * recorded)
+    assert with_own_start_time(PlanContext(incident_id="INC-42"), snapshot).startup_seconds == max(180.0, 2 * recorded)
 
 
 # --- evictions --------------------------------------------------------------------------------------------------------
 
 
 async def eviction(lab: Lab) -> Plan:
-    return await lab.plan("replace_replica", replica=sorted(names(await lab.world()))[0])
+    return await lab.plan("replace_replica", replica=sorted(names(await lab.snapshot()))[0])
 
 
 async def test_a_budget_that_its_controller_has_not_seen_says_when_to_come_back(lab: Lab) -> None:
@@ -144,7 +144,7 @@ async def test_a_replica_that_is_gone_already_needs_no_eviction(lab: Lab) -> Non
     plan = await eviction(lab)
     name = plan.calls[0].target.name
     (await lab.door.delete(f"{PODS}/{name}")).raise_for_status()
-    await lab.until_seen("it is gone", lambda world: name not in names(world))
+    await lab.until_seen("it is gone", lambda snapshot: name not in names(snapshot))
     sent = await lab.send(plan)
     assert (sent.result, "gone already" in sent.detail) == ("done", True)
 

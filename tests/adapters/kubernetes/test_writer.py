@@ -22,7 +22,7 @@ async def args_of(lab: Lab) -> list[str]:
 
 
 async def first_pod(lab: Lab) -> str:
-    return str((await lab.world()).pods[0]["metadata"]["name"])
+    return str((await lab.snapshot()).pods[0]["metadata"]["name"])
 
 
 async def test_a_patch_is_done_and_stamped_on_the_object_but_not_on_its_template(lab: Lab) -> None:

@@ -20,7 +20,7 @@ from bot.domain.changes.planning import plan_change
 from bot.domain.kernel.target import Target
 from bot.flow.handlers.generate import GenerateOnReplica, Made
 from bot.flow.perform_effect import EffectContext
-from bot.flow.sample_replicas import WorldReplicas
+from bot.flow.sample_replicas import SnapshotReplicas
 from tests import builders
 from tests.adapters.kubernetes.lab import granted
 from tests.sandbox.fleet.living_world import SERVING, World, demo_world, eventually
@@ -67,12 +67,12 @@ async def generate(fleet: World, pod: str) -> tuple[Plan, Made]:
         VllmGenerations() as generations,
     ):
         cluster = KubernetesCluster(client, name="sandbox")
-        seen = await cluster.world(TARGET, incident_id="INC-42")
+        seen = await cluster.snapshot(TARGET, incident_id="INC-42")
         asked = {"replica": pod, "max_tokens": float(TOKENS)}
         result = plan_change("probe_request", asked, seen, PlanContext(incident_id="INC-42"))
         assert result.plan is not None, result.reason
         scraper = VllmScraper(pages, time.time)
-        send = GenerateOnReplica(generations, WorldReplicas(cluster), scraper, quiet, quiet)
+        send = GenerateOnReplica(generations, SnapshotReplicas(cluster), scraper, quiet, quiet)
         job = EffectContext(builders.run(target=TARGET, incident_id="INC-42"), anything, time.time())
         return result.plan, await send(job, granted(result.plan), result.plan.calls[0], nothing_said)
 

@@ -13,9 +13,9 @@ from bot.adapters.vllm.generations import VllmGenerations
 from bot.domain.kernel.errors import ApprovalError
 from bot.flow.ports import Generated, Replica
 from tests.adapters.kubernetes.lab import granted
+from tests.domain.changes.snapshots import planned
 from tests.domain.changes.test_probe_request import ASK
 from tests.domain.changes.test_replicas import isolated_world
-from tests.domain.changes.worlds import planned
 
 pytestmark = pytest.mark.fast
 PLAN = planned("probe_request", ASK, isolated_world())

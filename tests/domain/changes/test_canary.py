@@ -9,8 +9,8 @@ import pytest
 
 from bot.domain.changes.plan import Wait
 from bot.domain.cluster.objects import selects, selects_plainly
-from bot.domain.cluster.snapshot import Obj, World
-from tests.domain.changes.worlds import (
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.snapshots import (
     CANARY,
     declined,
     deployment,
@@ -19,8 +19,8 @@ from tests.domain.changes.worlds import (
     planned,
     pod,
     service,
+    snapshot,
     template,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -29,7 +29,7 @@ EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6.0}]}
 
 def canary(body: Obj | None = None, **metadata: Any) -> Obj:
     """The canary as the API gives it back."""
-    made = body or planned("canary", EDIT, world()).calls[0].body
+    made = body or planned("canary", EDIT, snapshot()).calls[0].body
     return {**made, "metadata": {**made["metadata"], "uid": "canary-uid", **metadata}}
 
 
@@ -40,14 +40,14 @@ def canary_pod(**fields: Any) -> Obj:
     return made | fields
 
 
-def with_canary(**parts: Any) -> World:
+def with_canary(**parts: Any) -> ClusterSnapshot:
     pods = (*(pod(number) for number in (1, 2, 3, 4)), canary_pod())
     defaults: dict[str, Any] = {"canary": canary(), "pods": pods, "endpoint_slices": (endpoint_slice(*pods),)}
-    return world(**(defaults | parts))
+    return snapshot(**(defaults | parts))
 
 
 def test_it_is_one_replica_with_the_edited_flags_under_a_fixed_name() -> None:
-    call = planned("canary", EDIT, world()).calls[0]
+    call = planned("canary", EDIT, snapshot()).calls[0]
     body = call.body
     assert (call.method, call.target.name, body["metadata"]["name"]) == ("create", CANARY, CANARY)
     assert body["spec"]["replicas"] == 1
@@ -56,20 +56,20 @@ def test_it_is_one_replica_with_the_edited_flags_under_a_fixed_name() -> None:
 
 
 def test_its_pods_are_in_the_services_rotation_and_no_selector_claims_what_is_not_its_own() -> None:
-    body = planned("canary", EDIT, world()).calls[0].body
+    body = planned("canary", EDIT, snapshot()).calls[0].body
     labels, selector = body["spec"]["template"]["metadata"]["labels"], body["spec"]["selector"]
     assert selects_plainly(service()["spec"]["selector"], labels)
     assert selects(selector, labels)
     assert not selects(selector, pod(1)["metadata"]["labels"])
     # The workload's own ReplicaSets select by the hash of their template, which these pods do not have.
-    assert not selects(world().replica_sets[1]["spec"]["selector"], labels)
+    assert not selects(snapshot().replica_sets[1]["spec"]["selector"], labels)
 
 
 def test_it_does_not_inherit_the_owner_of_the_workload() -> None:
     workload = deployment()
     workload["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "Helm"
     workload["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = "llm:apps/Deployment:serving/llm"
-    metadata = planned("canary", EDIT, world(workload=workload)).calls[0].body["metadata"]
+    metadata = planned("canary", EDIT, snapshot(workload=workload)).calls[0].body["metadata"]
     assert metadata["labels"]["app.kubernetes.io/managed-by"] == "incident-bot"
     assert "argocd.argoproj.io/tracking-id" not in metadata["annotations"]
 
@@ -77,7 +77,7 @@ def test_it_does_not_inherit_the_owner_of_the_workload() -> None:
 def test_a_long_workload_name_leaves_room_for_the_suffixes_of_its_pods() -> None:
     workload = deployment()
     workload["metadata"]["name"] = "a-very-long-workload-name-that-somebody-chose-in-good-faith"
-    name = planned("canary", EDIT, world(workload=workload)).calls[0].target.name
+    name = planned("canary", EDIT, snapshot(workload=workload)).calls[0].target.name
     assert len(name) <= 52
     assert name.endswith("-incident-bot-canary-inc-42")
 
@@ -87,7 +87,11 @@ def test_a_long_workload_name_leaves_room_for_the_suffixes_of_its_pods() -> None
     [
         pytest.param({"canary": canary()}, "not_needed", "runs these flags already", id="there-already"),
         pytest.param(
-            {"canary": canary(planned("canary", {"edits": [{"flag": "--seed", "value": 1}]}, world()).calls[0].body)},
+            {
+                "canary": canary(
+                    planned("canary", {"edits": [{"flag": "--seed", "value": 1}]}, snapshot()).calls[0].body
+                )
+            },
             "impossible",
             "other flags",
             id="another-one",
@@ -99,7 +103,7 @@ def test_a_long_workload_name_leaves_room_for_the_suffixes_of_its_pods() -> None
     ],
 )
 def test_a_canary_that_cannot_be_started_says_why(parts: dict[str, Any], outcome: str, reason: str) -> None:
-    result = declined("canary", EDIT, world(**parts))
+    result = declined("canary", EDIT, snapshot(**parts))
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 

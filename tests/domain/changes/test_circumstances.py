@@ -23,11 +23,11 @@ from bot.domain.changes.drain import DrainMode
 from bot.domain.changes.plan import Circumstance
 from bot.domain.cluster.disruption import Budget
 from bot.domain.cluster.rollout import strategy_of
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.flags.flags_in_spec import FlagEdit
 from bot.domain.kernel.errors import NoPlanError
 from bot.domain.signals.scrape import ReplicaLoad
-from tests.domain.changes.worlds import budget, deployment, node, pod, template, world
+from tests.domain.changes.snapshots import budget, deployment, node, pod, snapshot, template
 
 pytestmark = pytest.mark.fast
 
@@ -36,9 +36,9 @@ def graded(circumstance: Circumstance | None) -> tuple[str, str, str] | None:
     return (circumstance.name, circumstance.grade, circumstance.text) if circumstance else None
 
 
-def with_load(**running: float | None) -> World:
+def with_load(**running: float | None) -> ClusterSnapshot:
     loads = {name.replace("_", "-"): ReplicaLoad(value, value) for name, value in running.items()}
-    return world(load=loads)
+    return snapshot(load=loads)
 
 
 def test_what_nobody_reverts_is_fine() -> None:
@@ -72,26 +72,26 @@ def test_a_manager_that_nobody_knows_is_a_warning() -> None:
 def test_an_autoscaler_that_could_not_be_looked_for_is_a_warning(
     unreadable: dict[str, str], grade: str, text: str
 ) -> None:
-    assert graded(no_autoscaler(world(unreadable=unreadable))) == ("autoscaler", grade, text)
+    assert graded(no_autoscaler(snapshot(unreadable=unreadable))) == ("autoscaler", grade, text)
 
 
 # --- room -------------------------------------------------------------------------------------------------------------
 
 
 def test_room_names_the_nodes_that_have_it() -> None:
-    seen = world(nodes=(node(3), node(2, gpus=1), node(1)))
+    seen = snapshot(nodes=(node(3), node(2, gpus=1), node(1)))
     text = "room for 5 more (free: gpu-node-1 2, gpu-node-3 3)"
     assert graded(room_for_replicas(seen, 5, "new replicas")) == ("room", "fine", text)
 
 
 def test_room_that_is_not_known_is_a_warning() -> None:
-    found = room_for_replicas(world(unreadable={"nodes": "403"}), 1, "new replica")
+    found = room_for_replicas(snapshot(unreadable={"nodes": "403"}), 1, "new replica")
     assert (found.grade, found.text.partition(": ")[0]) == ("warning", "room for the new replica is not known")
 
 
 def test_without_room_the_reason_counts_what_is_free() -> None:
     with pytest.raises(NoPlanError) as refused:
-        room_for_replicas(world(nodes=(node(1), node(2, gpus=1))), 3, "new replicas")
+        room_for_replicas(snapshot(nodes=(node(1), node(2, gpus=1))), 3, "new replicas")
     assert refused.value.reason == (
         "the new replicas cannot be scheduled: 2 free accelerators on schedulable nodes, room for 2, 3 needed"
     )
@@ -99,36 +99,36 @@ def test_without_room_the_reason_counts_what_is_free() -> None:
 
 
 def test_room_that_is_only_wished_for_is_a_warning() -> None:
-    seen = world(nodes=(node(1, gpus=1),), all_pods=())
+    seen = snapshot(nodes=(node(1, gpus=1),), all_pods=())
     found = room_for(seen, template(), 2, "surge", is_needed=False)
     text = "no room for the surge now: 1 free accelerators on schedulable nodes, room for 1"
     assert graded(found) == ("room", "warning", text)
 
 
-def without_accelerators() -> World:
-    return world(workload=deployment(template(resources={})))
+def without_accelerators() -> ClusterSnapshot:
+    return snapshot(workload=deployment(template(resources={})))
 
 
 @pytest.mark.parametrize(
     ("seen", "more", "text"),
     [
-        pytest.param(world(), 1, None, id="more-is-free"),
+        pytest.param(snapshot(), 1, None, id="more-is-free"),
         pytest.param(without_accelerators(), 99, None, id="asks-for-none"),
         pytest.param(
-            world(nodes=(node(1, gpus=3),)),
+            snapshot(nodes=(node(1, gpus=3),)),
             1,
             "it takes the last room that there is: no surge or canary fits afterwards, so platform decides too",
             id="the-last",
         ),
         pytest.param(
-            world(unreadable={"nodes": "403"}),
+            snapshot(unreadable={"nodes": "403"}),
             1,
             "whether it takes the last free accelerator, or a node has to be added, is not known: platform decides too",
             id="not-known",
         ),
     ],
 )
-def test_who_takes_the_last_room_needs_platform(seen: World, more: int, text: str | None) -> None:
+def test_who_takes_the_last_room_needs_platform(seen: ClusterSnapshot, more: int, text: str | None) -> None:
     assert graded(last_room(seen, more)) == (None if text is None else ("last_room", "warning", text))
 
 
@@ -168,7 +168,7 @@ CUTS = DrainMode("none", "it has no preStop")
             id="cuts",
         ),
         pytest.param(
-            world(),
+            snapshot(),
             CUTS,
             (pod(1),),
             "warning",
@@ -178,7 +178,7 @@ CUTS = DrainMode("none", "it has no preStop")
     ],
 )
 def test_ending_pods_says_what_becomes_of_their_requests(
-    seen: World, drain: DrainMode, pods: tuple[Any, ...], grade: str, text: str
+    seen: ClusterSnapshot, drain: DrainMode, pods: tuple[Any, ...], grade: str, text: str
 ) -> None:
     assert graded(drain_circumstance(seen, drain, pods)) == ("drain", grade, text)
 
@@ -191,7 +191,7 @@ def test_an_empty_replica_has_nobody_to_cut() -> None:
 @pytest.mark.parametrize(
     ("seen", "text"),
     [
-        pytest.param(world(), "3 of 4 replicas stay; how busy they are is not known", id="not-known"),
+        pytest.param(snapshot(), "3 of 4 replicas stay; how busy they are is not known", id="not-known"),
         pytest.param(
             with_load(llm_1=3, llm_2=4, llm_3=5, llm_4=None),
             "3 of 4 replicas stay; 8 requests wait on them now",
@@ -199,7 +199,7 @@ def test_an_empty_replica_has_nobody_to_cut() -> None:
         ),
     ],
 )
-def test_those_who_stay_are_counted_with_what_waits_on_them(seen: World, text: str) -> None:
+def test_those_who_stay_are_counted_with_what_waits_on_them(seen: ClusterSnapshot, text: str) -> None:
     assert graded(others_carry_on(seen, pod(2))) == ("others", "note", text)
 
 
@@ -229,7 +229,7 @@ def test_a_budget_that_never_lets_it_happen_is_for_its_owner() -> None:
     ("pdbs", "names"), [((), "none"), ((budget(),), "llm"), ((budget(), budget(name="all")), "llm, all")]
 )
 def test_a_rolling_update_asks_no_budget_and_says_so(pdbs: tuple[Any, ...], names: str) -> None:
-    seen = world(pdbs=pdbs)
+    seen = snapshot(pdbs=pdbs)
     text = f"rolling updates do not ask disruption budgets ({names}); at most 0 replicas less"
     assert graded(rolling_budget_note(seen, strategy_of(deployment()))) == ("disruption_budget", "fine", text)
 
@@ -255,5 +255,6 @@ def test_a_cap_says_whether_it_binds_now(edits: tuple[FlagEdit, ...], said: str 
 
 def test_nothing_is_said_of_a_cap_while_nobody_knows_what_runs() -> None:
     assert (
-        binding_note(replace(world(), load={"llm-1": ReplicaLoad(None, None)}), (FlagEdit("--max-num-seqs", 4),)) == ()
+        binding_note(replace(snapshot(), load={"llm-1": ReplicaLoad(None, None)}), (FlagEdit("--max-num-seqs", 4),))
+        == ()
     )

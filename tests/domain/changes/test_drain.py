@@ -10,7 +10,7 @@ from bot.domain.changes.drain import drain_mode
 from bot.domain.cluster.capacity import Capacity, capacity_for
 from bot.domain.cluster.rotation import Rotation, RotationKey, rotation_key, rotation_of
 from bot.domain.cluster.snapshot import Obj
-from tests.domain.changes.worlds import deployment, endpoint_slice, node, pod, service, template, world
+from tests.domain.changes.snapshots import deployment, endpoint_slice, node, pod, service, snapshot, template
 
 pytestmark = pytest.mark.fast
 NO_HOOK: Obj = {"lifecycle": {}}
@@ -46,33 +46,33 @@ def hook(*command: str) -> Obj:
 def test_the_drain_mode_follows_from_spec_and_selectors(
     pod_template: Obj, services: tuple[Obj, ...], mode: str, said: str
 ) -> None:
-    found = drain_mode(world(workload=deployment(pod_template), services=services))
+    found = drain_mode(snapshot(workload=deployment(pod_template), services=services))
     assert (found.mode, said in found.text) == (mode, True), found.text
 
 
 def test_only_a_native_drain_ends_a_replica_without_cutting_its_streams() -> None:
-    assert not drain_mode(world()).cuts_streams
-    assert drain_mode(world(workload=deployment(template(**NO_HOOK)))).cuts_streams
+    assert not drain_mode(snapshot()).cuts_streams
+    assert drain_mode(snapshot(workload=deployment(template(**NO_HOOK)))).cuts_streams
 
 
 def test_the_label_is_one_that_every_service_and_no_replica_set_selects_by() -> None:
-    seen = world(services=(service(), service("other", serving="active", app="llm")))
+    seen = snapshot(services=(service(), service("other", serving="active", app="llm")))
     assert rotation_key(seen, pod(1)["metadata"]["labels"]) == RotationKey("serving", "active")
 
 
 def test_rotation_is_unknown_when_it_cannot_be_read() -> None:
-    assert rotation_of(world(unreadable={"endpoint_slices": "403"})) is None
+    assert rotation_of(snapshot(unreadable={"endpoint_slices": "403"})) is None
 
 
 def test_rotation_counts_what_the_slices_list() -> None:
-    seen = world(endpoint_slices=(endpoint_slice(pod(1), pod(3)),))
+    seen = snapshot(endpoint_slices=(endpoint_slice(pod(1), pod(3)),))
     assert rotation_of(seen) == Rotation(("llm-1", "llm-3"), ("llm-1", "llm-2", "llm-3", "llm-4"), wanted=4)
 
 
 def test_an_endpoint_that_is_not_ready_is_out_of_rotation() -> None:
     seen = endpoint_slice(pod(1), pod(2))
     seen["endpoints"][0]["conditions"]["ready"] = False
-    found = rotation_of(world(endpoint_slices=(seen,)))
+    found = rotation_of(snapshot(endpoint_slices=(seen,)))
     assert found is not None
     assert found.in_rotation == ("llm-2",)
 
@@ -112,10 +112,10 @@ TAINTED = node(3, taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 )
 def test_room_is_counted_on_nodes_that_would_take_the_pod(pod_template: Obj, nodes: tuple[Obj, ...], fit: int) -> None:
     # Replicas hold 2, 1 and 1 accelerators of the three nodes.
-    room = capacity_for(world(nodes=nodes), pod_template)
+    room = capacity_for(snapshot(nodes=nodes), pod_template)
     assert isinstance(room, Capacity)
     assert room.replicas_that_fit == fit
 
 
 def test_room_without_accelerators_is_not_known() -> None:
-    assert "asks for no accelerator" in str(capacity_for(world(), template(resources={})))
+    assert "asks for no accelerator" in str(capacity_for(snapshot(), template(resources={})))

@@ -12,31 +12,33 @@ from hypothesis import strategies as st
 
 from bot.domain.changes.plan import Call, LedgerEntry, Plan
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 from bot.domain.kernel.redaction import MASK
-from tests.domain.changes.worlds import CONTEXT, declined, deployment, planned, template, world
+from tests.domain.changes.snapshots import CONTEXT, declined, deployment, planned, snapshot, template
 
 pytestmark = pytest.mark.fast
 
 LLM, CONFIG_MAP = "deploy-uid", "cm-uid"
 
 
-def made(command: list[str] | None, args: list[str] | None, *, config: str | None = None, **fields: Any) -> World:
+def made(
+    command: list[str] | None, args: list[str] | None, *, config: str | None = None, **fields: Any
+) -> ClusterSnapshot:
     """A workload with this command line, and with this text as /etc/vllm/config.yaml."""
     pod_template = template()
     container = pod_template["spec"]["containers"][0]
     container |= {"command": command, "args": args} | fields
     for name in [name for name in ("command", "args") if container[name] is None]:
         del container[name]
-    seen = world(workload=deployment(pod_template))
+    seen = snapshot(workload=deployment(pod_template))
     if config is not None:
         pod_template["spec"]["volumes"] = [{"name": "c", "configMap": {"name": "vllm-config"}}]
         container["volumeMounts"] = [{"name": "c", "mountPath": "/etc/vllm"}]
     held = {"metadata": {"name": "vllm-config", "namespace": "serving", "uid": CONFIG_MAP}}
     maps = {"vllm-config": held | {"data": {"config.yaml": config or "", "seqs": "64\n", "other": "x"}}}
     # Nothing to take a replica out of rotation with: the rollout is the one patch that these tests are about.
-    return world(workload=seen.workload, config_maps=maps, services=())
+    return snapshot(workload=seen.workload, config_maps=maps, services=())
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Objects:
     by_uid: dict[str, Obj]
 
     @staticmethod
-    def of(seen: World) -> Objects:
+    def of(seen: ClusterSnapshot) -> Objects:
         return Objects(copy.deepcopy({LLM: seen.workload or {}, CONFIG_MAP: seen.config_maps["vllm-config"]}))
 
     def after(self, *calls: Call) -> Objects:
@@ -70,7 +72,7 @@ class Objects:
         return flags_of_template(self.by_uid[LLM]["spec"]["template"], config_maps=maps)
 
 
-def change(seen: World, *edits: Obj, verb: str = "set_flags") -> Plan:
+def change(seen: ClusterSnapshot, *edits: Obj, verb: str = "set_flags") -> Plan:
     return planned(verb, {"edits": list(edits)}, seen)
 
 
@@ -222,7 +224,7 @@ def test_the_undo_puts_the_config_map_back_before_the_pods_roll() -> None:
         for number, call in enumerate(plan.calls)
     )  # fmt: skip
     maps = {"vllm-config": changed.by_uid[CONFIG_MAP]}
-    held = world(workload=changed.by_uid[LLM], config_maps=maps, services=())
+    held = snapshot(workload=changed.by_uid[LLM], config_maps=maps, services=())
     context = CONTEXT.__class__(incident_id="INC-42", ledger=ledger)
     back = planned("undo", {"of": "all"}, held, context)
     assert [call.target.kind for call in back.calls] == ["ConfigMap", "Deployment"]
@@ -408,7 +410,7 @@ PLACES = st.sampled_from(
 )
 
 
-def placed(place: str, words: list[str]) -> World:
+def placed(place: str, words: list[str]) -> ClusterSnapshot:
     """The same words in one of the places where flags live."""
     line, env = " ".join(words), [{"name": "SEQS", "value": "64"}]
     match place:
@@ -469,7 +471,7 @@ def _meant(value: Any) -> tuple[Any, ...]:
     return (None,) if value is None else (str(value), None if value == 0 else str(value))
 
 
-def _planned_or_none(seen: World, edits: list[Obj]) -> Plan | None:
+def _planned_or_none(seen: ClusterSnapshot, edits: list[Obj]) -> Plan | None:
     from bot.domain.changes.planning import plan_change
 
     result = plan_change("set_flags", {"edits": edits}, seen, CONTEXT)

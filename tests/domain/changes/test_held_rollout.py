@@ -10,8 +10,8 @@ import pytest
 from bot.domain.changes.plan import Call, Plan, Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.snapshot import World
-from tests.domain.changes.worlds import (
+from bot.domain.cluster.snapshot import ClusterSnapshot
+from tests.domain.changes.snapshots import (
     CONTEXT,
     declined,
     deployment,
@@ -21,9 +21,9 @@ from tests.domain.changes.worlds import (
     planned,
     pod,
     service,
+    snapshot,
     template,
     weighed,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -31,11 +31,11 @@ EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
 HELD, ROUND = 30 * 86400, "/spec/strategy/rollingUpdate/maxUnavailable"
 
 
-def emptied_by_label(count: int = 4, **parts: Any) -> World:
+def emptied_by_label(count: int = 4, **parts: Any) -> ClusterSnapshot:
     """No preStop: the label `serving` takes a replica out."""
     made = deployment(template(lifecycle={}), replicas=count)
     pods = tuple(pod(number) for number in range(1, count + 1))
-    return world(workload=made, pods=pods, **parts)
+    return snapshot(workload=made, pods=pods, **parts)
 
 
 def said(plan: Plan) -> list[str]:
@@ -89,7 +89,7 @@ def test_planning_again_gives_the_same_digest() -> None:
 
 
 def test_each_restart_of_an_incident_has_a_mark_of_its_own() -> None:
-    call = planned("restart", {}, world()).calls[0]
+    call = planned("restart", {}, snapshot()).calls[0]
     (edit,) = (op for op in call.body if op["op"] == "replace")
     assert edit["value"]["annotations"] == {"incident-bot/restart": "INC-42/1"}
     assert applied(call.undo[0].body, applied(call.body, deployment())) == deployment()
@@ -98,16 +98,16 @@ def test_each_restart_of_an_incident_has_a_mark_of_its_own() -> None:
 def test_a_restart_waits_for_the_rollout_that_is_under_way() -> None:
     workload = deployment()
     workload["status"]["updatedReplicas"] = 2
-    assert "not finished" in declined("restart", {}, world(workload=workload)).reason
+    assert "not finished" in declined("restart", {}, snapshot(workload=workload)).reason
 
 
-def released(*pods: Any) -> World:
-    return world(pods=pods)
+def released(*pods: Any) -> ClusterSnapshot:
+    return snapshot(pods=pods)
 
 
 RELEASED = Wait(
     condition="released",
-    about=planned("isolate_replica", {"replica": "llm-1"}, world()).calls[0].target,
+    about=planned("isolate_replica", {"replica": "llm-1"}, snapshot()).calls[0].target,
     parameters={"uid": "llm-1-uid", "stay": ["llm-2-uid", "llm-3-uid"]},
     within_seconds=60,
     title="gone",
@@ -124,25 +124,25 @@ GOING = {**pod(1), "metadata": {**pod(1)["metadata"], "deletionTimestamp": "2027
         pytest.param(released(pod(1), pod(3)), "failed", "another replica ended instead", id="another-one"),
     ],
 )
-def test_the_chosen_replica_ends_and_no_other(seen: World, state: str, text: str) -> None:
+def test_the_chosen_replica_ends_and_no_other(seen: ClusterSnapshot, state: str, text: str) -> None:
     found = progress(RELEASED, seen)
     assert (found.state, text in found.text) == (state, True), found.text
 
 
 def test_a_scale_in_that_ended_another_replica_has_failed() -> None:
-    wait = planned("scale", {"by": -1}, world()).steps[-1]
+    wait = planned("scale", {"by": -1}, snapshot()).steps[-1]
     assert isinstance(wait, Wait)
-    kept = world(workload=deployment(replicas=3), pods=(pod(1), pod(2), pod(3)))
+    kept = snapshot(workload=deployment(replicas=3), pods=(pod(1), pod(2), pod(3)))
     other = progress(wait, kept)
     assert (other.state, "llm-1 should have ended" in other.text) == ("failed", True)
-    right = world(workload=deployment(replicas=3), pods=(pod(2), pod(3), pod(4)))
+    right = snapshot(workload=deployment(replicas=3), pods=(pod(2), pod(3), pod(4)))
     assert progress(wait, right).state == "done"
 
 
 def test_requests_that_go_on_arriving_over_kept_connections_are_said_and_then_asked_about() -> None:
-    steps = planned("isolate_replica", {"replica": "llm-1"}, world()).steps
+    steps = planned("isolate_replica", {"replica": "llm-1"}, snapshot()).steps
     wait = next(step for step in steps if isinstance(step, Wait) and step.condition == "emptied")
-    out = world(pods=(pod(1, serving="out-of-rotation"), pod(2)), load={"llm-1": load(running=3, arrivals=9)})
+    out = snapshot(pods=(pod(1, serving="out-of-rotation"), pod(2)), load={"llm-1": load(running=3, arrivals=9)})
     early, late = progress(wait, out, waited_seconds=30), progress(wait, out, waited_seconds=121)
     assert (early.state, late.state) == ("pending", "failed")
     assert early.text == "3 requests left on llm-1; 9 more arrived in the last 60 s, over kept connections"
@@ -151,23 +151,23 @@ def test_requests_that_go_on_arriving_over_kept_connections_are_said_and_then_as
 # --- the canary -------------------------------------------------------------------------------------------------------
 
 
-def canary(*, ready: bool = True, **arguments: str) -> World:
-    body = planned("canary", EDIT | arguments, world()).calls[0].body
+def canary(*, ready: bool = True, **arguments: str) -> ClusterSnapshot:
+    body = planned("canary", EDIT | arguments, snapshot()).calls[0].body
     made = {**body, "metadata": {**body["metadata"], "uid": "canary-uid"}}
     labels = body["spec"]["template"]["metadata"]["labels"]
     one = pod(9, is_ready=ready, **labels)
     one["metadata"]["ownerReferences"] = []
     one["metadata"]["annotations"] = body["spec"]["template"]["metadata"].get("annotations") or {}
-    return world(canary=made, pods=(*world().pods, one))
+    return snapshot(canary=made, pods=(*snapshot().pods, one))
 
 
 def test_a_canary_out_of_rotation_is_born_with_a_label_that_no_service_selects() -> None:
-    template_made = planned("canary", EDIT | {"rotation": "out"}, world()).calls[0].body["spec"]["template"]
+    template_made = planned("canary", EDIT | {"rotation": "out"}, snapshot()).calls[0].body["spec"]["template"]
     assert template_made["metadata"]["labels"]["serving"] == "out-of-rotation"
 
 
 def test_where_service_and_workload_share_a_label_a_canary_can_still_be_kept_out() -> None:
-    seen = world(services=(service(app="llm"),))
+    seen = snapshot(services=(service(app="llm"),))
     body = planned("canary", EDIT | {"rotation": "out"}, seen).calls[0].body
     assert body["spec"]["template"]["metadata"]["labels"]["app"] == "out-of-rotation"
 
@@ -188,19 +188,19 @@ def test_a_canary_that_serves_already_needs_no_rotation() -> None:
 
 def test_promote_writes_what_the_canary_was_started_with() -> None:
     plan = planned("promote", {}, canary(rotation="out"))
-    assert plan.digest != planned("set_flags", EDIT, world()).digest
-    assert plan.calls[0].body == planned("set_flags", EDIT, world()).calls[0].body
+    assert plan.digest != planned("set_flags", EDIT, snapshot()).digest
+    assert plan.calls[0].body == planned("set_flags", EDIT, snapshot()).calls[0].body
     assert (plan.verb, plan.risk, "has answered nobody" in weighed(plan, "canary")) == ("promote", "high", True)
 
 
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [
-        pytest.param(world(), "there is no canary", id="none"),
+        pytest.param(snapshot(), "there is no canary", id="none"),
         pytest.param(canary(ready=False), "not Ready", id="not-ready"),
     ],
 )
-def test_a_canary_that_shows_nothing_is_not_promoted(seen: World, reason: str) -> None:
+def test_a_canary_that_shows_nothing_is_not_promoted(seen: ClusterSnapshot, reason: str) -> None:
     assert reason in declined("promote", {}, seen).reason
 
 
@@ -209,4 +209,4 @@ def test_a_canary_of_another_incident_is_not_promoted() -> None:
 
 
 def test_rotation_is_in_or_out() -> None:
-    assert "'in' or 'out'" in declined("canary", EDIT | {"rotation": "maybe"}, world()).reason
+    assert "'in' or 'out'" in declined("canary", EDIT | {"rotation": "maybe"}, snapshot()).reason

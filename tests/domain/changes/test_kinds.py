@@ -15,9 +15,9 @@ from bot.domain.cluster.capacity import Capacity, capacity_for, capacity_of
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.rollout import digest_of
 from bot.domain.cluster.rotation import rotation_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
-from tests.domain.changes.worlds import (
+from tests.domain.changes.snapshots import (
     ARGS,
     container,
     declined,
@@ -27,9 +27,9 @@ from tests.domain.changes.worlds import (
     owner,
     planned,
     service,
+    snapshot,
     template,
     weighed,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -77,11 +77,11 @@ def kept(number: int, pod_template: Obj) -> Obj:
     return {"metadata": metadata, "revision": number, "data": {"spec": {"template": stored}}}
 
 
-def numbered_world(workload: Obj | None = None, **parts: Any) -> World:
+def numbered_world(workload: Obj | None = None, **parts: Any) -> ClusterSnapshot:
     pods = tuple(member(number) for number in range(3))
     older = template("--served-model-name=tiny-llama", "--max-num-seqs=128")
     given = {"revisions": (kept(1, older), kept(2, template())), "replica_sets": (), "pods": pods} | parts
-    return world(workload=workload or stateful_set(), **given)
+    return snapshot(workload=workload or stateful_set(), **given)
 
 
 def group_set(**parts: Any) -> Obj:
@@ -113,7 +113,7 @@ def group(number: int, of: Obj) -> tuple[Obj, Obj]:
     return leader, worker
 
 
-def group_world(workload: Obj | None = None, **parts: Any) -> World:
+def group_world(workload: Obj | None = None, **parts: Any) -> ClusterSnapshot:
     workload = workload or group_set()
     pods = (*group(0, workload), *group(1, workload))
     leaders = [pod for pod in pods if pod["metadata"]["labels"][f"{PREFIX}/worker-index"] == "0"]
@@ -124,7 +124,7 @@ def group_world(workload: Obj | None = None, **parts: Any) -> World:
         "endpoint_slices": (endpoint_slice(*leaders),),
         "pdbs": (),
     }
-    return replace(world(), workload=workload, **given | {"all_pods": pods} | parts)
+    return replace(snapshot(), workload=workload, **given | {"all_pods": pods} | parts)
 
 
 # --- StatefulSet ------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_a_numbered_replica_that_is_out_already_just_ends() -> None:
 
 
 @pytest.mark.parametrize("seen", [numbered_world(), group_world()], ids=["StatefulSet", "LeaderWorkerSet"])
-def test_a_canary_is_refused_where_replicas_have_names(seen: World) -> None:
+def test_a_canary_is_refused_where_replicas_have_names(seen: ClusterSnapshot) -> None:
     assert "names and volumes of their own" in declined("canary", {"edits": CAP}, seen).reason
 
 
@@ -364,7 +364,7 @@ def test_a_group_fits_only_with_all_of_its_pods() -> None:
 def test_waiting_pods_take_their_room_first() -> None:
     waiting = member(9)
     del waiting["spec"]["nodeName"]
-    found = capacity_for(world(nodes=(node(1, gpus=2),), all_pods=(waiting,)), template())
+    found = capacity_for(snapshot(nodes=(node(1, gpus=2),), all_pods=(waiting,)), template())
     assert isinstance(found, Capacity)
     assert (found.replicas_that_fit, found.waiting) == (1, 1)
     assert "1 waiting pod will take some of it first" in found.said
@@ -373,7 +373,7 @@ def test_waiting_pods_take_their_room_first() -> None:
 def test_nodes_that_would_not_take_the_pod_are_named_with_the_reason() -> None:
     taint = {"key": "maintenance", "effect": "NoSchedule"}
     nodes = (node(1, unschedulable=True), node(2, taints=[taint]), node(3, is_ready=False))
-    found = capacity_for(world(nodes=nodes, all_pods=()), template())
+    found = capacity_for(snapshot(nodes=nodes, all_pods=()), template())
     assert isinstance(found, Capacity)
     assert found.kept_out == {
         "gpu-node-1": "cordoned",

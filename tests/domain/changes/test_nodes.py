@@ -9,8 +9,8 @@ import pytest
 
 from bot.domain.changes.plan import Call, LedgerEntry, Wait
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.snapshot import Obj, World
-from tests.domain.changes.worlds import (
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.snapshots import (
     CONTEXT,
     declined,
     deployment,
@@ -19,9 +19,9 @@ from tests.domain.changes.worlds import (
     owner,
     planned,
     pod,
+    snapshot,
     template,
     weighed,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -35,22 +35,26 @@ def other(name: str, kind: str = "ReplicaSet", **annotations: str) -> Obj:
     return {"metadata": metadata, "spec": {"nodeName": "gpu-node-1"}, "status": {"phase": "Running"}}
 
 
-def with_others(*others: Obj, **parts: Any) -> World:
-    seen = world(**parts)
+def with_others(*others: Obj, **parts: Any) -> ClusterSnapshot:
+    seen = snapshot(**parts)
     return replace(seen, all_pods=(*seen.all_pods, *others))
 
 
-def cordoned(**annotations: str) -> World:
+def cordoned(**annotations: str) -> ClusterSnapshot:
     found = node(1, unschedulable=True)
     found["metadata"]["annotations"] = annotations
-    return world(nodes=(found, node(2), node(3)))
+    return snapshot(nodes=(found, node(2), node(3)))
 
 
 def test_a_node_is_cordoned_by_its_name_or_by_one_of_its_replicas() -> None:
-    by_name, by_replica = planned("cordon_node", NODE, world()), planned("cordon_node", {"replica": "llm-1"}, world())
+    by_name, by_replica = (
+        planned("cordon_node", NODE, snapshot()),
+        planned("cordon_node", {"replica": "llm-1"}, snapshot()),
+    )
     assert by_name.digest == by_replica.digest
     after = applied(
-        by_name.calls[0].body, world().nodes[0] | {"metadata": {**world().nodes[0]["metadata"], "annotations": {}}}
+        by_name.calls[0].body,
+        snapshot().nodes[0] | {"metadata": {**snapshot().nodes[0]["metadata"], "annotations": {}}},
     )
     assert (after["spec"]["unschedulable"], after["metadata"]["annotations"]) == (
         True,
@@ -76,15 +80,15 @@ def test_uncordoning_what_somebody_else_cordoned_is_a_warning(annotations: dict[
 
 @pytest.mark.parametrize("verb", ["cordon_node", "drain_node"])
 def test_what_a_cordon_takes_from_the_fleet_is_weighed(verb: str) -> None:
-    seen = world(nodes=(node(1), node(2, unschedulable=True), node(3)))
+    seen = snapshot(nodes=(node(1), node(2, unschedulable=True), node(3)))
     said = "1 of 3 nodes still take pods; 1 cordoned already; 8 of 12 GPUs would be cordoned"
     assert weighed(planned(verb, NODE, seen), "nodes") == said
 
 
 def test_the_platform_team_decides_what_puts_a_node_back_and_nobody_special_what_is_only_ours() -> None:
     assert planned("uncordon_node", NODE, cordoned()).approved_by == ("platform",)
-    assert planned("drain_node", {**NODE, "others": "evict"}, world()).approved_by == ()
-    assert planned("cordon_node", NODE, world()).approved_by == ()
+    assert planned("drain_node", {**NODE, "others": "evict"}, snapshot()).approved_by == ()
+    assert planned("cordon_node", NODE, snapshot()).approved_by == ()
 
 
 def test_a_cordon_and_its_undo_leave_the_node_as_it_was() -> None:
@@ -95,7 +99,7 @@ def test_a_cordon_and_its_undo_leave_the_node_as_it_was() -> None:
 
 
 def test_the_undo_of_a_cordon_uncordons() -> None:
-    call = planned("cordon_node", NODE, world()).calls[0]
+    call = planned("cordon_node", NODE, snapshot()).calls[0]
     entry = LedgerEntry(
         call_id="INC-42/R1/0",
         state="s",
@@ -111,13 +115,13 @@ def test_the_undo_of_a_cordon_uncordons() -> None:
 
 
 def test_a_drain_cordons_first_then_moves_each_of_ours_and_waits_for_its_replacement() -> None:
-    plan = planned("drain_node", NODE, world(nodes=(node(1), node(2), node(3), node(4))))
+    plan = planned("drain_node", NODE, snapshot(nodes=(node(1), node(2), node(3), node(4))))
     said = [f"{s.method} {s.target.name}" if isinstance(s, Call) else s.condition for s in plan.steps]
     assert said == ["patch gpu-node-1", "cordoned", "evict llm-1", "replaced", "evict llm-4", "replaced"]
 
 
 def test_a_replica_that_does_not_empty_itself_is_emptied_before_it_is_evicted() -> None:
-    seen = world(workload=deployment(template(lifecycle={})), nodes=(node(1), node(2), node(3)))
+    seen = snapshot(workload=deployment(template(lifecycle={})), nodes=(node(1), node(2), node(3)))
     steps = planned("drain_node", NODE, seen).steps
     assert [s.condition for s in steps if isinstance(s, Wait)][:4] == [
         "cordoned",
@@ -148,12 +152,12 @@ def test_asked_for_pods_of_others_are_evicted_last_and_that_is_a_warning() -> No
 
 
 def test_a_node_whose_pods_find_no_room_elsewhere_is_not_drained() -> None:
-    seen = world(nodes=(node(1), node(2, gpus=1), node(3, gpus=1)))
+    seen = snapshot(nodes=(node(1), node(2, gpus=1), node(3, gpus=1)))
     assert "cannot be scheduled" in declined("drain_node", NODE, seen).reason
 
 
 def test_the_last_replica_in_rotation_is_not_drained_away() -> None:
-    seen = world(pods=(pod(1),), workload=deployment(replicas=1))
+    seen = snapshot(pods=(pod(1),), workload=deployment(replicas=1))
     assert "last replica in rotation" in declined("drain_node", NODE, seen).reason
 
 
@@ -166,8 +170,8 @@ def test_the_last_replica_in_rotation_is_not_drained_away() -> None:
     ],
 )
 def test_a_node_verb_without_a_clear_object_says_so(verb: str, arguments: dict[str, str], reason: str) -> None:
-    assert reason in declined(verb, arguments, world()).reason
+    assert reason in declined(verb, arguments, snapshot()).reason
 
 
 def test_an_empty_node_needs_no_drain() -> None:
-    assert declined("drain_node", {"node": "gpu-node-3"}, world(pods=(pod(1), pod(2)))).outcome == "not_needed"
+    assert declined("drain_node", {"node": "gpu-node-3"}, snapshot(pods=(pod(1), pod(2)))).outcome == "not_needed"

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.changes import verbs
 from bot.domain.changes.catalogue import CHANGE_KINDS, VERBS
-from tests.domain.changes.worlds import declined, world
+from tests.domain.changes.snapshots import declined, snapshot
 
 pytestmark = pytest.mark.fast
 
@@ -30,13 +30,13 @@ def test_of_several_kinds_each_has_a_risk_of_its_own() -> None:
 
 
 def test_an_unknown_verb_is_declined_with_the_known_ones() -> None:
-    result = declined("reboot", {}, world())
+    result = declined("reboot", {}, snapshot())
     assert (result.outcome, "set_flags" in result.hint) == ("impossible", True)
 
 
 @pytest.mark.parametrize("verb", ["scale", "set_flags", "replace_replica"])
 def test_another_kind_of_workload_is_declined(verb: str) -> None:
-    other = world()
+    other = snapshot()
     assert other.workload is not None
     other.workload["kind"] = "DaemonSet"
     assert declined(verb, {}, other).reason == "the bot does not change a DaemonSet"

@@ -8,10 +8,10 @@ import pytest
 
 from bot.domain.changes.catalogue import RESULTS
 from bot.domain.changes.generation import Blocks, Generation, blocks_in, generation_reading
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.signals.scrape import ReplicaLoad, Scrape
+from tests.domain.changes.snapshots import NOW, declined, endpoint_slice, load, planned, pod, snapshot
 from tests.domain.changes.test_replicas import isolated_world
-from tests.domain.changes.worlds import NOW, declined, endpoint_slice, load, planned, pod, world
 
 pytestmark = pytest.mark.fast
 ASK = {"replica": "llm-2", "max_tokens": 4096.0}
@@ -25,11 +25,11 @@ def test_one_bounded_request_goes_to_the_pod_that_was_shown() -> None:
     assert (call.undo, bool(call.no_undo), plan.risk) == ((), True, "low")
 
 
-def spared(**parts: Any) -> World:
+def spared(**parts: Any) -> ClusterSnapshot:
     canary = pod(7, serving="out-of-rotation")
     canary["metadata"]["labels"] |= {"incident-bot/canary": "inc-42"}
     canary["metadata"]["annotations"] = {"incident-bot/rotation-label": "serving=active"}
-    return world(pods=(pod(1), canary), **parts)
+    return snapshot(pods=(pod(1), canary), **parts)
 
 
 def test_the_canary_can_be_named_without_knowing_its_pod() -> None:
@@ -40,16 +40,16 @@ def test_the_canary_can_be_named_without_knowing_its_pod() -> None:
 @pytest.mark.parametrize(
     ("arguments", "seen", "outcome", "reason"),
     [
-        pytest.param(ASK, world(), "impossible", "a probe would compete with users", id="in-rotation"),
+        pytest.param(ASK, snapshot(), "impossible", "a probe would compete with users", id="in-rotation"),
         pytest.param(
-            ASK, world(endpoint_slices=()), "impossible", "not taken out of rotation by the bot", id="of-no-service"
+            ASK, snapshot(endpoint_slices=()), "impossible", "not taken out of rotation by the bot", id="of-no-service"
         ),
         pytest.param(
             ASK, isolated_world(load={"llm-2": load(running=2)}), "impossible", "2 requests are still on", id="busy"
         ),
-        pytest.param(ASK | {"replica": "llm-9"}, world(), "impossible", "does not exist any more", id="gone"),
-        pytest.param(ASK | {"replica": "canary"}, world(), "impossible", "there is no canary", id="no-canary"),
-        pytest.param({"max_tokens": 64.0}, world(), "impossible", "no replica given", id="none"),
+        pytest.param(ASK | {"replica": "llm-9"}, snapshot(), "impossible", "does not exist any more", id="gone"),
+        pytest.param(ASK | {"replica": "canary"}, snapshot(), "impossible", "there is no canary", id="no-canary"),
+        pytest.param({"max_tokens": 64.0}, snapshot(), "impossible", "no replica given", id="none"),
         pytest.param(ASK | {"max_tokens": "many"}, isolated_world(), "impossible", "max_tokens is a number", id="text"),
         pytest.param(
             ASK | {"within_minutes": 600.0}, isolated_world(), "impossible", "from 1 to 60, not 600.0", id="too-long"
@@ -60,7 +60,7 @@ def test_the_canary_can_be_named_without_knowing_its_pod() -> None:
     ],
 )
 def test_a_probe_that_cannot_be_sent_says_why(
-    arguments: dict[str, Any], seen: World, outcome: str, reason: str
+    arguments: dict[str, Any], seen: ClusterSnapshot, outcome: str, reason: str
 ) -> None:
     result = declined("probe_request", arguments, seen)
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason

@@ -11,9 +11,9 @@ import pytest
 from bot.domain.changes.plan import Plan, Wait
 from bot.domain.changes.progress import CHECKS, progress
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.scrape import ReplicaLoad
-from tests.domain.changes.worlds import (
+from tests.domain.changes.snapshots import (
     NOW,
     STAMP,
     declined,
@@ -24,8 +24,8 @@ from tests.domain.changes.worlds import (
     planned,
     pod,
     replica_set,
+    snapshot,
     template,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -37,7 +37,7 @@ def wait_of(plan: Plan, condition: str) -> Wait:
     return next(step for step in plan.steps if isinstance(step, Wait) and step.condition == condition)
 
 
-ROLLED_OUT = wait_of(planned("set_flags", EDIT, world()), "rolled_out")
+ROLLED_OUT = wait_of(planned("set_flags", EDIT, snapshot()), "rolled_out")
 
 
 def new_pod(number: int, *, is_ready: bool = False, status: Obj | None = None) -> Obj:
@@ -50,9 +50,9 @@ def ending(obj: Obj) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": STAMP}}
 
 
-def rolling(*pods: Obj, updated: int = 0, total: int = 5, seen: bool = True, **parts: Any) -> World:
+def rolling(*pods: Obj, updated: int = 0, total: int = 5, seen: bool = True, **parts: Any) -> ClusterSnapshot:
     """While `set_flags` rolls out as revision 3."""
-    workload = applied(planned("set_flags", EDIT, world()).calls[0].body, deployment())
+    workload = applied(planned("set_flags", EDIT, snapshot()).calls[0].body, deployment())
     workload["metadata"]["generation"] = 4
     workload["status"] = {
         "observedGeneration": 4 if seen else 3,
@@ -60,8 +60,8 @@ def rolling(*pods: Obj, updated: int = 0, total: int = 5, seen: bool = True, **p
         "updatedReplicas": updated,
         "availableReplicas": 4,
     }
-    sets = (*world().replica_sets, replica_set(3, copy.deepcopy(workload["spec"]["template"])))
-    return replace(world(workload=workload, pods=pods), replica_sets=sets, **parts)
+    sets = (*snapshot().replica_sets, replica_set(3, copy.deepcopy(workload["spec"]["template"])))
+    return replace(snapshot(workload=workload, pods=pods), replica_sets=sets, **parts)
 
 
 def container(**status: Any) -> Obj:
@@ -86,7 +86,7 @@ ENDED_SLOWLY = {"exitCode": 1, "reason": "Error", "startedAt": STAMP, "finishedA
 
 
 def test_the_stamp_used_here_is_now() -> None:
-    assert world().at == NOW
+    assert snapshot().at == NOW
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_stamp_used_here_is_now() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_rollout_is_judged_by_its_pods(seen: World, state: str, text: str) -> None:
+def test_a_rollout_is_judged_by_its_pods(seen: ClusterSnapshot, state: str, text: str) -> None:
     said = progress(ROLLED_OUT, seen)
     assert (said.state, text in said.text) == (state, True), said.text
 
@@ -166,7 +166,7 @@ def test_a_waiting_pod_does_not_take_its_own_room_away() -> None:
     waiting = new_pod(5, status=unscheduled(120))
     waiting["spec"].pop("nodeName", None)
     seen = rolling(*OLD, waiting, nodes=(node(9, gpus=1),))
-    wait = planned("set_flags", EDIT, world()).steps[-1]
+    wait = planned("set_flags", EDIT, snapshot()).steps[-1]
     assert isinstance(wait, Wait)
     assert progress(wait, seen).state == "pending"
 
@@ -179,7 +179,7 @@ def test_a_deadline_that_the_controller_gave_up_on_fails_the_rollout() -> None:
     assert progress(ROLLED_OUT, seen).state == "failed"
 
 
-EMPTIED = wait_of(planned("isolate_replica", ONE, world()), "emptied")
+EMPTIED = wait_of(planned("isolate_replica", ONE, snapshot()), "emptied")
 
 
 @pytest.mark.parametrize(
@@ -195,12 +195,12 @@ EMPTIED = wait_of(planned("isolate_replica", ONE, world()), "emptied")
     ],
 )
 def test_a_replica_is_empty_only_when_it_is_known_to_be(loads: dict[str, ReplicaLoad], state: str, text: str) -> None:
-    said = progress(EMPTIED, world(load=loads))
+    said = progress(EMPTIED, snapshot(load=loads))
     assert (said.state, text in said.text) == (state, True), said.text
 
 
 def test_a_replica_that_ended_by_itself_was_not_emptied() -> None:
-    assert progress(EMPTIED, world(pods=(pod(1),))).state == "failed"
+    assert progress(EMPTIED, snapshot(pods=(pod(1),))).state == "failed"
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ def test_a_replica_that_ended_by_itself_was_not_emptied() -> None:
     ],
 )
 def test_rotation_is_what_the_endpoint_slices_say(condition: str, slices: tuple[Obj, ...], state: str) -> None:
-    wait = wait_of(planned("isolate_replica", ONE, world()), condition)
-    assert progress(wait, world(endpoint_slices=slices)).state == state
+    wait = wait_of(planned("isolate_replica", ONE, snapshot()), condition)
+    assert progress(wait, snapshot(endpoint_slices=slices)).state == state
 
 
-REPLACED = wait_of(planned("replace_replica", ONE, world()), "replaced")
+REPLACED = wait_of(planned("replace_replica", ONE, snapshot()), "replaced")
 
 
 @pytest.mark.parametrize(
@@ -227,10 +227,10 @@ REPLACED = wait_of(planned("replace_replica", ONE, world()), "replaced")
     ],
 )
 def test_a_replica_is_replaced_when_the_old_one_is_gone_and_all_are_ready(pods: tuple[Obj, ...], state: str) -> None:
-    assert progress(REPLACED, world(pods=pods)).state == state
+    assert progress(REPLACED, snapshot(pods=pods)).state == state
 
 
-SCALED = wait_of(planned("scale", {"by": 1}, world()), "scaled")
+SCALED = wait_of(planned("scale", {"by": 1}, snapshot()), "scaled")
 
 
 @pytest.mark.parametrize(
@@ -243,18 +243,18 @@ SCALED = wait_of(planned("scale", {"by": 1}, world()), "scaled")
     ],
 )
 def test_a_scale_is_seen_in_its_pods(workload: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
-    assert progress(SCALED, world(workload=workload, pods=pods)).state == state
+    assert progress(SCALED, snapshot(workload=workload, pods=pods)).state == state
 
 
-CREATED = planned("canary", EDIT, world()).calls[0].body
+CREATED = planned("canary", EDIT, snapshot()).calls[0].body
 READY_CANARY = {
     **CREATED,
     "metadata": {**CREATED["metadata"], "uid": "c", "generation": 1},
     "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
 }
-CANARY_READY = wait_of(planned("canary", EDIT, world()), "canary_ready")
+CANARY_READY = wait_of(planned("canary", EDIT, snapshot()), "canary_ready")
 GONE = wait_of(
-    planned("remove_canary", {}, world(canary=READY_CANARY)),
+    planned("remove_canary", {}, snapshot(canary=READY_CANARY)),
     "gone",
 )
 
@@ -281,7 +281,7 @@ def canary_pod(**fields: Any) -> Obj:
     ],
 )
 def test_a_canary_is_ready_when_its_pod_is(canary: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
-    assert progress(CANARY_READY, world(canary=canary, pods=(*OLD, *pods))).state == state
+    assert progress(CANARY_READY, snapshot(canary=canary, pods=(*OLD, *pods))).state == state
 
 
 @pytest.mark.parametrize(
@@ -293,21 +293,21 @@ def test_a_canary_is_ready_when_its_pod_is(canary: Obj | None, pods: tuple[Obj, 
     ],
 )
 def test_a_canary_is_gone_when_its_pods_are(canary: Obj | None, pods: tuple[Obj, ...], state: str) -> None:
-    assert progress(GONE, world(canary=canary, pods=(*OLD, *pods))).state == state
+    assert progress(GONE, snapshot(canary=canary, pods=(*OLD, *pods))).state == state
 
 
 def test_every_wait_of_every_verb_has_a_check() -> None:
     plans = [
-        planned("set_flags", EDIT, world()),
-        planned("scale", {"by": 1}, world()),
-        planned("canary", EDIT, world()),
-        planned("remove_canary", {}, world(canary=READY_CANARY)),
-        planned("isolate_replica", ONE, world()),
-        planned("replace_replica", ONE, world()),
-        planned("restart", {}, world()),
-        planned("restart", {}, world(workload=deployment(template(lifecycle={})))),
-        planned("cordon_node", ONE, world()),
-        planned("drain_node", {"node": "gpu-node-1"}, world()),
+        planned("set_flags", EDIT, snapshot()),
+        planned("scale", {"by": 1}, snapshot()),
+        planned("canary", EDIT, snapshot()),
+        planned("remove_canary", {}, snapshot(canary=READY_CANARY)),
+        planned("isolate_replica", ONE, snapshot()),
+        planned("replace_replica", ONE, snapshot()),
+        planned("restart", {}, snapshot()),
+        planned("restart", {}, snapshot(workload=deployment(template(lifecycle={})))),
+        planned("cordon_node", ONE, snapshot()),
+        planned("drain_node", {"node": "gpu-node-1"}, snapshot()),
     ]
     assert {s.condition for plan in plans for s in plan.steps if isinstance(s, Wait)} <= CHECKS.keys()
-    assert declined("reboot", {}, world()).outcome == "impossible"
+    assert declined("reboot", {}, snapshot()).outcome == "impossible"

@@ -9,8 +9,8 @@ import pytest
 
 from bot.domain.changes.plan import Wait
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.snapshot import Obj, World
-from tests.domain.changes.worlds import (
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.snapshots import (
     budget,
     declined,
     deployment,
@@ -20,9 +20,9 @@ from tests.domain.changes.worlds import (
     planned,
     pod,
     service,
+    snapshot,
     template,
     weighed,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -34,15 +34,15 @@ def annotated(obj: Obj) -> Obj:
     return {**obj, "metadata": {"annotations": {}, **obj["metadata"]}}
 
 
-def isolated_world(**parts: Any) -> World:
-    """The world after `isolate_replica` of llm-2."""
-    out = applied(planned("isolate_replica", ONE, world()).calls[0].body, annotated(pod(2)))
+def isolated_world(**parts: Any) -> ClusterSnapshot:
+    """The snapshot after `isolate_replica` of llm-2."""
+    out = applied(planned("isolate_replica", ONE, snapshot()).calls[0].body, annotated(pod(2)))
     pods = (pod(1), out, pod(3), pod(4))
-    return replace(world(pods=pods, endpoint_slices=(endpoint_slice(pods[0], *pods[2:]),)), **parts)
+    return replace(snapshot(pods=pods, endpoint_slices=(endpoint_slice(pods[0], *pods[2:]),)), **parts)
 
 
 def test_isolating_changes_the_label_that_only_the_service_selects_by() -> None:
-    plan = planned("isolate_replica", ONE, world())
+    plan = planned("isolate_replica", ONE, snapshot())
     out = applied(plan.calls[0].body, annotated(pod(2)))
     assert out["metadata"]["labels"] == pod(2)["metadata"]["labels"] | {"serving": "out-of-rotation"}
     assert out["metadata"]["annotations"] == {
@@ -54,7 +54,7 @@ def test_isolating_changes_the_label_that_only_the_service_selects_by() -> None:
 
 
 def test_the_undo_of_isolating_gives_the_identical_pod() -> None:
-    call = planned("isolate_replica", ONE, world()).calls[0]
+    call = planned("isolate_replica", ONE, snapshot()).calls[0]
     before = annotated(pod(2))
     assert applied(call.undo[0].body, applied(call.body, before)) == before
 
@@ -83,7 +83,7 @@ SAME_AS_REPLICA_SET = (service(app="llm"),)
 def test_isolating_that_cannot_be_says_why(
     arguments: dict[str, str], parts: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = declined("isolate_replica", arguments, world(**parts))
+    result = declined("isolate_replica", arguments, snapshot(**parts))
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 
@@ -92,7 +92,7 @@ def test_isolating_twice_is_not_needed() -> None:
 
 
 def test_replacing_evicts_by_uid_and_waits_for_the_new_one() -> None:
-    plan = planned("replace_replica", ONE, world())
+    plan = planned("replace_replica", ONE, snapshot())
     (call,) = plan.calls
     assert (call.method, call.target.uid, call.stamped, bool(call.no_undo)) == ("evict", "llm-2-uid", False, True)
     wait = plan.steps[1]
@@ -103,8 +103,8 @@ def test_replacing_evicts_by_uid_and_waits_for_the_new_one() -> None:
 @pytest.mark.parametrize(
     ("seen", "risk", "drain"),
     [
-        pytest.param(world(), "medium", "fine", id="drains-by-itself"),
-        pytest.param(world(workload=deployment(NO_DRAIN)), "high", "warning", id="in-rotation-without-a-drain"),
+        pytest.param(snapshot(), "medium", "fine", id="drains-by-itself"),
+        pytest.param(snapshot(workload=deployment(NO_DRAIN)), "high", "warning", id="in-rotation-without-a-drain"),
         pytest.param(
             isolated_world(workload=deployment(NO_DRAIN), load={"llm-2": load()}), "medium", "fine", id="empty"
         ),
@@ -113,7 +113,7 @@ def test_replacing_evicts_by_uid_and_waits_for_the_new_one() -> None:
         ),
     ],
 )
-def test_the_risk_of_replacing_is_that_of_what_it_would_cut(seen: World, risk: str, drain: str) -> None:
+def test_the_risk_of_replacing_is_that_of_what_it_would_cut(seen: ClusterSnapshot, risk: str, drain: str) -> None:
     plan = planned("replace_replica", ONE, seen)
     assert (plan.risk, grade(plan, "drain")) == (risk, drain)
 
@@ -127,7 +127,7 @@ def test_the_risk_of_replacing_is_that_of_what_it_would_cut(seen: World, risk: s
     ],
 )
 def test_a_budget_that_says_not_now_is_a_warning(pdbs: tuple[Obj, ...], expected: str) -> None:
-    assert grade(planned("replace_replica", ONE, world(pdbs=pdbs)), "disruption_budget") == expected
+    assert grade(planned("replace_replica", ONE, snapshot(pdbs=pdbs)), "disruption_budget") == expected
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,15 @@ def test_a_budget_that_says_not_now_is_a_warning(pdbs: tuple[Obj, ...], expected
     ],
 )
 def test_a_budget_that_says_never_makes_it_impossible(pdbs: tuple[Obj, ...], reason: str) -> None:
-    result = declined("replace_replica", ONE, world(pdbs=pdbs))
+    result = declined("replace_replica", ONE, snapshot(pdbs=pdbs))
     assert (result.outcome, reason in result.reason) == ("impossible", True), result.reason
 
 
 def test_the_replacement_may_take_the_gpu_of_the_one_that_leaves() -> None:
     full = tuple(pod(number) for number in (1, 2, 3, 4))
-    tight = replace(world(pods=full), nodes=tuple({**n, "status": n["status"] | TWO_GPUS} for n in world().nodes[:2]))
+    tight = replace(
+        snapshot(pods=full), nodes=tuple({**n, "status": n["status"] | TWO_GPUS} for n in snapshot().nodes[:2])
+    )
     assert "room for 1" in weighed(planned("replace_replica", ONE, tight), "room")
 
 
@@ -162,13 +164,16 @@ def test_returning_puts_back_what_the_pod_itself_says_it_had() -> None:
 @pytest.mark.parametrize(
     ("seen", "outcome", "reason"),
     [
-        pytest.param(world(), "not_needed", "is in rotation", id="in-rotation"),
-        pytest.param(world(pods=(pod(1),)), "not_needed", "nothing to return", id="gone"),
+        pytest.param(snapshot(), "not_needed", "is in rotation", id="in-rotation"),
+        pytest.param(snapshot(pods=(pod(1),)), "not_needed", "nothing to return", id="gone"),
         pytest.param(
-            world(endpoint_slices=()), "impossible", "not taken out of rotation by the bot", id="out-for-another-reason"
+            snapshot(endpoint_slices=()),
+            "impossible",
+            "not taken out of rotation by the bot",
+            id="out-for-another-reason",
         ),
     ],
 )
-def test_returning_what_is_not_out_says_so(seen: World, outcome: str, reason: str) -> None:
+def test_returning_what_is_not_out_says_so(seen: ClusterSnapshot, outcome: str, reason: str) -> None:
     result = declined("return_replica", ONE, seen)
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason

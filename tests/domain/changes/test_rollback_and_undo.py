@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bot.domain.changes.context import PlanContext
 from bot.domain.changes.plan import Call, LedgerEntry, Plan, Wait
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.snapshot import Obj, World
-from tests.domain.changes.worlds import (
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.snapshots import (
     CONTEXT,
     declined,
     deployment,
@@ -23,9 +23,9 @@ from tests.domain.changes.worlds import (
     planned,
     pod,
     replica_set,
+    snapshot,
     template,
     weighed,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -47,8 +47,8 @@ def entry(call: Call, number: int = 0, **fields: Any) -> LedgerEntry:
     return made.model_copy(update=fields)
 
 
-def after(seen: World, plan: Plan) -> World:
-    """The world once every call of the plan on the workload has been carried out and rolled out."""
+def after(seen: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
+    """The snapshot once every call of the plan on the workload has been carried out and rolled out."""
     workload = copy.deepcopy(seen.workload or {})
     for call in plan.calls:
         workload = applied(call.body, workload)
@@ -60,7 +60,7 @@ def with_ledger(*entries: LedgerEntry) -> PlanContext:
 
 
 def test_a_rollback_writes_the_newest_different_template_back_without_its_hash() -> None:
-    seen = world()
+    seen = snapshot()
     plan = planned("rollback", {}, seen)
     back = after(seen, plan).workload or {}
     wanted = copy.deepcopy(seen.replica_sets[0]["spec"]["template"])
@@ -76,14 +76,14 @@ CRASHING: Obj = {
 }
 
 
-def stuck(crashing: Obj = CRASHING) -> World:
+def stuck(crashing: Obj = CRASHING) -> ClusterSnapshot:
     """A rollout to revision 2 whose first pod crashes, while the four of revision 1 serve."""
     old = [pod(number, revision=1) for number in (1, 2, 3, 4)]
     new = pod(5, revision=2) | {"status": crashing}
     workload = deployment()
     workload["status"] |= {"updatedReplicas": 1, "replicas": 5, "unavailableReplicas": 1}
     busy = {f"llm-{number}": load(running=6, waiting=1) for number in (1, 2, 3, 4)}
-    return world(workload=workload, pods=(*old, new), load=busy)
+    return snapshot(workload=workload, pods=(*old, new), load=busy)
 
 
 def test_taking_a_stuck_rollout_back_ends_the_crashing_pod_alone() -> None:
@@ -103,7 +103,7 @@ def test_a_replica_that_has_not_been_ready_since_its_engine_began_serves_nobody(
 
 def test_a_rollback_lists_every_difference_with_flags_one_by_one() -> None:
     old = template("--served-model-name=tiny-llama", "--max-num-seqs=128", image="vllm/vllm-openai:v0.31.0")
-    seen = world(replica_sets=(replica_set(1, old), replica_set(2, template())))
+    seen = snapshot(replica_sets=(replica_set(1, old), replica_set(2, template())))
     plan = planned("rollback", {}, seen)
     assert [d.text for d in plan.calls[0].differences] == [
         "--max-model-len 2048 → (not set)",
@@ -115,7 +115,7 @@ def test_a_rollback_lists_every_difference_with_flags_one_by_one() -> None:
 
 
 def test_the_undo_of_a_rollback_gives_the_identical_workload() -> None:
-    seen = world()
+    seen = snapshot()
     plan = planned("rollback", {}, seen)
     assert applied(plan.calls[0].undo[0].body, after(seen, plan).workload or {}) == seen.workload
 
@@ -129,12 +129,12 @@ def test_the_undo_of_a_rollback_gives_the_identical_workload() -> None:
     ],
 )
 def test_a_revision_that_cannot_be_says_why(revision: object, outcome: str, reason: str) -> None:
-    result = declined("rollback", {"revision": revision}, world())
+    result = declined("rollback", {"revision": revision}, snapshot())
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 
 def test_there_is_nothing_to_go_back_to_when_all_revisions_are_the_same() -> None:
-    seen = world(replica_sets=(replica_set(1, template()), replica_set(2, template())))
+    seen = snapshot(replica_sets=(replica_set(1, template()), replica_set(2, template())))
     assert "no earlier revision" in declined("rollback", {}, seen).reason
 
 
@@ -142,14 +142,14 @@ def test_another_workloads_replica_sets_are_no_revisions_of_this_one() -> None:
     strange = replica_set(1, template("--seed=1"), of="other-uid", of_name="other")
     assert (
         "no earlier revision"
-        in declined("rollback", {}, world(replica_sets=(strange, replica_set(2, template())))).reason
+        in declined("rollback", {}, snapshot(replica_sets=(strange, replica_set(2, template())))).reason
     )
 
 
 def test_a_rollback_of_the_bots_own_change_says_so() -> None:
-    call = planned("set_flags", EDIT, world()).calls[0]
-    fixed = after(world(), planned("set_flags", EDIT, world())).workload or {}
-    seen = world(
+    call = planned("set_flags", EDIT, snapshot()).calls[0]
+    fixed = after(snapshot(), planned("set_flags", EDIT, snapshot())).workload or {}
+    seen = snapshot(
         workload=fixed,
         replica_sets=(replica_set(2, template()), replica_set(3, fixed["spec"]["template"])),
     )
@@ -158,7 +158,7 @@ def test_a_rollback_of_the_bots_own_change_says_so() -> None:
 
 
 def test_an_undo_of_set_flags_restores_the_workload_and_waits_for_the_rollout() -> None:
-    seen = world()
+    seen = snapshot()
     done = planned("set_flags", EDIT, seen)
     plan = planned("undo", {"of": "last"}, after(seen, done), with_ledger(entry(done.calls[0])))
     assert after(after(seen, done), plan).workload == seen.workload
@@ -167,7 +167,7 @@ def test_an_undo_of_set_flags_restores_the_workload_and_waits_for_the_rollout() 
 
 
 def test_several_changes_are_taken_back_newest_first() -> None:
-    seen = world()
+    seen = snapshot()
     first = planned("set_flags", EDIT, seen)
     second = planned("set_flags", {"edits": [{"flag": "--watermark", "value": 0.05}]}, after(seen, first))
     now = after(after(seen, first), second)
@@ -179,17 +179,17 @@ def test_several_changes_are_taken_back_newest_first() -> None:
 
 
 def test_an_older_change_cannot_be_taken_back_from_under_a_newer_one() -> None:
-    seen = world()
+    seen = snapshot()
     first = planned("set_flags", EDIT, seen)
     second = planned("set_flags", {"edits": [{"flag": "--watermark", "value": 0.05}]}, after(seen, first))
     ledger = with_ledger(entry(first.calls[0], 0), entry(second.calls[0], 1))
     result = declined("undo", {"of": ["INC-42/R1/0"]}, after(after(seen, first), second), ledger)
-    assert "the world moved on" in result.reason
+    assert "the snapshot moved on" in result.reason
 
 
 def test_when_the_world_moved_on_both_sides_are_shown() -> None:
-    done = planned("set_flags", EDIT, world())
-    moved = world(workload=deployment(template("--max-num-seqs=32")))
+    done = planned("set_flags", EDIT, snapshot())
+    moved = snapshot(workload=deployment(template("--max-num-seqs=32")))
     result = declined("undo", {}, moved, with_ledger(entry(done.calls[0])))
     assert result.outcome == "impossible"
     assert "--max-num-seqs=32" in result.reason
@@ -197,8 +197,8 @@ def test_when_the_world_moved_on_both_sides_are_shown() -> None:
 
 
 def test_what_is_back_already_needs_no_undo() -> None:
-    done = planned("set_flags", EDIT, world())
-    assert declined("undo", {}, world(), with_ledger(entry(done.calls[0]))).outcome == "not_needed"
+    done = planned("set_flags", EDIT, snapshot())
+    assert declined("undo", {}, snapshot(), with_ledger(entry(done.calls[0]))).outcome == "not_needed"
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,14 @@ def test_what_is_back_already_needs_no_undo() -> None:
         pytest.param((), "last", "not_needed", "nothing is left", id="empty"),
         pytest.param((), ["INC-42/R9/0"], "impossible", "no call INC-42/R9/0", id="stranger"),
         pytest.param(
-            (entry(planned("set_flags", EDIT, world()).calls[0], undone_by="INC-42/R2/0"),),
+            (entry(planned("set_flags", EDIT, snapshot()).calls[0], undone_by="INC-42/R2/0"),),
             "last",
             "not_needed",
             "nothing is left",
             id="undone-before",
         ),
         pytest.param(
-            (entry(planned("replace_replica", {"replica": "llm-2"}, world()).calls[0]),),
+            (entry(planned("replace_replica", {"replica": "llm-2"}, snapshot()).calls[0]),),
             ["INC-42/R1/0"],
             "impossible",
             "the same template",
@@ -223,40 +223,40 @@ def test_what_is_back_already_needs_no_undo() -> None:
     ],
 )
 def test_an_undo_of_nothing_says_why(ledger: tuple[LedgerEntry, ...], of: Any, outcome: str, reason: str) -> None:
-    result = declined("undo", {"of": of}, world(), with_ledger(*ledger))
+    result = declined("undo", {"of": of}, snapshot(), with_ledger(*ledger))
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 
 def created(name_uid: str = "canary-uid", **annotations: str) -> Obj:
-    body = planned("canary", EDIT, world()).calls[0].body
+    body = planned("canary", EDIT, snapshot()).calls[0].body
     metadata = {**body["metadata"], "uid": name_uid}
     metadata["annotations"] = metadata["annotations"] | annotations
     return {**body, "metadata": metadata}
 
 
 def test_the_undo_of_a_canary_deletes_it_by_the_uid_that_it_has_now() -> None:
-    call = planned("canary", EDIT, world()).calls[0]
-    plan = planned("undo", {}, world(canary=created()), with_ledger(entry(call, verb="canary")))
+    call = planned("canary", EDIT, snapshot()).calls[0]
+    plan = planned("undo", {}, snapshot(canary=created()), with_ledger(entry(call, verb="canary")))
     assert (plan.calls[0].method, plan.calls[0].target.uid) == ("delete", "canary-uid")
     assert plan.steps[-1].model_dump()["condition"] == "gone"
 
 
 def test_a_canary_of_another_incident_is_not_deleted_by_an_undo() -> None:
-    call = planned("canary", EDIT, world()).calls[0]
+    call = planned("canary", EDIT, snapshot()).calls[0]
     strange = created(**{"incident-bot/incident": "INC-4"})
-    result = declined("undo", {}, world(canary=strange), with_ledger(entry(call, verb="canary")))
+    result = declined("undo", {}, snapshot(canary=strange), with_ledger(entry(call, verb="canary")))
     assert "not ours" in result.reason
 
 
 def test_the_undo_of_a_scale_out_ends_a_chosen_replica() -> None:
-    done = planned("scale", {"by": 1}, world())
-    now = world(workload=deployment(replicas=5), pods=tuple(pod(number) for number in (1, 2, 3, 4, 5)))
+    done = planned("scale", {"by": 1}, snapshot())
+    now = snapshot(workload=deployment(replicas=5), pods=tuple(pod(number) for number in (1, 2, 3, 4, 5)))
     plan = planned("undo", {}, now, with_ledger(entry(done.calls[0], verb="scale")))
     assert [call.title for call in plan.calls] == ["Choose llm-1 as the replica that ends", "Scale llm back to 4"]
 
 
 def test_going_back_from_a_stuck_rollout_needs_no_free_gpu() -> None:
-    seen = world()
+    seen = snapshot()
     done = planned("set_flags", EDIT, seen)
     stuck = after(seen, done)
     assert stuck.workload is not None
@@ -271,9 +271,9 @@ def test_going_back_from_a_stuck_rollout_needs_no_free_gpu() -> None:
     [("cordon_node", {"node": "gpu-node-1"}, "nodes"), ("isolate_replica", {"replica": "llm-2"}, "pods")],
 )
 def test_what_cannot_be_read_is_not_taken_for_taken_back(verb: str, arguments: dict[str, Any], source: str) -> None:
-    held = entry(planned(verb, arguments, world()).calls[0], verb=verb)
+    held = entry(planned(verb, arguments, snapshot()).calls[0], verb=verb)
     unreadable = {source: "503 for now"}
-    result = declined("undo", {}, world(**{source: ()}, unreadable=unreadable), with_ledger(held))
+    result = declined("undo", {}, snapshot(**{source: ()}, unreadable=unreadable), with_ledger(held))
     assert (result.outcome, "503 for now" in result.reason) == ("unknown", True), result
 
 
@@ -284,7 +284,7 @@ def test_what_cannot_be_read_is_not_taken_for_taken_back(verb: str, arguments: d
 def test_a_scale_and_its_undo_give_the_same_count(now: int, to: int) -> None:
     if now == to:
         return
-    seen = world(workload=deployment(replicas=now), nodes=(), unreadable={"nodes": "not asked"})
+    seen = snapshot(workload=deployment(replicas=now), nodes=(), unreadable={"nodes": "not asked"})
     call = planned("scale", {"to": to}, seen).calls[-1]
     patched = applied(call.body, seen.workload or {})
     assert patched["spec"]["replicas"] == to
@@ -298,14 +298,14 @@ def test_whose_deploy_is_taken_back_is_named_as_its_annotations_and_labels_say()
     newest = replica_set(2, mine["spec"]["template"])
     newest["metadata"]["annotations"]["kubernetes.io/change-cause"] = "helm upgrade by ana"
     older = template("--served-model-name=tiny-llama", "--max-num-seqs=128")
-    plan = planned("rollback", {}, world(workload=mine, replica_sets=(replica_set(1, older), newest)))
+    plan = planned("rollback", {}, snapshot(workload=mine, replica_sets=(replica_set(1, older), newest)))
     assert plan.told == ("change-cause=helm upgrade by ana", "team=S0SERVING")
     assert "not asked" in weighed(plan, "deployed_by")
-    unnamed = world(replica_sets=(replica_set(1, older), replica_set(2, mine["spec"]["template"])))
+    unnamed = snapshot(replica_sets=(replica_set(1, older), replica_set(2, mine["spec"]["template"])))
     assert (plan.approved_by, plan.digest) == ((), planned("rollback", {}, unnamed).digest)
 
 
 def test_where_nothing_names_who_deployed_the_request_says_so() -> None:
-    plan = planned("rollback", {}, world())
+    plan = planned("rollback", {}, snapshot())
     assert plan.told == ()
     assert "who deployed revision 2 is not known" in weighed(plan, "deployed_by")

@@ -12,8 +12,8 @@ from bot.domain.changes.interference import interference
 from bot.domain.changes.plan import LedgerEntry, Plan, Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.job import job_reading
-from bot.domain.cluster.snapshot import Obj, World
-from tests.domain.changes.worlds import CONTEXT, NOW, STAMP, declined, grade, owner, planned, pod, weighed, world
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.snapshots import CONTEXT, NOW, STAMP, declined, grade, owner, planned, pod, snapshot, weighed
 
 pytestmark = pytest.mark.fast
 EVAL = {"template": "eval-gsm8k"}
@@ -54,8 +54,8 @@ def job_pod(phase: str, **status: Any) -> Obj:
     return made
 
 
-def seen(**parts: Any) -> World:
-    return replace(world(), cron_jobs=(cron_job(),), **parts)
+def seen(**parts: Any) -> ClusterSnapshot:
+    return replace(snapshot(), cron_jobs=(cron_job(),), **parts)
 
 
 def entry_of(plan: Plan) -> LedgerEntry:

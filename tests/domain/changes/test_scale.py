@@ -11,7 +11,7 @@ from bot.domain.changes.plan import Call, Wait
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import Obj
-from tests.domain.changes.worlds import (
+from tests.domain.changes.snapshots import (
     declined,
     deployment,
     endpoint_slice,
@@ -20,9 +20,9 @@ from tests.domain.changes.worlds import (
     node,
     planned,
     pod,
+    snapshot,
     template,
     weighed,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -41,7 +41,7 @@ NO_DRAIN = template(lifecycle={})
     ],
 )
 def test_it_scales_through_the_scale_subresource(arguments: dict[str, Any], to: int, risk: str) -> None:
-    plan = planned("scale", arguments, world())
+    plan = planned("scale", arguments, snapshot())
     call = plan.calls[-1]
     assert (call.subresource, call.stamped, plan.risk) == ("scale", False, risk)
     assert call.body == [
@@ -70,7 +70,7 @@ def test_it_scales_through_the_scale_subresource(arguments: dict[str, Any], to: 
 def test_a_count_that_cannot_be_or_changes_nothing_says_why(
     arguments: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = declined("scale", arguments, world())
+    result = declined("scale", arguments, snapshot())
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 
@@ -83,7 +83,7 @@ def scaler(name: str = "llm", *, owned_by: str = "") -> Obj:
 
 
 def test_more_replicas_come_through_the_floor_of_the_autoscaler_that_owns_them() -> None:
-    plan = planned("scale", {"by": 1}, world(autoscalers=(scaler(),)))
+    plan = planned("scale", {"by": 1}, snapshot(autoscalers=(scaler(),)))
     (call,) = plan.calls
     assert (call.target.kind, call.subresource) == ("HorizontalPodAutoscaler", "")
     assert [d.text for d in call.differences] == ["HorizontalPodAutoscaler llm: minReplicas 2 → 5"]
@@ -92,12 +92,12 @@ def test_more_replicas_come_through_the_floor_of_the_autoscaler_that_owns_them()
 
 
 def test_fewer_replicas_are_the_autoscalers_own_decision() -> None:
-    result = declined("scale", {"by": -1}, world(autoscalers=(scaler(),)))
+    result = declined("scale", {"by": -1}, snapshot(autoscalers=(scaler(),)))
     assert "decides itself when fewer are enough" in result.reason
 
 
 def test_an_autoscaler_is_not_asked_for_more_than_its_most() -> None:
-    result = declined("scale", {"to": 9}, world(autoscalers=(scaler(),)))
+    result = declined("scale", {"to": 9}, snapshot(autoscalers=(scaler(),)))
     assert "allows at most 8 replicas" in result.reason
 
 
@@ -108,7 +108,7 @@ def scaled_object(**parts: Any) -> Obj:
 
 
 def test_with_keda_the_floor_is_that_of_its_own_object() -> None:
-    seen = world(autoscalers=(scaler(owned_by="ScaledObject"),), scaled_objects=(scaled_object(),))
+    seen = snapshot(autoscalers=(scaler(owned_by="ScaledObject"),), scaled_objects=(scaled_object(),))
     (call,) = planned("scale", {"by": 1}, seen).calls
     assert str(call.target) == "ScaledObject serving/llm-queue"
     assert [d.text for d in call.differences] == ["ScaledObject llm-queue: minReplicaCount (not set) → 5"]
@@ -117,40 +117,40 @@ def test_with_keda_the_floor_is_that_of_its_own_object() -> None:
 
 def test_a_paused_scaled_object_is_left_alone() -> None:
     paused = scaled_object(annotations={"autoscaling.keda.sh/paused-replicas": "4"})
-    assert "is paused" in declined("scale", {"by": 1}, world(scaled_objects=(paused,))).reason
+    assert "is paused" in declined("scale", {"by": 1}, snapshot(scaled_objects=(paused,))).reason
 
 
 def test_an_autoscaler_out_of_git_is_changed_in_git() -> None:
     kept = scaled_object(labels={"kustomize.toolkit.fluxcd.io/name": "serving"})
-    result = declined("scale", {"by": 1}, world(scaled_objects=(kept,)))
+    result = declined("scale", {"by": 1}, snapshot(scaled_objects=(kept,)))
     assert "Flux Kustomization serving owns it" in result.reason
     assert result.hint.endswith("spec:\n  minReplicaCount: 5")
 
 
 def test_keda_is_named_as_the_owner_of_its_autoscaler() -> None:
-    result = declined("scale", {"by": 1}, world(autoscalers=(scaler(owned_by="ScaledObject"),)))
+    result = declined("scale", {"by": 1}, snapshot(autoscalers=(scaler(owned_by="ScaledObject"),)))
     assert "maxReplicaCount of ScaledObject llm-queue" in result.hint
 
 
 def test_another_workloads_autoscaler_does_not_matter() -> None:
-    assert planned("scale", {"by": 1}, world(autoscalers=(scaler(name="other"),)))
+    assert planned("scale", {"by": 1}, snapshot(autoscalers=(scaler(name="other"),)))
 
 
 def test_unreadable_autoscalers_are_a_warning() -> None:
-    plan = planned("scale", {"by": 1}, world(unreadable={"autoscalers": "403"}))
+    plan = planned("scale", {"by": 1}, snapshot(unreadable={"autoscalers": "403"}))
     assert grade(plan, "autoscaler") == "warning"
 
 
 def test_the_first_to_end_is_the_one_that_serves_least_and_the_plan_stays_the_same() -> None:
     pods = (pod(1), pod(2), pod(3, is_ready=False), pod(4))
-    seen = world(pods=pods, endpoint_slices=(endpoint_slice(pods[0], pods[1], pods[3]),))
+    seen = snapshot(pods=pods, endpoint_slices=(endpoint_slice(pods[0], pods[1], pods[3]),))
     plan = planned("scale", {"by": -1}, seen)
     assert plan.choices["ends"] == ["llm-3-uid"]
     assert plan.digest == planned("scale", {"by": -1}, seen).digest
 
 
 def test_a_native_drain_only_marks_the_victim() -> None:
-    plan = planned("scale", {"by": -1}, world())
+    plan = planned("scale", {"by": -1}, snapshot())
     assert [type(step) for step in plan.steps] == [Call, Call, Wait]
     mark = applied(plan.calls[0].body, with_annotations(pod(1)))
     assert mark["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"] == "-1000"
@@ -158,7 +158,7 @@ def test_a_native_drain_only_marks_the_victim() -> None:
 
 
 def test_without_a_native_drain_the_victim_leaves_rotation_and_runs_empty_first() -> None:
-    plan = planned("scale", {"by": -1}, world(workload=deployment(NO_DRAIN)))
+    plan = planned("scale", {"by": -1}, snapshot(workload=deployment(NO_DRAIN)))
     said = [step.condition if isinstance(step, Wait) else step.method for step in plan.steps]
     assert said == ["patch", "out_of_rotation", "emptied", "patch", "scaled"]
     assert grade(plan, "drain") == "fine"
@@ -168,13 +168,13 @@ def test_without_a_native_drain_the_victim_leaves_rotation_and_runs_empty_first(
 
 def test_a_scale_in_that_cuts_streams_counts_them() -> None:
     pods = tuple(pod(number) for number in (1, 2, 3, 4))
-    seen = world(workload=deployment(NO_DRAIN), pods=pods, services=(), load={"llm-1": load(running=7)})
+    seen = snapshot(workload=deployment(NO_DRAIN), pods=pods, services=(), load={"llm-1": load(running=7)})
     assert "cuts ~7 streams on 1 pod" in weighed(planned("scale", {"by": -1}, seen), "drain")
 
 
 def test_scaling_up_needs_no_pods_to_be_readable() -> None:
-    assert planned("scale", {"by": 1}, world(unreadable={"pods": "403"}, pods=()))
-    assert declined("scale", {"by": -1}, world(unreadable={"pods": "403"})).outcome == "unknown"
+    assert planned("scale", {"by": 1}, snapshot(unreadable={"pods": "403"}, pods=()))
+    assert declined("scale", {"by": -1}, snapshot(unreadable={"pods": "403"})).outcome == "unknown"
 
 
 def test_a_gpu_of_a_pod_that_is_still_ending_is_not_free() -> None:
@@ -182,8 +182,8 @@ def test_a_gpu_of_a_pod_that_is_still_ending_is_not_free() -> None:
     ending["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
     pods = tuple(pod(number) for number in (1, 2, 3, 4))
     nodes = (node(1, gpus=2), node(2, gpus=2), node(3, gpus=1))
-    assert planned("scale", {"by": 1}, world(pods=pods, all_pods=pods, nodes=nodes))
-    assert declined("scale", {"by": 1}, world(pods=pods, all_pods=(*pods, ending), nodes=nodes))
+    assert planned("scale", {"by": 1}, snapshot(pods=pods, all_pods=pods, nodes=nodes))
+    assert declined("scale", {"by": 1}, snapshot(pods=pods, all_pods=(*pods, ending), nodes=nodes))
 
 
 def with_annotations(obj: Obj) -> Obj:
@@ -199,21 +199,21 @@ def with_annotations(obj: Obj) -> Obj:
 def test_who_answers_for_the_nodes_decides_too_about_the_last_free_accelerator(
     more: int, asked: tuple[str, ...]
 ) -> None:
-    plan = planned("scale", {"by": more}, world())
+    plan = planned("scale", {"by": more}, snapshot())
     assert plan.approved_by == asked
     assert ("last_room" in {each.name for each in plan.circumstances}) is bool(asked)
 
 
 def test_where_room_is_not_known_platform_decides_too() -> None:
-    plan = planned("scale", {"by": 1}, world(unreadable={"nodes": "nodes is forbidden"}))
+    plan = planned("scale", {"by": 1}, snapshot(unreadable={"nodes": "nodes is forbidden"}))
     assert plan.approved_by == ("serving", "platform")
     assert "is not known" in weighed(plan, "last_room")
 
 
 def test_room_that_became_the_last_meanwhile_is_worse_than_what_was_approved() -> None:
     approved, now = (
-        planned("scale", {"by": 1}, world()),
-        world(nodes=(node(1, gpus=3), node(2, gpus=1), node(3, gpus=1))),
+        planned("scale", {"by": 1}, snapshot()),
+        snapshot(nodes=(node(1, gpus=3), node(2, gpus=1), node(3, gpus=1))),
     )
     later = planned("scale", {"by": 1}, now)
     assert later.digest == approved.digest
@@ -222,7 +222,7 @@ def test_room_that_became_the_last_meanwhile_is_worse_than_what_was_approved() -
 
 def test_an_autoscalers_floor_that_takes_the_last_room_is_platforms_too() -> None:
     plan = planned(
-        "scale", {"to": 8}, world(autoscalers=(scaler(),), nodes=(node(1), node(2, gpus=3), node(3, gpus=1)))
+        "scale", {"to": 8}, snapshot(autoscalers=(scaler(),), nodes=(node(1), node(2, gpus=3), node(3, gpus=1)))
     )
     assert plan.approved_by == ("serving", "platform")
 
@@ -239,7 +239,7 @@ def neighbour(amount: Any) -> Obj:
 
 @pytest.mark.parametrize("amount", ["3k", "1M", "0.5", "1e3", 3000, "lots"])
 def test_what_a_pod_of_somebody_else_asks_for_never_prevents_a_plan(amount: Any) -> None:
-    seen = world()
+    seen = snapshot()
     plan = planned("scale", {"by": 1}, replace(seen, all_pods=(*seen.all_pods, neighbour(amount))))
     assert (grade(plan, "room"), weighed(plan, "room")) == (
         "fine",
@@ -248,7 +248,7 @@ def test_what_a_pod_of_somebody_else_asks_for_never_prevents_a_plan(amount: Any)
 
 
 def test_a_pod_whose_accelerators_cannot_be_counted_is_a_warning() -> None:
-    seen, other = world(), neighbour("1")
+    seen, other = snapshot(), neighbour("1")
     other["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "lots"
     plan = planned("scale", {"by": 1}, replace(seen, all_pods=(*seen.all_pods, other)))
     assert grade(plan, "room") == "warning"
@@ -258,14 +258,14 @@ def test_a_pod_whose_accelerators_cannot_be_counted_is_a_warning() -> None:
 def test_a_node_whose_accelerators_cannot_be_counted_has_none_free() -> None:
     strange = node(3)
     strange["status"]["allocatable"]["nvidia.com/gpu"] = "many"
-    plan = planned("scale", {"by": 1}, world(nodes=(node(1), node(2), strange)))
+    plan = planned("scale", {"by": 1}, snapshot(nodes=(node(1), node(2), strange)))
     assert grade(plan, "room") == "warning"
     assert "not counted, so there may be less: gpu-node-3 has nvidia.com/gpu 'many'" in weighed(plan, "room")
 
 
 def test_accelerators_of_the_workload_that_cannot_be_counted_leave_its_room_unknown() -> None:
     odd = template(resources={"limits": {"nvidia.com/gpu": "one"}})
-    plan = planned("scale", {"by": 1}, world(workload=deployment(odd)))
+    plan = planned("scale", {"by": 1}, snapshot(workload=deployment(odd)))
     assert grade(plan, "room") == "warning"
     assert "its pods ask for nvidia.com/gpu 'one', so its room is not known" in weighed(plan, "room")
 
@@ -275,7 +275,7 @@ def test_amounts_in_thousands_are_compared_as_numbers(amount: str, fits: int) ->
     wants = template(resources={"limits": {"example.com/gpumem": amount}})
     roomy = node(1)
     roomy["status"]["allocatable"]["example.com/gpumem"] = "4k" if fits else "2k"
-    seen = world(workload=deployment(wants), nodes=(roomy,), all_pods=())
+    seen = snapshot(workload=deployment(wants), nodes=(roomy,), all_pods=())
     found = capacity_of(seen)
     assert isinstance(found, Capacity)
     assert found.replicas_that_fit == fits

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from bot.domain.changes.plan import Plan
 from bot.domain.cluster.json_patch import PatchError, applied
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import flags_of_template
 from bot.domain.signals.scrape import ReplicaLoad
-from tests.domain.changes.worlds import (
+from tests.domain.changes.snapshots import (
     ARGS,
     declined,
     deployment,
@@ -24,9 +24,9 @@ from tests.domain.changes.worlds import (
     node,
     planned,
     service,
+    snapshot,
     template,
     weighed,
-    world,
 )
 
 pytestmark = pytest.mark.fast
@@ -36,7 +36,7 @@ def edits(**values: Any) -> dict[str, Any]:
     return {"edits": [{"flag": "--" + name.replace("_", "-"), "value": value} for name, value in values.items()]}
 
 
-def args_after(plan: Plan, seen: World) -> list[str]:
+def args_after(plan: Plan, seen: ClusterSnapshot) -> list[str]:
     assert seen.workload is not None
     patched = applied(plan.calls[0].body, seen.workload)
     return list(patched["spec"]["template"]["spec"]["containers"][0].get("args") or [])
@@ -97,7 +97,7 @@ def args_after(plan: Plan, seen: World) -> list[str]:
     ],
 )
 def test_an_edit_keeps_the_authors_spelling(before: list[str], edit: dict[str, Any], after: list[str]) -> None:
-    seen = world(workload=deployment(template(*before)))
+    seen = snapshot(workload=deployment(template(*before)))
     assert args_after(planned("set_flags", edit, seen), seen) == after
 
 
@@ -106,20 +106,20 @@ def test_a_flag_in_the_command_list_is_edited_there() -> None:
     container = pod_template["spec"]["containers"][0]
     container["command"] = ["vllm", "serve", "m", "--max-num-seqs", "64", "--shutdown-timeout", "20"]
     del container["args"]
-    seen = world(workload=deployment(pod_template))
+    seen = snapshot(workload=deployment(pod_template))
     patched = applied(planned("set_flags", edits(max_num_seqs=6), seen).calls[0].body, seen.workload or {})
     assert patched["spec"]["template"]["spec"]["containers"][0]["command"][3:5] == ["--max-num-seqs", "6"]
 
 
 def test_the_difference_reads_as_people_say_it() -> None:
-    (difference,) = planned("set_flags", edits(max_num_seqs=6), world()).calls[0].differences
+    (difference,) = planned("set_flags", edits(max_num_seqs=6), snapshot()).calls[0].differences
     assert difference.text == "--max-num-seqs 64 → 6"
-    (back,) = planned("set_flags", edits(max_num_seqs=6), world()).calls[0].undo[0].differences
+    (back,) = planned("set_flags", edits(max_num_seqs=6), snapshot()).calls[0].undo[0].differences
     assert back.text == "--max-num-seqs 6 → 64"
 
 
 def test_the_patch_tests_uid_container_and_the_old_list() -> None:
-    body = planned("set_flags", edits(max_num_seqs=6), world()).calls[0].body
+    body = planned("set_flags", edits(max_num_seqs=6), snapshot()).calls[0].body
     tests = {op["path"]: op["value"] for op in body if op["op"] == "test"}
     assert tests == {
         "/metadata/uid": "deploy-uid",
@@ -129,7 +129,7 @@ def test_the_patch_tests_uid_container_and_the_old_list() -> None:
 
 
 def test_a_patch_does_not_win_over_somebody_elses_edit() -> None:
-    call = planned("set_flags", edits(max_num_seqs=6), world()).calls[0]
+    call = planned("set_flags", edits(max_num_seqs=6), snapshot()).calls[0]
     with pytest.raises(PatchError, match="args"):
         applied(call.body, deployment(template("--max-num-seqs=32")))
 
@@ -191,24 +191,24 @@ NOTHING_TO_DO = "these values already"
 def test_an_edit_that_cannot_be_or_changes_nothing_says_why(
     args: list[str], edit: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = declined("set_flags", edit, world(workload=deployment(template(*args))))
+    result = declined("set_flags", edit, snapshot(workload=deployment(template(*args))))
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 
 def test_a_queue_is_bounded_on_top_of_what_the_lower_cap_lets_run() -> None:
-    capped = world(workload=deployment(template("--max-num-seqs=64", "--max-num-active-seqs=6")))
+    capped = snapshot(workload=deployment(template("--max-num-seqs=64", "--max-num-active-seqs=6")))
     assert planned("set_flags", edits(max_num_queued_reqs=7), capped).calls
 
 
 def test_a_misspelled_flag_comes_with_a_suggestion() -> None:
-    result = declined("set_flags", edits(max_num_seq_s=6), world())
+    result = declined("set_flags", edits(max_num_seq_s=6), snapshot())
     assert result.hint == "did you mean --max-num-seqs?"
 
 
 def test_flags_of_a_script_that_cannot_be_known_are_not_edited() -> None:
     pod_template = template()
     pod_template["spec"]["containers"][0] |= {"command": ["sh", "-c", "vllm serve m $(cat /flags)"], "args": []}
-    result = declined("set_flags", edits(max_num_seqs=6), world(workload=deployment(pod_template)))
+    result = declined("set_flags", edits(max_num_seqs=6), snapshot(workload=deployment(pod_template)))
     assert "may stand for flags" in result.reason
     assert "--max-num-seqs=6" in result.hint
 
@@ -216,7 +216,7 @@ def test_flags_of_a_script_that_cannot_be_known_are_not_edited() -> None:
 def test_another_engine_version_is_planned_with_a_warning() -> None:
     pod_template = template()
     pod_template["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11.0"
-    plan = planned("set_flags", edits(max_num_seqs=6, some_old_flag=1), world(workload=deployment(pod_template)))
+    plan = planned("set_flags", edits(max_num_seqs=6, some_old_flag=1), snapshot(workload=deployment(pod_template)))
     assert grade(plan, "flag_table") == "warning"
 
 
@@ -233,14 +233,14 @@ def test_an_owner_gets_the_patch_instead(labels: dict[str, str], annotations: di
     workload = deployment()
     workload["metadata"]["labels"] |= labels
     workload["metadata"]["annotations"] |= annotations
-    result = declined("set_flags", edits(max_num_seqs=6), world(workload=workload))
+    result = declined("set_flags", edits(max_num_seqs=6), snapshot(workload=workload))
     assert result.outcome == "impossible"
     assert who in result.reason
     assert '"--max-num-seqs=6"' in result.hint
 
 
 def test_without_a_free_gpu_the_surge_pod_cannot_be_scheduled() -> None:
-    full = world(nodes=(node(1, gpus=2), node(2, gpus=1), node(3, gpus=1)))
+    full = snapshot(nodes=(node(1, gpus=2), node(2, gpus=1), node(3, gpus=1)))
     result = declined("set_flags", edits(max_num_seqs=6), full)
     assert "the surge pod cannot be scheduled: 0 free" in result.reason
 
@@ -254,19 +254,19 @@ def test_without_a_free_gpu_the_surge_pod_cannot_be_scheduled() -> None:
     ],
 )
 def test_a_gpu_on_a_node_that_takes_no_pods_is_not_free(other: Obj) -> None:
-    result = declined("set_flags", edits(max_num_seqs=6), world(nodes=(node(1, gpus=2), node(2, gpus=1), other)))
+    result = declined("set_flags", edits(max_num_seqs=6), snapshot(nodes=(node(1, gpus=2), node(2, gpus=1), other)))
     assert "cannot be scheduled" in result.reason
 
 
 def test_room_that_cannot_be_read_is_a_warning_and_not_a_refusal() -> None:
-    plan = planned("set_flags", edits(max_num_seqs=6), world(unreadable={"nodes": "403 forbidden"}))
+    plan = planned("set_flags", edits(max_num_seqs=6), snapshot(unreadable={"nodes": "403 forbidden"}))
     assert grade(plan, "room") == "warning"
     assert "403 forbidden" in weighed(plan, "room")
 
 
 def test_a_strategy_that_gives_capacity_away_is_tightened_in_the_same_call_and_restored_by_its_undo() -> None:
     loose = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
-    seen = world(workload=deployment(strategy=loose))
+    seen = snapshot(workload=deployment(strategy=loose))
     call = planned("set_flags", edits(max_num_seqs=6), seen).calls[0]
     patched = applied(call.body, seen.workload or {})
     assert patched["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": "25%", "maxUnavailable": 0}
@@ -282,13 +282,13 @@ def test_a_strategy_that_gives_capacity_away_is_tightened_in_the_same_call_and_r
     ],
 )
 def test_a_workload_that_does_not_roll_is_refused(spec: Obj, reason: str) -> None:
-    assert reason in declined("set_flags", edits(max_num_seqs=6), world(workload=deployment(**spec))).reason
+    assert reason in declined("set_flags", edits(max_num_seqs=6), snapshot(workload=deployment(**spec))).reason
 
 
 def test_a_rollout_under_way_comes_first() -> None:
     workload = deployment()
     workload["status"]["updatedReplicas"] = 2
-    assert "2 of 4 updated" in declined("set_flags", edits(max_num_seqs=6), world(workload=workload)).reason
+    assert "2 of 4 updated" in declined("set_flags", edits(max_num_seqs=6), snapshot(workload=workload)).reason
 
 
 @pytest.mark.parametrize(
@@ -300,46 +300,46 @@ def test_a_rollout_under_way_comes_first() -> None:
     ],
 )
 def test_cut_streams_are_a_warning_where_no_label_can_empty_a_replica(fields: Obj, expected: str) -> None:
-    seen = world(workload=deployment(template(**fields)), services=(service(app="llm"),))
+    seen = snapshot(workload=deployment(template(**fields)), services=(service(app="llm"),))
     assert grade(planned("set_flags", edits(max_num_seqs=6), seen), "drain") == expected
 
 
 def test_the_streams_that_would_be_cut_are_counted() -> None:
     busy = {f"llm-{n}": load(running=10) for n in (1, 2, 3, 4)}
-    seen = world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
+    seen = snapshot(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
     assert "cuts ~40 streams on 4 pods" in weighed(planned("set_flags", edits(max_num_seqs=6), seen), "drain")
 
 
 def test_queued_requests_are_open_streams_too() -> None:
     busy = {f"llm-{n}": load(running=4, waiting=2) for n in (1, 2, 3, 4)}
-    gentle = planned("set_flags", edits(max_num_seqs=6), world(load=busy))
+    gentle = planned("set_flags", edits(max_num_seqs=6), snapshot(load=busy))
     assert "24 streams are open (8 of them queued) on 4 pods" in weighed(gentle, "drain")
-    cut = world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
+    cut = snapshot(workload=deployment(template(lifecycle={})), services=(service(app="llm"),), load=busy)
     assert "cuts ~24 streams (8 of them queued) on 4 pods" in weighed(
         planned("set_flags", edits(max_num_seqs=6), cut), "drain"
     )
     half = busy | {"llm-1": ReplicaLoad(running=4, waiting=None)}
-    assert "an unknown number of streams" in weighed(planned("restart", {}, world(load=half)), "drain")
+    assert "an unknown number of streams" in weighed(planned("restart", {}, snapshot(load=half)), "drain")
 
 
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        pytest.param(world(), "requests that need longer than 20 s are cut", id="native-drain"),
+        pytest.param(snapshot(), "requests that need longer than 20 s are cut", id="native-drain"),
         pytest.param(
-            world(workload=deployment(template(lifecycle={})), services=(service(app="llm"),)),
+            snapshot(workload=deployment(template(lifecycle={})), services=(service(app="llm"),)),
             "open requests are cut",
             id="no-drain",
         ),
     ],
 )
-def test_a_rollout_that_cuts_requests_does_not_promise_none(seen: World, said: str) -> None:
+def test_a_rollout_that_cuts_requests_does_not_promise_none(seen: ClusterSnapshot, said: str) -> None:
     plan = planned("set_flags", edits(max_num_seqs=6), seen)
     assert plan.expected == f"4 replicas stay in rotation while they are replaced one by one; {said}"
 
 
 def test_planning_again_gives_the_same_digest_while_only_status_and_load_change() -> None:
-    seen, later = world(), world()
+    seen, later = snapshot(), snapshot()
     assert later.workload is not None
     later.workload["metadata"] |= {"resourceVersion": "99", "annotations": {"other": "note"}}
     busy = replace(later, at=seen.at + 60, load={"llm-1": load(running=30)})
@@ -349,8 +349,8 @@ def test_planning_again_gives_the_same_digest_while_only_status_and_load_change(
 
 def test_the_digest_changes_with_the_value() -> None:
     assert (
-        planned("set_flags", edits(max_num_seqs=6), world()).digest
-        != planned("set_flags", edits(max_num_seqs=7), world()).digest
+        planned("set_flags", edits(max_num_seqs=6), snapshot()).digest
+        != planned("set_flags", edits(max_num_seqs=7), snapshot()).digest
     )
 
 
@@ -377,7 +377,7 @@ def test_an_edit_and_its_undo_give_the_identical_template(
     before: list[list[str]], written: list[str], after: list[list[str]], value: int
 ) -> None:
     args = [*(w for words in before for w in words), *written, *(w for words in after for w in words), "--port=8000"]
-    seen = world(workload=deployment(template(*args)))
+    seen = snapshot(workload=deployment(template(*args)))
     workload = copy.deepcopy(seen.workload or {})
     call = planned("set_flags", edits(max_num_seqs=value), seen).calls[0]
     patched = applied(call.body, workload)
@@ -392,14 +392,14 @@ def test_an_edit_and_its_undo_give_the_identical_template(
 def test_a_choice_of_a_version_without_a_table_is_warned_of_and_not_judged() -> None:
     pod_template = template(*ARGS)
     pod_template["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.40.0"
-    plan = planned("set_flags", edits(kv_cache_dtype="fp7"), world(workload=deployment(pod_template)))
+    plan = planned("set_flags", edits(kv_cache_dtype="fp7"), snapshot(workload=deployment(pod_template)))
     assert grade(plan, "flag_table") == "warning"
 
 
 @pytest.mark.parametrize(("asked", "is_taken"), [("0", True), (None, False)])
 def test_swap_space_is_for_the_engine_of_before_v1(asked: str | None, *, is_taken: bool) -> None:
     env = [{"name": "VLLM_USE_V1", "value": asked}] if asked else []
-    seen = world(workload=deployment(template("--max-num-seqs=64", image="vllm/vllm-openai:v0.8.5", env=env)))
+    seen = snapshot(workload=deployment(template("--max-num-seqs=64", image="vllm/vllm-openai:v0.8.5", env=env)))
     edit = {"edits": [{"flag": "--swap-space", "value": 8}]}
     if is_taken:
         assert "--swap-space" in planned("set_flags", edit, seen).title

@@ -9,7 +9,7 @@ import pytest
 from bot.domain.changes.plan import Wait
 from bot.domain.changes.startup import recorded_start_seconds
 from bot.domain.cluster.snapshot import Obj
-from tests.domain.changes.worlds import planned, pod, world
+from tests.domain.changes.snapshots import planned, pod, snapshot
 
 pytestmark = pytest.mark.fast
 
@@ -42,14 +42,14 @@ def started(number: int, minutes: int, *, restarts: int = 0, is_ready: bool = Tr
     ],
 )
 def test_the_lower_half_of_what_the_replicas_say_counts(pods: list[Obj], minutes: int | None) -> None:
-    assert recorded_start_seconds(world(pods=tuple(pods))) == (None if minutes is None else minutes * 60.0)
+    assert recorded_start_seconds(snapshot(pods=tuple(pods))) == (None if minutes is None else minutes * 60.0)
 
 
 @pytest.mark.parametrize(
     ("minutes", "seconds"), [pytest.param(8, 16 * 60, id="twice-its-own"), pytest.param(1, 180, id="never-too-short")]
 )
 def test_a_slow_load_is_given_twice_its_own_time_before_it_is_called_a_failure(minutes: int, seconds: float) -> None:
-    seen = replace(world(), pods=tuple(started(number, minutes) for number in (1, 2, 3, 4)))
+    seen = replace(snapshot(), pods=tuple(started(number, minutes) for number in (1, 2, 3, 4)))
     wait = planned("scale", {"by": 1}, seen).steps[-1]
     assert isinstance(wait, Wait)
     assert wait.within_seconds == seconds + 120

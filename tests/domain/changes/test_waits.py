@@ -14,8 +14,9 @@ from bot.domain.changes.plan import Wait
 from bot.domain.changes.progress import CHECKS, COVERED, STICKY_SECONDS, progress
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.objects import ObjectRef
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.scrape import ReplicaLoad
+from tests.domain.changes.snapshots import deployment, endpoint_slice, load, node, planned, pod, replica_set, snapshot
 from tests.domain.changes.test_progress import (
     CANARY_READY,
     EDIT,
@@ -34,7 +35,6 @@ from tests.domain.changes.test_progress import (
     rolling,
     unscheduled,
 )
-from tests.domain.changes.worlds import deployment, endpoint_slice, load, node, planned, pod, replica_set, world
 
 pytestmark = pytest.mark.fast
 DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="deploy-uid")
@@ -49,11 +49,11 @@ def wait(condition: str, about: ObjectRef, **parameters: Any) -> Wait:
     return Wait(condition=condition, about=about, parameters=parameters, within_seconds=60, title="")
 
 
-def case(case_id: str, seen: World, state: str, text: str) -> Any:
+def case(case_id: str, seen: ClusterSnapshot, state: str, text: str) -> Any:
     return pytest.param(seen, state, text, id=case_id)
 
 
-def said(condition: Wait, seen: World, *, waited_seconds: float = 0.0) -> tuple[str, str]:
+def said(condition: Wait, seen: ClusterSnapshot, *, waited_seconds: float = 0.0) -> tuple[str, str]:
     found = progress(condition, seen, waited_seconds=waited_seconds)
     return found.state, found.text
 
@@ -62,14 +62,14 @@ def other_uid(obj: Obj) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "uid": "another"}}
 
 
-def with_conditions(seen: World, *conditions: Obj, **status: Any) -> World:
+def with_conditions(seen: ClusterSnapshot, *conditions: Obj, **status: Any) -> ClusterSnapshot:
     assert seen.workload is not None
     workload = {**seen.workload, "status": seen.workload["status"] | status | {"conditions": list(conditions)}}
     return replace(seen, workload=workload)
 
 
 def test_everything_that_cannot_be_read_is_named_with_its_reason() -> None:
-    seen = world(unreadable={"replica_sets": "403", "pods": "timed out", "nodes": "403"})
+    seen = snapshot(unreadable={"replica_sets": "403", "pods": "timed out", "nodes": "403"})
     assert said(SCALED, seen) == ("pending", "cannot be read now: replica sets (403), pods (timed out)")
 
 
@@ -93,7 +93,7 @@ READ_BY = {
 
 @pytest.mark.parametrize(("condition", "source"), [(name, one) for name, many in READ_BY.items() for one in many])
 def test_what_a_wait_rests_on_has_to_be_readable(condition: str, source: str) -> None:
-    seen = world(unreadable={source: "403"})
+    seen = snapshot(unreadable={source: "403"})
     text = f"cannot be read now: {source.replace('_', ' ')} (403)"
     assert said(wait(condition, DEPLOYMENT), seen) == ("pending", text)
 
@@ -115,7 +115,7 @@ DELETED, OVERWRITTEN = "Deployment serving/llm was deleted", "somebody else chan
         case("deleted", replace(rolling(*OLD), workload=None), "failed", DELETED),
         case(
             "no-replica-set-of-it-yet",
-            replace(rolling(*OLD), replica_sets=world().replica_sets),
+            replace(rolling(*OLD), replica_sets=snapshot().replica_sets),
             "pending",
             "the Deployment controller has not seen the change yet",
         ),
@@ -152,14 +152,14 @@ DELETED, OVERWRITTEN = "Deployment serving/llm was deleted", "somebody else chan
         ),
     ],
 )
-def test_a_rollout_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+def test_a_rollout_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(ROLLED_OUT, seen) == (state, text)
 
 
 SURGE = ROLLED_OUT.model_copy(update={"condition": "surge_ready", "parameters": ROLLED_OUT.parameters | {"ready": 1}})
 
 
-def held(*pods: Obj, available: int | None = None, **parts: Any) -> World:
+def held(*pods: Obj, available: int | None = None, **parts: Any) -> ClusterSnapshot:
     """While one new replica is there beside the old ones."""
     seen = rolling(*pods, **parts)
     *older, newest = seen.replica_sets
@@ -175,7 +175,7 @@ def held(*pods: Obj, available: int | None = None, **parts: Any) -> World:
         case("overwritten", replace(held(*OLD), workload=deployment()), "failed", OVERWRITTEN),
         case(
             "no-replica-set-of-it-yet",
-            replace(held(*OLD), replica_sets=world().replica_sets),
+            replace(held(*OLD), replica_sets=snapshot().replica_sets),
             "pending",
             "the Deployment controller has not seen the change yet",
         ),
@@ -195,7 +195,7 @@ def held(*pods: Obj, available: int | None = None, **parts: Any) -> World:
         ),
     ],
 )
-def test_an_old_replica_may_leave_once_a_new_one_is_ready(seen: World, state: str, text: str) -> None:
+def test_an_old_replica_may_leave_once_a_new_one_is_ready(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(SURGE, seen) == (state, text)
 
 
@@ -215,7 +215,7 @@ RELEASED = wait("released", SECOND, uid="llm-2-uid", stay=["llm-1-uid", "llm-3-u
     ],
 )
 def test_the_chosen_replica_ends_and_no_other(pods: tuple[Obj, ...], state: str, text: str) -> None:
-    assert said(RELEASED, world(pods=pods)) == (state, text)
+    assert said(RELEASED, snapshot(pods=pods)) == (state, text)
 
 
 # --- canaries ---------------------------------------------------------------------------------------------------------
@@ -223,8 +223,8 @@ def test_the_chosen_replica_ends_and_no_other(pods: tuple[Obj, ...], state: str,
 CANARY = "Deployment serving/llm-incident-bot-canary-inc-42"
 
 
-def canary(*pods: Obj, canary: Obj | None = READY_CANARY) -> World:
-    return world(canary=canary, pods=(*OLD, *pods))
+def canary(*pods: Obj, canary: Obj | None = READY_CANARY) -> ClusterSnapshot:
+    return snapshot(canary=canary, pods=(*OLD, *pods))
 
 
 STARTED = {**READY_CANARY, "status": {}}
@@ -259,7 +259,7 @@ STARTED = {**READY_CANARY, "status": {}}
         ),
     ],
 )
-def test_a_canary_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+def test_a_canary_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(CANARY_READY, seen) == (state, text)
 
 
@@ -286,7 +286,7 @@ NAME = "llm-incident-bot-canary-inc-42"
         pytest.param("c", canary(canary=None), "done", f"{NAME} is gone", id="gone"),
     ],
 )
-def test_a_canary_is_gone_with_its_pods(about_uid: str, seen: World, state: str, text: str) -> None:
+def test_a_canary_is_gone_with_its_pods(about_uid: str, seen: ClusterSnapshot, state: str, text: str) -> None:
     about = GONE.about.model_copy(update={"uid": about_uid})
     assert said(GONE.model_copy(update={"about": about}), seen) == (state, text)
 
@@ -296,17 +296,17 @@ def test_a_canary_is_gone_with_its_pods(about_uid: str, seen: World, state: str,
 REFUSING = {**pod(5, is_ready=False), "status": REFUSED}
 
 
-def sized(replicas: int, *pods: Obj, **status: Any) -> World:
+def sized(replicas: int, *pods: Obj, **status: Any) -> ClusterSnapshot:
     workload = deployment(replicas=replicas)
     workload["status"] |= status
-    return world(workload=workload, pods=pods)
+    return snapshot(workload=workload, pods=pods)
 
 
 @pytest.mark.parametrize(
     ("seen", "state", "text"),
     [
-        case("deleted", world(workload=None), "failed", DELETED),
-        case("another-of-its-name", world(workload=other_uid(deployment(replicas=5))), "failed", DELETED),
+        case("deleted", snapshot(workload=None), "failed", DELETED),
+        case("another-of-its-name", snapshot(workload=other_uid(deployment(replicas=5))), "failed", DELETED),
         case("somebody-else", sized(7, *OLD), "failed", "somebody else scaled it to 7"),
         case("hopeless", sized(5, *OLD, REFUSING), "failed", WHY_REFUSED),
         case("one-starts", sized(5, *OLD, pod(5, is_ready=False)), "pending", "4 of 5 replicas Ready"),
@@ -320,7 +320,7 @@ def sized(replicas: int, *pods: Obj, **status: Any) -> World:
         case("done", sized(5, *OLD, pod(5)), "done", "5 of 5 replicas Ready"),
     ],
 )
-def test_a_scale_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+def test_a_scale_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(SCALED, seen) == (state, text)
 
 
@@ -341,7 +341,7 @@ GROWN = wait("grown", DEPLOYMENT, replicas=5)
 @pytest.mark.parametrize(
     ("seen", "state", "text"),
     [
-        case("deleted", world(workload=None), "failed", "the workload was deleted"),
+        case("deleted", snapshot(workload=None), "failed", "the workload was deleted"),
         case("not-yet", sized(4, *OLD), "pending", "the autoscaler wants 4 replicas, not 5 yet"),
         case("hopeless", sized(5, *OLD, REFUSING), "failed", WHY_REFUSED),
         case("starting", sized(5, *OLD, pod(5, is_ready=False)), "pending", "4 of 5 replicas Ready"),
@@ -349,14 +349,14 @@ GROWN = wait("grown", DEPLOYMENT, replicas=5)
         case("even-more", sized(6, *OLD, pod(5), pod(6)), "done", "6 of 5 replicas Ready"),
     ],
 )
-def test_an_autoscaler_that_does_it_may_want_even_more(seen: World, state: str, text: str) -> None:
+def test_an_autoscaler_that_does_it_may_want_even_more(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(GROWN, seen) == (state, text)
 
 
 @pytest.mark.parametrize(
     ("seen", "state", "text"),
     [
-        case("deleted", world(workload=None), "failed", "the workload was deleted"),
+        case("deleted", snapshot(workload=None), "failed", "the workload was deleted"),
         case("somebody-else", sized(3, OLD[0]), "failed", "somebody else scaled it to 3"),
         case("ending", sized(4, OLD[0], ending(OLD[1])), "pending", "llm-2 is ending"),
         case("hopeless", sized(4, OLD[0], REFUSING), "failed", WHY_REFUSED),
@@ -365,7 +365,7 @@ def test_an_autoscaler_that_does_it_may_want_even_more(seen: World, state: str, 
         case("scaled-up", sized(5, OLD[0], *OLD[2:], pod(5), pod(6)), "done", "5 of 4 replicas Ready, llm-2 is gone"),
     ],
 )
-def test_a_replacement_says_how_far_it_is(seen: World, state: str, text: str) -> None:
+def test_a_replacement_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(REPLACED, seen) == (state, text)
 
 
@@ -377,32 +377,36 @@ IN_SLICE, IN_NO_SLICE = (endpoint_slice(pod(1), pod(2)),), (endpoint_slice(pod(1
 @pytest.mark.parametrize(
     ("condition", "seen", "state", "text"),
     [
-        pytest.param("out_of_rotation", world(pods=(pod(1),)), "failed", "llm-2 is gone", id="out-gone"),
+        pytest.param("out_of_rotation", snapshot(pods=(pod(1),)), "failed", "llm-2 is gone", id="out-gone"),
         pytest.param(
-            "out_of_rotation", world(endpoint_slices=IN_SLICE), "pending", "an EndpointSlice still lists llm-2", id="in"
+            "out_of_rotation",
+            snapshot(endpoint_slices=IN_SLICE),
+            "pending",
+            "an EndpointSlice still lists llm-2",
+            id="in",
         ),
         pytest.param(
-            "out_of_rotation", world(endpoint_slices=IN_NO_SLICE), "done", "llm-2 is out of rotation", id="out"
+            "out_of_rotation", snapshot(endpoint_slices=IN_NO_SLICE), "done", "llm-2 is out of rotation", id="out"
         ),
-        pytest.param("in_rotation", world(pods=(pod(1),)), "failed", "llm-2 is gone", id="back-gone"),
+        pytest.param("in_rotation", snapshot(pods=(pod(1),)), "failed", "llm-2 is gone", id="back-gone"),
         pytest.param(
             "in_rotation",
-            world(pods=(pod(1), ending(pod(2))), endpoint_slices=IN_SLICE),
+            snapshot(pods=(pod(1), ending(pod(2))), endpoint_slices=IN_SLICE),
             "failed",
             "llm-2 is gone",
             id="back-ending",
         ),
         pytest.param(
             "in_rotation",
-            world(endpoint_slices=IN_NO_SLICE),
+            snapshot(endpoint_slices=IN_NO_SLICE),
             "pending",
             "no EndpointSlice lists llm-2 as ready yet",
             id="not-back",
         ),
-        pytest.param("in_rotation", world(endpoint_slices=IN_SLICE), "done", "llm-2 is in rotation", id="back"),
+        pytest.param("in_rotation", snapshot(endpoint_slices=IN_SLICE), "done", "llm-2 is in rotation", id="back"),
     ],
 )
-def test_rotation_says_how_far_it_is(condition: str, seen: World, state: str, text: str) -> None:
+def test_rotation_says_how_far_it_is(condition: str, seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(wait(condition, SECOND, uid="llm-2-uid"), seen) == (state, text)
 
 
@@ -434,21 +438,21 @@ NOT_KNOWN = "how many requests run on llm-2 is not known"
     ],
 )
 def test_a_replica_that_empties_says_how_far_it_is(on_it: ReplicaLoad, state: str, text: str) -> None:
-    assert said(EMPTIED, world(load={"llm-2": on_it})) == (state, text)
+    assert said(EMPTIED, snapshot(load={"llm-2": on_it})) == (state, text)
 
 
 def test_a_replica_without_its_pod_is_not_emptied_any_more() -> None:
-    assert said(EMPTIED, world(pods=(pod(1),))) == ("failed", "llm-2 is gone")
+    assert said(EMPTIED, snapshot(pods=(pod(1),))) == ("failed", "llm-2 is gone")
 
 
 def test_clients_that_keep_their_connections_are_waited_for_so_long_and_no_longer() -> None:
-    kept = world(endpoint_slices=IN_NO_SLICE, load={"llm-2": load(running=2, arrivals=4)})
+    kept = snapshot(endpoint_slices=IN_NO_SLICE, load={"llm-2": load(running=2, arrivals=4)})
     text = "2 requests left on llm-2; 4 more arrived in the last 60 s, over kept connections"
     assert said(EMPTIED, kept, waited_seconds=STICKY_SECONDS) == ("pending", text)
     assert said(EMPTIED, kept, waited_seconds=STICKY_SECONDS + 1) == ("failed", text)
-    quiet = world(endpoint_slices=IN_NO_SLICE, load={"llm-2": load(running=2)})
+    quiet = snapshot(endpoint_slices=IN_NO_SLICE, load={"llm-2": load(running=2)})
     assert said(EMPTIED, quiet, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
-    short = world(endpoint_slices=IN_NO_SLICE, load={"llm-2": ReplicaLoad(2.0, 0.0, 4.0, 1.0)})
+    short = snapshot(endpoint_slices=IN_NO_SLICE, load={"llm-2": ReplicaLoad(2.0, 0.0, 4.0, 1.0)})
     assert said(EMPTIED, short, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
 
 
@@ -466,7 +470,7 @@ def test_clients_that_keep_their_connections_are_waited_for_so_long_and_no_longe
     ],
 )
 def test_a_cordon_is_what_the_node_says(wanted: bool, nodes: tuple[Obj, ...], state: str, text: str) -> None:
-    assert said(wait("cordoned", NODE, uid="gpu-node-1-uid", cordoned=wanted), world(nodes=nodes)) == (state, text)
+    assert said(wait("cordoned", NODE, uid="gpu-node-1-uid", cordoned=wanted), snapshot(nodes=nodes)) == (state, text)
 
 
 @pytest.mark.parametrize(
@@ -478,7 +482,7 @@ def test_a_cordon_is_what_the_node_says(wanted: bool, nodes: tuple[Obj, ...], st
     ],
 )
 def test_a_pod_of_any_workload_is_gone_when_it_is_nowhere(pods: tuple[Obj, ...], state: str, text: str) -> None:
-    assert said(wait("pod_gone", SECOND, uid="llm-2-uid"), world(pods=(), all_pods=pods)) == (state, text)
+    assert said(wait("pod_gone", SECOND, uid="llm-2-uid"), snapshot(pods=(), all_pods=pods)) == (state, text)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -523,7 +527,7 @@ def ended(kind: str, **fields: str) -> Obj:
     ],
 )
 def test_a_job_says_how_far_it_is(jobs: tuple[Obj, ...], state: str, text: str) -> None:
-    assert said(wait("job_ended", JOB), world(jobs=jobs)) == (state, text)
+    assert said(wait("job_ended", JOB), snapshot(jobs=jobs)) == (state, text)
 
 
 # --- whether waiting helps --------------------------------------------------------------------------------------------
@@ -559,11 +563,13 @@ NO_CPU = "llm-5: cannot be scheduled: 0/3 nodes are available: 3 Insufficient cp
         ),
     ],
 )
-def test_a_pod_without_room_is_given_up_unless_room_is_there_or_coming(seen: World, state: str, text: str) -> None:
+def test_a_pod_without_room_is_given_up_unless_room_is_there_or_coming(
+    seen: ClusterSnapshot, state: str, text: str
+) -> None:
     assert said(ROLLED_OUT, seen) == (state, text)
 
 
 def test_the_templates_of_these_tests_are_those_of_the_rollout() -> None:
-    plan = planned("set_flags", EDIT, world())
+    plan = planned("set_flags", EDIT, snapshot())
     edited = applied(plan.calls[0].body, deployment())["spec"]["template"]
     assert replica_set(3, edited)["spec"]["template"]["spec"] == rolling().replica_sets[-1]["spec"]["template"]["spec"]

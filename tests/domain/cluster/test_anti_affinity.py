@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bot.domain.cluster.capacity import Capacity, capacity_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 pytestmark = pytest.mark.fast
 
@@ -41,7 +41,7 @@ def node(name: str, zone: str) -> Obj:
 def room(*pods: Obj, **spec: Any) -> Capacity | str:
     workload = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"template": template(**spec)}}
     nodes = (node("n1", "a"), node("n2", "a"), node("n3", "b"))
-    return capacity_of(World(at=0.0, workload=workload, nodes=nodes, all_pods=pods))
+    return capacity_of(ClusterSnapshot(at=0.0, workload=workload, nodes=nodes, all_pods=pods))
 
 
 def fits(found: Capacity | str) -> int:

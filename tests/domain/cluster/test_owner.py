@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.domain.cluster.owner import owner_of, yaml_text
-from tests.domain.changes.worlds import declined, deployment, grade, planned, weighed, world
+from tests.domain.changes.snapshots import declined, deployment, grade, planned, snapshot, weighed
 
 pytestmark = pytest.mark.fast
 CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
@@ -18,7 +18,7 @@ def kept(labels: dict[str, str], annotations: dict[str, str] | None = None) -> A
     workload = deployment()
     workload["metadata"]["labels"] |= labels
     workload["metadata"]["annotations"] |= annotations or {}
-    return world(workload=workload)
+    return snapshot(workload=workload)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from bot.domain.changes.plan import Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.snapshot import Obj, World
-from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
-from tests.domain.changes.worlds import (
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.snapshots import (
     NOW,
     STAMP,
     declined,
@@ -22,10 +21,11 @@ from tests.domain.changes.worlds import (
     planned,
     pod,
     replica_set,
+    snapshot,
     template,
     weighed,
-    world,
 )
+from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
 
 pytestmark = pytest.mark.fast
 SAID = 'pods "llm-h2-x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4'
@@ -59,7 +59,7 @@ GPUS = "requests.nvidia.com/gpu"
     ],
 )
 def test_a_quota_bounds_how_many_replicas_fit(quotas: tuple[Obj, ...], fits: int, said: str) -> None:
-    found = capacity_of(world(quotas=quotas))
+    found = capacity_of(snapshot(quotas=quotas))
     assert isinstance(found, Capacity)
     assert (found.replicas_that_fit, said in found.said) == (fits, True)
 
@@ -67,20 +67,20 @@ def test_a_quota_bounds_how_many_replicas_fit(quotas: tuple[Obj, ...], fits: int
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        pytest.param(world(unreadable={"quotas": "403"}), "cannot be read: 403", id="unreadable"),
-        pytest.param(world(quotas=(quota({"pods": "5"}, {}),)), "is used is not known yet", id="not-counted-yet"),
+        pytest.param(snapshot(unreadable={"quotas": "403"}), "cannot be read: 403", id="unreadable"),
+        pytest.param(snapshot(quotas=(quota({"pods": "5"}, {}),)), "is used is not known yet", id="not-counted-yet"),
         pytest.param(
-            world(quotas=(quota({"limits.memory": "1Ti"}, {"limits.memory": "0"}),)),
+            snapshot(quotas=(quota({"limits.memory": "1Ti"}, {"limits.memory": "0"}),)),
             "does not set",
             id="not-in-template",
         ),
         pytest.param(
-            world(quotas=(quota({"pods": "5"}, {"pods": "4"}, scopes=["BestEffort"]),)), "has scopes", id="scopes"
+            snapshot(quotas=(quota({"pods": "5"}, {"pods": "4"}, scopes=["BestEffort"]),)), "has scopes", id="scopes"
         ),
-        pytest.param(world(quotas=(quota({"pods": "many"}, {"pods": "4"}),)), "cannot be counted", id="no-quantity"),
+        pytest.param(snapshot(quotas=(quota({"pods": "many"}, {"pods": "4"}),)), "cannot be counted", id="no-quantity"),
     ],
 )
-def test_a_quota_that_is_not_understood_is_a_warning(seen: World, said: str) -> None:
+def test_a_quota_that_is_not_understood_is_a_warning(seen: ClusterSnapshot, said: str) -> None:
     plan = planned("scale", {"by": 1}, seen)
     assert (grade(plan, "room"), said in weighed(plan, "room")) == ("warning", True), weighed(plan, "room")
 
@@ -94,13 +94,13 @@ def test_a_quota_that_is_not_understood_is_a_warning(seen: World, said: str) -> 
 )
 def test_what_a_quota_does_not_admit_is_not_proposed(verb: str, arguments: dict[str, Any]) -> None:
     pods = 5 if verb == "scale" else 4
-    result = declined(verb, arguments, world(quotas=(quota({"pods": str(pods)}, {"pods": "4"}),)))
+    result = declined(verb, arguments, snapshot(quotas=(quota({"pods": str(pods)}, {"pods": "4"}),)))
     assert (result.outcome, "ResourceQuota team admits" in result.reason) == ("impossible", True), result.reason
 
 
 def test_without_accelerators_the_quota_still_counts() -> None:
     plain = template(resources={"requests": {"cpu": "500m"}})
-    seen = world(workload=deployment(plain), quotas=(quota({"requests.cpu": "3"}, {"requests.cpu": "2"}),))
+    seen = snapshot(workload=deployment(plain), quotas=(quota({"requests.cpu": "3"}, {"requests.cpu": "2"}),))
     assert "admits 2 more (requests.cpu: 2 of 3 used), 3 needed" in declined("scale", {"by": 3}, seen).reason
 
 
@@ -120,37 +120,37 @@ def refused(since: str = STAMP) -> Obj:
     ],
 )
 def test_a_scale_out_that_a_quota_refuses_fails_with_that_reason(later: float, state: str, text: str) -> None:
-    wait = planned("scale", {"by": 1}, world()).steps[-1]
+    wait = planned("scale", {"by": 1}, snapshot()).steps[-1]
     assert isinstance(wait, Wait)
-    found = progress(wait, replace(world(workload=refused()), at=NOW + later))
+    found = progress(wait, replace(snapshot(workload=refused()), at=NOW + later))
     assert (found.state, found.text) == (state, text)
 
 
 def test_a_refusal_from_before_does_not_fail_what_is_complete() -> None:
-    wait = planned("scale", {"by": 1}, world(workload=deployment(replicas=3))).steps[-1]
+    wait = planned("scale", {"by": 1}, snapshot(workload=deployment(replicas=3))).steps[-1]
     assert isinstance(wait, Wait)
     present = refused()
     present["spec"]["replicas"] = 4
-    assert progress(wait, replace(world(workload=present), at=NOW + 60)).state == "done"
+    assert progress(wait, replace(snapshot(workload=present), at=NOW + 60)).state == "done"
 
 
 def test_a_rollout_whose_first_new_pod_is_refused_fails_with_that_reason() -> None:
     edit = {"edits": [{"flag": "--max-num-seqs", "value": 32.0}]}
-    plan = planned("set_flags", edit, world())
+    plan = planned("set_flags", edit, snapshot())
     (wait,) = [step for step in plan.steps if isinstance(step, Wait) and step.condition == "rolled_out"]
     (call,) = plan.calls
     present = applied(call.body, refused() | {"spec": deployment()["spec"]})
     present["status"]["updatedReplicas"] = 0
-    sets = (*world().replica_sets, replica_set(3, present["spec"]["template"]))
-    found = progress(wait, replace(world(workload=present, replica_sets=sets), at=NOW + 60))
+    sets = (*snapshot().replica_sets, replica_set(3, present["spec"]["template"]))
+    found = progress(wait, replace(snapshot(workload=present, replica_sets=sets), at=NOW + 60))
     assert (found.state, found.text) == ("failed", f"a pod cannot be created: {SAID}")
 
 
 def test_the_undo_of_a_scale_that_never_took_marks_no_healthy_pod() -> None:
-    plan = planned("scale", {"by": 1}, world())
+    plan = planned("scale", {"by": 1}, snapshot())
     context = with_ledger(entry(plan.calls[0], verb="scale"))
-    back = planned("undo", {"of": "last"}, world(workload=refused()), context)
+    back = planned("undo", {"of": "last"}, snapshot(workload=refused()), context)
     assert [call.subresource for call in back.calls] == ["scale"]
-    five = (*world().pods, pod(5))
-    took = planned("undo", {"of": "last"}, world(workload=deployment(replicas=5), pods=five), context)
+    five = (*snapshot().pods, pod(5))
+    took = planned("undo", {"of": "last"}, snapshot(workload=deployment(replicas=5), pods=five), context)
     assert [call.target.kind for call in took.calls] == ["Pod", "Deployment"]

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.flags.flag_table import newest_table, version_of_image
 from bot.domain.flags.flags_in_spec import config_maps_named, flags_of_template
-from tests.domain.changes.worlds import container, template
+from tests.domain.changes.snapshots import container, template
 
 pytestmark = pytest.mark.fast
 

@@ -11,7 +11,7 @@ from bot.domain.flags.flag_history import life_of_flag
 from bot.domain.flags.flag_table import newest_table
 from bot.domain.flags.mitigations import DIRECTIONS, Move, effect_of, mitigations, refuse_what_harms
 from bot.domain.kernel.errors import NoPlanError
-from tests.domain.changes.worlds import CONTEXT, declined, deployment, planned, template, world
+from tests.domain.changes.snapshots import CONTEXT, declined, deployment, planned, snapshot, template
 
 pytestmark = pytest.mark.fast
 
@@ -65,7 +65,7 @@ def test_what_does_not_harm_is_not_refused(move: Move, diagnosis: str) -> None:
 @pytest.mark.parametrize("verb", ["set_flags", "canary"])
 def test_a_plan_looks_at_what_the_flag_really_is(verb: str) -> None:
     context = replace(CONTEXT, against="kv_thrash")
-    seen = world(workload=deployment(template("--max-num-seqs=16")))
+    seen = snapshot(workload=deployment(template("--max-num-seqs=16")))
     edit = {"flag": "--max-num-seqs", "value": 32, "direction": "lower"}
     assert "is a raise" in declined(verb, {"edits": [edit]}, seen, context).reason
     assert "wrong way" in declined(verb, {"edits": [edit | {"direction": "raise"}]}, seen, context).reason
@@ -76,6 +76,6 @@ def test_a_plan_looks_at_what_the_flag_really_is(verb: str) -> None:
 def test_a_default_of_another_version_is_not_taken_for_the_value_before(image: str, is_refused: bool) -> None:
     """0.91 is less than the default of 0.32; that of 0.12 was 0.9."""
     edit = {"flag": "--gpu-memory-utilization", "value": 0.91, "direction": "raise"}
-    seen = world(workload=deployment(template("--seed=1", image=f"vllm/vllm-openai:{image}")))
+    seen = snapshot(workload=deployment(template("--seed=1", image=f"vllm/vllm-openai:{image}")))
     result = plan_change("set_flags", {"edits": [edit]}, seen, CONTEXT)
     assert ("from 0.92 to 0.91 is a lower" in result.reason) is is_refused, result.reason

@@ -8,7 +8,7 @@ from bot.domain.incidents.impact import Impact, impact_in, takes_capacity, too_m
 from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.window import Window
 from tests import builders
-from tests.domain.changes.worlds import deployment, planned, template, world
+from tests.domain.changes.snapshots import deployment, planned, snapshot, template
 
 pytestmark = pytest.mark.fast
 NOW = 1000.0
@@ -90,11 +90,11 @@ CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
 def test_what_takes_replicas_from_users_is_watched_and_what_adds_some_is_not(
     verb: str, arguments: dict[str, object], *, takes: bool
 ) -> None:
-    emptied_by_label = world(workload=deployment(template(lifecycle={})))
+    emptied_by_label = snapshot(workload=deployment(template(lifecycle={})))
     assert takes_capacity(planned(verb, arguments, emptied_by_label)) is takes
 
 
 def test_going_back_is_never_held_up() -> None:
-    rollout = planned("set_flags", CAP, world())
+    rollout = planned("set_flags", CAP, snapshot())
     assert not takes_capacity(rollout.model_copy(update={"verb": "undo"}))
     assert not takes_capacity(builders.plan())

@@ -23,7 +23,7 @@ from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.domain.cluster.capacity import why_not
 from bot.domain.cluster.objects import INCIDENT_ANNOTATION
 from bot.domain.cluster.rollout import rollout_state
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.quantity import parse_quantity
 from bot.domain.kernel.target import Target
 from tests.adapters.kubernetes.lab import Hands
@@ -106,7 +106,7 @@ class Bench(Hands):
         containers[0]["args"] = list(args)
         await self.somebody_patches({"spec": {"template": {"spec": {"containers": containers}}}})
 
-    def is_whole(self, world: World) -> bool:
+    def is_whole(self, world: ClusterSnapshot) -> bool:
         """Nothing of an earlier template is left, and every replica is in rotation."""
         if world.workload is None or not rollout_state(world.workload).is_complete:
             return False

@@ -17,7 +17,7 @@ from bot.domain.changes.plan import Wait
 from bot.domain.changes.planning import plan_change
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.objects import condition, name_of
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from tests.adapters.kubernetes.lab import CAP, CONTEXT, names, spec, with_ledger
 from tests.sandbox.kubernetes.bench import ARGS, NAME, REPLICAS, Bench
 from tests.sandbox.kubernetes.cluster import STRATEGIC
@@ -31,10 +31,10 @@ def args_of(pod: dict[str, Any]) -> list[str]:
 
 
 async def first(bench: Bench) -> str:
-    return sorted(names(await bench.world()))[0]
+    return sorted(names(await bench.snapshot()))[0]
 
 
-async def whole(bench: Bench) -> World:
+async def whole(bench: Bench) -> ClusterSnapshot:
     return await bench.until_seen("all replicas are in rotation again", bench.is_whole)
 
 
@@ -85,7 +85,7 @@ async def test_flags_in_a_config_map_roll_out_and_back(bench: Bench) -> None:
 
 
 async def test_a_restart_replaces_every_replica_under_the_same_flags(bench: Bench) -> None:
-    before = await bench.world()
+    before = await bench.snapshot()
     await bench.carry_out(await bench.plan("restart"))
     after = await whole(bench)
     assert names(after) & names(before) == set()
@@ -102,21 +102,21 @@ async def test_planning_again_while_nothing_relevant_changes_gives_the_same_dige
 
 
 async def listed(bench: Bench) -> set[str]:
-    world = await bench.world()
+    world = await bench.snapshot()
     return {e["targetRef"]["name"] for piece in world.endpoint_slices for e in piece.get("endpoints") or []}
 
 
 async def test_a_canary_out_of_rotation_is_let_in_promoted_and_goes_without_a_trace(bench: Bench) -> None:
-    before = names(await bench.world())
+    before = names(await bench.snapshot())
     await bench.carry_out(await bench.plan("canary", edits=CAP, rotation="out"))
-    (canary,) = names(await bench.world()) - before
+    (canary,) = names(await bench.snapshot()) - before
     assert canary not in await listed(bench)
     await bench.carry_out(await bench.plan("rotate_canary", rotation="in"))
     assert canary in await listed(bench)
     await bench.carry_out(await bench.plan("promote"))
     assert CAPPED in (await spec(bench))["template"]["spec"]["containers"][0]["args"]
     await bench.carry_out(await bench.plan("remove_canary"))
-    assert (await bench.world()).canary is None
+    assert (await bench.snapshot()).canary is None
 
 
 # --- single replicas --------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ async def test_a_canary_out_of_rotation_is_let_in_promoted_and_goes_without_a_tr
 async def test_scaling_out_and_its_undo_end_a_chosen_replica(bench: Bench) -> None:
     plan = await bench.plan("scale", by=1)
     await bench.carry_out(plan)
-    assert len((await bench.world()).pods) == REPLICAS + 1
+    assert len((await bench.snapshot()).pods) == REPLICAS + 1
     back = await bench.plan("undo", with_ledger(plan), of="last")
     victim = back.calls[0].target.name
     await bench.carry_out(back)
@@ -139,7 +139,7 @@ async def test_a_workload_of_no_replicas_is_scaled_out_and_back(bench: Bench) ->
     plan = await bench.plan("scale", to=2)
     assert await bench.cluster.dry_run(plan.calls[0]) == ""
     await bench.carry_out(plan)
-    assert len((await bench.world()).pods) == 2
+    assert len((await bench.snapshot()).pods) == 2
     # The same call cannot win again.
     assert (await bench.send(plan, call_id="INC-42/R9/0")).result == "failed"
     await bench.carry_out(await bench.plan("undo", with_ledger(plan), of="last"))
@@ -172,12 +172,12 @@ async def test_a_quota_is_weighed_in_planning_and_ends_the_wait_with_its_reason(
     await bench.until_seen(
         "the quota is counted", lambda world: any(one.get("status", {}).get("used") for one in world.quotas)
     )
-    late = plan_change("scale", {"by": 1}, await bench.world(), CONTEXT)
+    late = plan_change("scale", {"by": 1}, await bench.snapshot(), CONTEXT)
     used = f"ResourceQuota team admits 0 more (pods: {REPLICAS} of {REPLICAS} used)"
     assert (late.outcome, used in late.reason) == ("impossible", True), late.reason
     assert (await bench.send(plan)).result == "done"
 
-    def is_refused(world: World) -> bool:
+    def is_refused(world: ClusterSnapshot) -> bool:
         return condition(world.workload or {}, "ReplicaFailure").get("status") == "True"
 
     world = await bench.until_seen("the quota refuses the pod", is_refused)
@@ -206,10 +206,10 @@ async def test_scaling_in_ends_the_replica_that_was_chosen(bench: Bench) -> None
 async def test_a_relabelled_replica_leaves_rotation_and_is_returned(bench: Bench) -> None:
     name = await first(bench)
     await bench.carry_out(await bench.plan("isolate_replica", replica=name))
-    world = await bench.world()
+    world = await bench.snapshot()
     assert (name in bench.serving(world), len(world.pods)) == (False, REPLICAS)
     await bench.carry_out(await bench.plan("return_replica", replica=name))
-    assert name in bench.serving(await bench.world())
+    assert name in bench.serving(await bench.snapshot())
 
 
 async def test_an_isolated_replica_is_replaced_and_another_one_serves(bench: Bench) -> None:
@@ -238,7 +238,7 @@ async def test_a_node_is_cordoned_and_takes_pods_again(bench: Bench) -> None:
 async def test_a_drained_node_is_empty_of_ours_and_stays_cordoned(bench: Bench) -> None:
     if len(bench.nodes) < 2:
         pytest.skip("there is no other node that takes pods")
-    node = (await bench.world()).pods[0]["spec"]["nodeName"]
+    node = (await bench.snapshot()).pods[0]["spec"]["nodeName"]
     await bench.carry_out(await bench.plan("drain_node", node=node))
     world = await whole(bench)
     assert node not in {pod["spec"]["nodeName"] for pod in world.pods}
@@ -259,9 +259,9 @@ async def test_flags_roll_through_a_stateful_set_and_back(bench: Bench) -> None:
     await chat.until_seen("two numbered replicas serve", lambda world: len(chat.serving(world)) == 2)
     plan = await chat.plan("set_flags", edits=CAP)
     await chat.carry_out(plan)
-    assert [CAPPED in args_of(pod) for pod in (await chat.world()).pods] == [True, True]
+    assert [CAPPED in args_of(pod) for pod in (await chat.snapshot()).pods] == [True, True]
     await chat.carry_out(await chat.plan("undo", with_ledger(plan), of="last"))
-    assert [tuple(args_of(pod)) for pod in (await chat.world()).pods] == [ARGS, ARGS]
+    assert [tuple(args_of(pod)) for pod in (await chat.snapshot()).pods] == [ARGS, ARGS]
 
 
 LWS = "leaderworkerset.x-k8s.io"
@@ -286,9 +286,9 @@ async def test_flags_roll_through_groups_of_pods(bench: Bench) -> None:
     )
     await big.until_seen("two whole groups serve", lambda world: len(big.serving(world)) == 2 == ready_groups(world))
     await big.carry_out(await big.plan("set_flags", edits=CAP))
-    leaders = [pod for pod in (await big.world()).pods if pod["metadata"]["labels"]["role"] == "leader"]
+    leaders = [pod for pod in (await big.snapshot()).pods if pod["metadata"]["labels"]["role"] == "leader"]
     assert [CAPPED in args_of(pod) for pod in leaders] == [True, True]
 
 
-def ready_groups(world: World) -> int:
+def ready_groups(world: ClusterSnapshot) -> int:
     return int(((world.workload or {}).get("status") or {}).get("readyReplicas", 0))

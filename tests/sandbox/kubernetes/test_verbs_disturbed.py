@@ -15,7 +15,7 @@ from bot.domain.changes.plan import Plan, Wait
 from bot.domain.changes.planning import plan_change
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.capacity import Capacity, capacity_of
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from tests.adapters.kubernetes.lab import CAP, CONTEXT, names, spec, with_ledger
 from tests.sandbox.kubernetes.bench import NAME, REPLICAS, Bench
 from tests.sandbox.kubernetes.cluster import MERGE_PATCH
@@ -29,7 +29,7 @@ CALL_ID = "INC-42/R1/0"
 
 
 async def room(bench: Bench) -> Capacity:
-    found = capacity_of(await bench.world())
+    found = capacity_of(await bench.snapshot())
     assert isinstance(found, Capacity), found
     return found
 
@@ -40,7 +40,7 @@ async def fill(bench: Bench) -> None:
     free = (await room(bench)).free_total
     await bench.somebody.create_deployment(bench.deployment("batch", free, {"app": "batch"}), settled=False)
 
-    def is_full(world: World) -> bool:
+    def is_full(world: ClusterSnapshot) -> bool:
         found = capacity_of(world)
         return isinstance(found, Capacity) and found.free_total == found.waiting == 0
 
@@ -49,7 +49,7 @@ async def fill(bench: Bench) -> None:
 
 async def test_without_a_gpu_for_the_surge_nothing_is_planned(bench: Bench) -> None:
     await fill(bench)
-    result = plan_change("set_flags", {"edits": CAP}, await bench.world(), CONTEXT)
+    result = plan_change("set_flags", {"edits": CAP}, await bench.snapshot(), CONTEXT)
     assert (result.outcome, "the surge pod cannot be scheduled" in result.reason) == ("impossible", True)
 
 
@@ -79,7 +79,7 @@ async def test_a_surge_that_lost_its_room_costs_no_replica_and_is_taken_back(ben
     await fill(bench)
     assert (await bench.send(plan)).result == "done"
     await bench.until_seen("the surge pod waits", lambda world: any(is_unplaced(pod) for pod in world.pods))
-    world = await bench.world()
+    world = await bench.snapshot()
     assert progress(waited_for(plan), world).state == "pending"
     assert len(bench.serving(world)) == REPLICAS
     await bench.carry_out(await bench.plan("undo", with_ledger(plan), of="last"))
@@ -118,7 +118,7 @@ async def allow(bench: Bench, disruptions: int) -> None:
 
 async def told(bench: Bench, plan: Plan) -> list[str]:
     """Less who wrote it: what that says has a whole second's grain, and depends on the server."""
-    found = interference(with_ledger(plan).ledger, await bench.world())
+    found = interference(with_ledger(plan).ledger, await bench.snapshot())
     return [one.text.partition(" (written by ")[0] for one in found]
 
 
@@ -142,9 +142,9 @@ async def test_somebody_elses_edit_during_a_rollout_ends_the_wait_and_is_not_und
     plan = await bench.plan("set_flags", edits=CAP)
     await bench.send(plan)
     await bench.somebody_edits_flags("tiny-llama", "--max-num-seqs=7")
-    said = progress(waited_for(plan), await bench.world())
+    said = progress(waited_for(plan), await bench.snapshot())
     assert (said.state, said.text) == ("failed", "somebody else changed the template while it rolled out")
-    result = plan_change("undo", {"of": "last"}, await bench.world(), with_ledger(plan))
+    result = plan_change("undo", {"of": "last"}, await bench.snapshot(), with_ledger(plan))
     assert (result.outcome, "the world moved on" in result.reason) == ("impossible", True)
 
 
@@ -213,9 +213,8 @@ async def test_after_a_crash_between_call_and_outcome_the_call_is_found_done_and
     elif call.method == "create":
         # Its name is taken, by what carries the stamp of this very call.
         assert (await bench.send(plan)).result == "done"
-        assert (
-            len([pod for pod in (await bench.world()).pods if pod["metadata"]["name"].startswith(call.target.name)]) < 2
-        )
+        pods = (await bench.snapshot()).pods
+        assert len([pod for pod in pods if pod["metadata"]["name"].startswith(call.target.name)]) < 2
     else:
         world = await whole(bench)
         assert (replica in names(world), len(world.pods)) == (False, REPLICAS)

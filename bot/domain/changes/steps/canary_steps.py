@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation
 from bot.domain.changes.plan import Wait
 from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, is_going_away, name_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible
 
 EDITS_ANNOTATION = "incident-bot/edits"
@@ -19,8 +19,8 @@ def rotation_wanted(situation: Situation, *, default: str = "") -> str:
     return wanted
 
 
-def own_canary(world: World, context: PlanContext) -> Obj:
-    canary = world.canary
+def own_canary(snapshot: ClusterSnapshot, context: PlanContext) -> Obj:
+    canary = snapshot.canary
     if canary is None:
         raise impossible("there is no canary", "start one with canary")
     if is_going_away(canary):

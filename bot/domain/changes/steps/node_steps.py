@@ -25,7 +25,7 @@ from bot.domain.cluster.objects import (
     uid_of,
 )
 from bot.domain.cluster.rotation import pod_named, pods_of_canary, pods_of_workload
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -35,18 +35,18 @@ CORDON_SECONDS = 30.0
 
 def node_of(situation: Situation) -> Obj:
     """The node that is named, or the one of the named replica."""
-    world, arguments = situation.world, situation.arguments
-    require_readable(world, "nodes", "all_pods", "pods")
+    snapshot, arguments = situation.snapshot, situation.arguments
+    require_readable(snapshot, "nodes", "all_pods", "pods")
     name = str(arguments.get("node") or "")
     replica = str(arguments.get("replica") or "")
     if not name and replica:
-        pod = pod_named(world, replica)
+        pod = pod_named(snapshot, replica)
         name = str(dig(pod, "spec", "nodeName") or "")
         if not name:
             raise impossible(f"replica {replica} runs on no node")
     if not name:
         raise impossible("no node given", "write: with: {replica: '${picked.replica}'}")
-    node = next((node for node in world.nodes if name_of(node) == name), None)
+    node = next((node for node in snapshot.nodes if name_of(node) == name), None)
     if node is None:
         raise impossible(f"there is no node {name}")
     return node
@@ -76,27 +76,27 @@ def node_seen(node: Obj, *, cordoned: bool) -> Wait:
     )
 
 
-def schedulable_without(world: World, node: Obj) -> Circumstance:
+def schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
     """A second and third cordoned node is a facility's problem, or the bot's, and no single node's."""
-    others = [one for one in world.nodes if uid_of(one) != uid_of(node)]
+    others = [one for one in snapshot.nodes if uid_of(one) != uid_of(node)]
     left = sum(not dig(one, "spec", "unschedulable") for one in others)
-    text = f"{left} of {len(world.nodes)} nodes still take pods"
+    text = f"{left} of {len(snapshot.nodes)} nodes still take pods"
     already = len(others) - left
     if already:
         text += f"; {already} cordoned already"
-    stake = node_disruption(world, name_of(node))
+    stake = node_disruption(snapshot, name_of(node))
     if isinstance(stake, NodeDisruption) and stake.fleet_gpus:
         out = stake.gpus + sum(stake.cordoned.values())
         text += f"; {out} of {stake.fleet_gpus} GPUs would be cordoned"
     return Circumstance(name="nodes", grade="warning" if already > 1 or left == 0 else "note", text=text)
 
 
-def on_node(world: World, node: Obj) -> tuple[list[Obj], list[Obj], str]:
+def on_node(snapshot: ClusterSnapshot, node: Obj) -> tuple[list[Obj], list[Obj], str]:
     """Our replicas, others' pods that could be moved, and a line about those that stay whatever happens."""
-    here = [pod for pod in world.all_pods if dig(pod, "spec", "nodeName") == name_of(node)]
+    here = [pod for pod in snapshot.all_pods if dig(pod, "spec", "nodeName") == name_of(node)]
     here = sorted((pod for pod in here if not is_finished(pod) and not is_going_away(pod)), key=name_of)
-    mine = {uid_of(pod) for pod in pods_of_workload(world)}
-    canary = {uid_of(pod) for pod in pods_of_canary(world)}
+    mine = {uid_of(pod) for pod in pods_of_workload(snapshot)}
+    canary = {uid_of(pod) for pod in pods_of_canary(snapshot)}
     ours = [pod for pod in here if uid_of(pod) in mine]
     others: list[Obj] = []
     kept: Counter[str] = Counter()
@@ -112,9 +112,9 @@ def on_node(world: World, node: Obj) -> tuple[list[Obj], list[Obj], str]:
     return ours, others, f"passed by: {line}" if line else ""
 
 
-def others_on(world: World, node: Obj) -> tuple[list[Obj], str]:
+def others_on(snapshot: ClusterSnapshot, node: Obj) -> tuple[list[Obj], str]:
     """Others' pods on the node that could be moved, and a line that names their owners."""
-    others = on_node(world, node)[1]
+    others = on_node(snapshot, node)[1]
     return others, listed(others)
 
 

@@ -32,7 +32,7 @@ from bot.domain.cluster.rotation import (
     rotation_key,
     whole_replica,
 )
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import NUMBERED, kind_of
 from bot.domain.kernel.errors import impossible
 
@@ -50,7 +50,7 @@ def replica_of(situation: Situation) -> Obj:
     name = str(situation.arguments.get("replica") or "")
     if not name:
         raise impossible("no replica given", "write: with: {replica: '${picked.replica}'}")
-    pod = pod_named(situation.world, name)
+    pod = pod_named(situation.snapshot, name)
     if pod is None:
         raise impossible(f"replica {name} does not exist any more")
     if is_going_away(pod):
@@ -58,15 +58,17 @@ def replica_of(situation: Situation) -> Obj:
     return pod
 
 
-def others_in_rotation(world: World, pod: Obj) -> list[Obj]:
-    leaves = {uid_of(one) for one in whole_replica(world, pod)}
-    rest = [other for other in replicas_present(world) if uid_of(other) not in leaves]
-    return [other for other in rest if is_replica_ready(world, other) and is_in_rotation(other, world.endpoint_slices)]
+def others_in_rotation(snapshot: ClusterSnapshot, pod: Obj) -> list[Obj]:
+    leaves = {uid_of(one) for one in whole_replica(snapshot, pod)}
+    rest = [other for other in replicas_present(snapshot) if uid_of(other) not in leaves]
+    return [
+        other for other in rest if is_replica_ready(snapshot, other) and is_in_rotation(other, snapshot.endpoint_slices)
+    ]
 
 
-def isolate_call(world: World, pod: Obj, context: PlanContext) -> Call:
+def isolate_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> Call:
     """Raise `NoPlanError` when no label takes the pod out without orphaning it."""
-    key = rotation_key(world, labels_of(pod))
+    key = rotation_key(snapshot, labels_of(pod))
     if isinstance(key, str):
         raise impossible(f"{name_of(pod)} cannot be taken out of rotation: {key}")
     wording = Wording(
@@ -95,14 +97,14 @@ def annotation_edit(obj: Obj, name: str, value: str) -> FieldEdit:
     return FieldEdit(pointer("metadata", "annotations", name), annotations_of(obj).get(name, ABSENT), value)
 
 
-def victim_call(world: World, pod: Obj, context: PlanContext, *, out: bool) -> Call:
+def victim_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext, *, out: bool) -> Call:
     """Mark the pod as the one to end in a scale-in, and take it out of rotation where that is needed."""
-    if kind_of(world.workload) in NUMBERED:
-        return isolate_call(world, pod, context)
+    if kind_of(snapshot.workload) in NUMBERED:
+        return isolate_call(snapshot, pod, context)
     edits = [annotation_edit(pod, DELETION_COST_ANNOTATION, DELETION_COST)]
     before = annotations_of(pod).get(DELETION_COST_ANNOTATION)
     differences = [changed(f"{name_of(pod)}: pod-deletion-cost", edits[0].path, before, DELETION_COST)]
-    key = rotation_key(world, labels_of(pod)) if out else None
+    key = rotation_key(snapshot, labels_of(pod)) if out else None
     if isinstance(key, RotationKey) and ROTATION_ANNOTATION not in annotations_of(pod):
         edits += [_label_edit(pod, key), *_notes(pod, context, key)]
         differences.append(_label_difference(pod, key))

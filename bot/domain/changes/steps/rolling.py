@@ -28,7 +28,7 @@ from bot.domain.cluster.rollout import (
     strategy_of,
 )
 from bot.domain.cluster.rotation import in_order_of_leaving, pods_of_workload, replicas_present
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, NUMBERED, kind_of, pod_templates
 from bot.domain.kernel.errors import impossible
 
@@ -36,19 +36,19 @@ MAX_EMPTIED = 20
 """More than these, emptied one after the other, take longer than an incident; then streams are cut, and it is said."""
 
 
-def workload_of(world: World) -> Obj:
+def workload_of(snapshot: ClusterSnapshot) -> Obj:
     """The workload, when it is of a kind that the bot can change."""
-    if world.workload is None:
+    if snapshot.workload is None:
         raise impossible("the workload does not exist any more")
-    kind = kind_of(world.workload)
+    kind = kind_of(snapshot.workload)
     if kind not in KINDS:
         raise impossible(f"the bot does not change a {kind}", f"it changes: {', '.join(KINDS)}")
-    return world.workload
+    return snapshot.workload
 
 
-def only_for(world: World, kinds: Sequence[str], why: str) -> Obj:
+def only_for(snapshot: ClusterSnapshot, kinds: Sequence[str], why: str) -> Obj:
     """The workload, when it is one of these kinds; `why` says what the others lack."""
-    workload = workload_of(world)
+    workload = workload_of(snapshot)
     if kind_of(workload) not in kinds:
         raise impossible(f"not for a {kind_of(workload)}: {why}")
     return workload
@@ -94,59 +94,59 @@ def strategy_difference(edit: FieldEdit) -> Difference:
     return changed(f"rollout {field}", edit.path, None if edit.before is ABSENT else edit.before, edit.after)
 
 
-def emptied_first(world: World, template: Obj) -> list[Obj]:
+def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     """The pods that a rollout to `template` takes out of rotation and empties before each ends, in this order.
 
     None where the engine empties itself, where no label can do it, where one after the other would take for ever, or
     where the controller decides when the next replica ends, which only a Deployment's can be held from.
     """
-    if kind_of(world.workload) != "Deployment" or drain_mode(world).mode != "label":
+    if kind_of(snapshot.workload) != "Deployment" or drain_mode(snapshot).mode != "label":
         return []
-    leaving = replaced_by(world, template)
+    leaving = replaced_by(snapshot, template)
     if len(leaving) > MAX_EMPTIED:
         return []
-    return in_order_of_leaving(leaving, world.endpoint_slices)
+    return in_order_of_leaving(leaving, snapshot.endpoint_slices)
 
 
-def replaced_by(world: World, template: Obj) -> list[Obj]:
+def replaced_by(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     """The pods that a rollout to `template` ends: those of another template. Of a numbered kind, all that serve."""
-    if kind_of(world.workload) in NUMBERED:
-        return list(replicas_present(world))
-    kept = {uid_of(rs) for rs in replica_sets_of(world) if same_template(dig(rs, "spec", "template"), template)}
-    old = [pod for pod in pods_of_workload(world) if (controller_of(pod) or {}).get("uid") not in kept]
+    if kind_of(snapshot.workload) in NUMBERED:
+        return list(replicas_present(snapshot))
+    kept = {uid_of(rs) for rs in replica_sets_of(snapshot) if same_template(dig(rs, "spec", "template"), template)}
+    old = [pod for pod in pods_of_workload(snapshot) if (controller_of(pod) or {}).get("uid") not in kept]
     return [pod for pod in old if not is_going_away(pod)]
 
 
-def runs_already(world: World, template: Obj) -> bool:
+def runs_already(snapshot: ClusterSnapshot, template: Obj) -> bool:
     """Whether so many replicas serve with `template` that a rollout to it starts none: it takes a stuck one back."""
-    leaving = {uid_of(pod) for pod in replaced_by(world, template)}
-    staying = [pod for pod in replicas_present(world) if uid_of(pod) not in leaving and is_ready(pod)]
-    return len(staying) >= max(1, replicas_of(workload_of(world)))
+    leaving = {uid_of(pod) for pod in replaced_by(snapshot, template)}
+    staying = [pod for pod in replicas_present(snapshot) if uid_of(pod) not in leaving and is_ready(pod)]
+    return len(staying) >= max(1, replicas_of(workload_of(snapshot)))
 
 
-def rollout_circumstances(world: World, templates: Sequence[Obj]) -> tuple[Circumstance, ...]:
+def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -> tuple[Circumstance, ...]:
     """What weighs on any rolling update to these templates, as it runs with as much capacity kept as can be."""
-    workload = workload_of(world)
-    images = image_notes(world, [each.template for each in pod_templates(workload)], templates)
+    workload = workload_of(snapshot)
+    images = image_notes(snapshot, [each.template for each in pod_templates(workload)], templates)
     if kind_of(workload) in NUMBERED:
-        return (*_numbered_circumstances(world, workload), *images)
+        return (*_numbered_circumstances(snapshot, workload), *images)
     strategy = replace(strategy_of(workload), max_unavailable=0)
     return (
-        _surge_room(world, templates[0]),
-        rolling_budget_note(world, strategy),
-        _rollout_drain(world, templates[0]),
+        _surge_room(snapshot, templates[0]),
+        rolling_budget_note(snapshot, strategy),
+        _rollout_drain(snapshot, templates[0]),
         *images,
     )
 
 
-def _surge_room(world: World, template: Obj) -> Circumstance:
-    if runs_already(world, template):
+def _surge_room(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
+    if runs_already(snapshot, template):
         return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
     # A rollout that is stuck half-way is taken back by ending its new pods: that needs no room.
-    return room_for(world, template, 1, "surge pod", is_needed=rollout_state(workload_of(world)).is_complete)
+    return room_for(snapshot, template, 1, "surge pod", is_needed=rollout_state(workload_of(snapshot)).is_complete)
 
 
-def _numbered_circumstances(world: World, workload: Obj) -> tuple[Circumstance, ...]:
+def _numbered_circumstances(snapshot: ClusterSnapshot, workload: Obj) -> tuple[Circumstance, ...]:
     strategy, replicas = strategy_of(workload), replicas_of(workload)
     room = "no room is needed: each replica ends before its successor starts"
     text = (
@@ -156,15 +156,15 @@ def _numbered_circumstances(world: World, workload: Obj) -> tuple[Circumstance, 
     return (
         Circumstance(name="room", grade="fine", text=room),
         Circumstance(name="capacity", grade="warning", text=text),
-        rolling_budget_note(world, strategy),
-        drain_circumstance(world, drain_mode(world), replicas_present(world)),
+        rolling_budget_note(snapshot, strategy),
+        drain_circumstance(snapshot, drain_mode(snapshot), replicas_present(snapshot)),
     )
 
 
-def _rollout_drain(world: World, template: Obj) -> Circumstance:
-    if emptied := emptied_first(world, template):
-        return emptied_circumstance(world, emptied)
-    return drain_circumstance(world, drain_mode(world), replaced_by(world, template))
+def _rollout_drain(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
+    if emptied := emptied_first(snapshot, template):
+        return emptied_circumstance(snapshot, emptied)
+    return drain_circumstance(snapshot, drain_mode(snapshot), replaced_by(snapshot, template))
 
 
 def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) -> Wait:
@@ -179,24 +179,24 @@ def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) ->
     )
 
 
-def expected_downtime(world: World, template: Obj) -> str:
+def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
     """Begins with `none` only where no request is cut and no capacity is lost."""
-    workload = workload_of(world)
-    replicas, cut = replicas_of(workload), _what_is_cut(world, template)
+    workload = workload_of(snapshot)
+    replicas, cut = replicas_of(workload), _what_is_cut(snapshot, template)
     none = "" if cut else "none: "
     if kind_of(workload) in NUMBERED:
         if replicas == 1:
             return f"all of it, until the only replica has started again{cut}"
         return f"{none}{replicas - strategy_of(workload).max_unavailable} of {replicas} replicas stay in rotation{cut}"
-    if runs_already(world, template):
-        names = ", ".join(name_of(pod) for pod in replaced_by(world, template)) or "nothing"
+    if runs_already(snapshot, template):
+        names = ", ".join(name_of(pod) for pod in replaced_by(snapshot, template)) or "nothing"
         return f"{none}only {names} ends; the {replicas} replicas that serve run this template already{cut}"
     return f"{none}{replicas} replicas stay in rotation while they are replaced one by one{cut}"
 
 
-def _what_is_cut(world: World, template: Obj) -> str:
-    drain = drain_mode(world)
-    if emptied_first(world, template) or streams_of(world, replaced_by(world, template)) == 0:
+def _what_is_cut(snapshot: ClusterSnapshot, template: Obj) -> str:
+    drain = drain_mode(snapshot)
+    if emptied_first(snapshot, template) or streams_of(snapshot, replaced_by(snapshot, template)) == 0:
         return ""
     if drain.cuts_streams:
         return "; open requests are cut"

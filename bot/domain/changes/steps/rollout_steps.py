@@ -20,7 +20,7 @@ from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, v
 from bot.domain.cluster.objects import dig, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of, template_digest
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_workload
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
 HELD_SECONDS = 30 * 86400
@@ -50,11 +50,11 @@ class TemplateChange:
         return self.templates[0]
 
 
-def rollout_steps(world: World, change: TemplateChange, context: PlanContext) -> tuple[Step, ...]:
-    workload = workload_of(world)
-    leaving = emptied_first(world, change.template)
+def rollout_steps(snapshot: ClusterSnapshot, change: TemplateChange, context: PlanContext) -> tuple[Step, ...]:
+    workload = workload_of(snapshot)
+    leaving = emptied_first(snapshot, change.template)
     if leaving:
-        return _Held(world, context, change, leaving).steps()
+        return _Held(snapshot, context, change, leaving).steps()
     call = patch_call(workload, kind_of(workload), change.edits, change.wording, guards=change.guards)
     return call, rolled_out(workload, change.templates, context)
 
@@ -62,9 +62,11 @@ def rollout_steps(world: World, change: TemplateChange, context: PlanContext) ->
 class _Held:
     """One held rollout, planned from its first call to its last."""
 
-    def __init__(self, world: World, context: PlanContext, change: TemplateChange, leaving: list[Obj]) -> None:
-        self._world, self._context, self._change, self._leaving = world, context, change, leaving
-        self._workload = workload_of(world)
+    def __init__(
+        self, snapshot: ClusterSnapshot, context: PlanContext, change: TemplateChange, leaving: list[Obj]
+    ) -> None:
+        self._world, self._context, self._change, self._leaving = snapshot, context, change, leaving
+        self._workload = workload_of(snapshot)
         replicas = replicas_of(self._workload)
         self._kept = max(0, replicas - len(leaving))
         """Pods that run the template already, when a rollout is turned round; they stop to count as available too."""

@@ -32,7 +32,7 @@ from bot.domain.cluster.objects import (
     namespace_of,
 )
 from bot.domain.cluster.rotation import OUT_VALUE, rotation_key
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.mitigations import refuse_what_harms
 from bot.domain.kernel.errors import impossible, not_needed
 
@@ -42,19 +42,19 @@ NO_CANARY = "its replicas have names and volumes of their own, which a canary be
 
 
 def plan_canary(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    workload = only_for(world, ["Deployment"], NO_CANARY)
-    require_readable(world, "canary")
+    snapshot, context = situation.snapshot, situation.context
+    workload = only_for(snapshot, ["Deployment"], NO_CANARY)
+    require_readable(snapshot, "canary")
     rotation = rotation_wanted(situation, default="in")
     edits = {"edits": situation.arguments.get("edits")}
-    edited = edited_template(workload, edits, world.config_maps, only_template=True)
+    edited = edited_template(workload, edits, snapshot.config_maps, only_template=True)
     refuse_what_harms(edited.moves, context.against)
     body = canary_object(workload, edited.template, context)
     annotations_of(body)[EDITS_ANNOTATION] = json.dumps(edits["edits"], sort_keys=True)
     if rotation == "out":
-        _keep_out(world, body)
-    if world.canary is not None:
-        raise _there_already(world.canary, body)
+        _keep_out(snapshot, body)
+    if snapshot.canary is not None:
+        raise _there_already(snapshot.canary, body)
     call = create_call(body, edited)
     return Plan(
         verb="canary",
@@ -62,7 +62,7 @@ def plan_canary(situation: Situation) -> Plan:
         + (", out of rotation" if rotation == "out" else ""),
         choices={"edits": edited.choices, "name": name_of(body), "rotation": rotation},
         steps=(call, canary_ready(call.target, context)),
-        circumstances=(room_for(world, edited.template, 1, "canary"), *edited.notes),
+        circumstances=(room_for(snapshot, edited.template, 1, "canary"), *edited.notes),
         risk=VERB.risk,
         expected="none: nothing that runs is touched; "
         + (
@@ -74,10 +74,10 @@ def plan_canary(situation: Situation) -> Plan:
     )
 
 
-def _keep_out(world: World, body: Obj) -> None:
+def _keep_out(snapshot: ClusterSnapshot, body: Obj) -> None:
     """The canary's pods are born with the label that no Service selects, and with the note that brings it back."""
     metadata = body["spec"]["template"]["metadata"]
-    key = rotation_key(world, metadata["labels"])
+    key = rotation_key(snapshot, metadata["labels"])
     if isinstance(key, str):
         raise impossible(f"the canary cannot be kept out of rotation: {key}")
     metadata["labels"] = metadata["labels"] | {key.key: OUT_VALUE}

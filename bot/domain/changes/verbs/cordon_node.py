@@ -15,7 +15,7 @@ from bot.domain.changes.steps.node_steps import (
 )
 from bot.domain.changes.verb import CORDON, NODE, ChangeKind, Stub, Verb, everywhere
 from bot.domain.cluster.objects import dig, name_of, uid_of
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import not_needed
 
 
@@ -28,15 +28,15 @@ def plan_cordon(situation: Situation) -> Plan:
         title=f"Cordon node {name_of(node)}: no new pods there",
         choices={"node": name_of(node), "uid": uid_of(node)},
         steps=(cordon_call(node, situation.context), node_seen(node, cordoned=True)),
-        circumstances=(schedulable_without(situation.world, node), _passengers(situation.world, node)),
+        circumstances=(schedulable_without(situation.snapshot, node), _passengers(situation.snapshot, node)),
         risk=VERB.risk,
         expected="none: what runs there goes on running",
         undo_text="the node takes new pods again",
     )
 
 
-def _passengers(world: World, node: Obj) -> Circumstance:
-    ours, others, _staying = on_node(world, node)
+def _passengers(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
+    ours, others, _staying = on_node(snapshot, node)
     text = f"{len(ours)} of ours stay there" + (f"; {listed(others)}" if others else "")
     return Circumstance(name="passengers", grade="note", text=text)
 

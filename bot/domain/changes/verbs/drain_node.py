@@ -21,25 +21,25 @@ from bot.domain.changes.verbs.replace_replica import evict_call, replaced
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.objects import dig, name_of, namespace_of, ref_of, uid_of
 from bot.domain.cluster.rotation import is_in_rotation
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible, not_needed
 
 NOT_GROUPS = "a group of pods on several nodes moves as one, by replace_replica on a cordoned node"
 
 
 def plan_drain_node(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    require_readable(world, "replica_sets", "services", "endpoint_slices", "pdbs")
-    node, workload = node_of(situation), only_for(world, ["Deployment", "StatefulSet"], NOT_GROUPS)
+    snapshot, context = situation.snapshot, situation.context
+    require_readable(snapshot, "replica_sets", "services", "endpoint_slices", "pdbs")
+    node, workload = node_of(situation), only_for(snapshot, ["Deployment", "StatefulSet"], NOT_GROUPS)
     evicts_others = _others_wanted(situation)
-    ours, others, staying = on_node(world, node)
+    ours, others, staying = on_node(snapshot, node)
     moved = others if evicts_others else []
     if not ours and not moved:
         raise not_needed(f"nothing on {name_of(node)} is to be moved; {listed(others) or 'it holds no pods of others'}")
     cordoned = bool(dig(node, "spec", "unschedulable"))
     steps: list[Step] = [] if cordoned else [cordon_call(node, context), node_seen(node, cordoned=True)]
     for pod in ours:
-        steps += _ours_moved(world, workload, pod, context)
+        steps += _ours_moved(snapshot, workload, pod, context)
     for pod in moved:
         steps += [evict_call(pod), _pod_gone(pod)]
     return Plan(
@@ -48,8 +48,8 @@ def plan_drain_node(situation: Situation) -> Plan:
         choices={"node": name_of(node), "uid": uid_of(node), "pods": [uid_of(pod) for pod in (*ours, *moved)]},
         steps=tuple(steps),
         circumstances=(
-            *([] if cordoned else [schedulable_without(world, node)]),
-            *_ours_weighed(world, node, ours),
+            *([] if cordoned else [schedulable_without(snapshot, node)]),
+            *_ours_weighed(snapshot, node, ours),
             _others_weighed(others, evicts=evicts_others),
             *([Circumstance(name="staying", grade="note", text=staying)] if staying else []),
         ),
@@ -67,37 +67,37 @@ def _others_wanted(situation: Situation) -> bool:
     return wanted == "evict"
 
 
-def _ours_moved(world: World, workload: Obj, pod: Obj, context: PlanContext) -> list[Step]:
+def _ours_moved(snapshot: ClusterSnapshot, workload: Obj, pod: Obj, context: PlanContext) -> list[Step]:
     """Out of rotation and empty where the engine does not empty itself, then evicted, then replaced elsewhere."""
-    serves = is_in_rotation(pod, world.endpoint_slices)
+    serves = is_in_rotation(pod, snapshot.endpoint_slices)
     first: list[Step] = []
-    if serves and drain_mode(world).mode == "label":
-        first = [isolate_call(world, pod, context), *emptied_steps(pod, context)]
+    if serves and drain_mode(snapshot).mode == "label":
+        first = [isolate_call(snapshot, pod, context), *emptied_steps(pod, context)]
     return [*first, evict_call(pod), replaced(workload, pod, context)]
 
 
-def _ours_weighed(world: World, node: Obj, ours: Sequence[Obj]) -> list[Circumstance]:
+def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> list[Circumstance]:
     if not ours:
         return []
-    if len(ours) == 1 and not others_in_rotation(world, ours[0]):
+    if len(ours) == 1 and not others_in_rotation(snapshot, ours[0]):
         raise impossible(f"{name_of(ours[0])} is the last replica in rotation", "scale out first")
-    template = {"spec": dig(world.workload, "spec", "template", "spec") or {}}
+    template = {"spec": dig(snapshot.workload, "spec", "template", "spec") or {}}
     what = "replacement" if len(ours) == 1 else "replacements"
-    drain = drain_mode(world)
+    drain = drain_mode(snapshot)
     return [
-        room_for(_cordoned(world, node), template, len(ours), what),
-        budget_circumstance(budget_for(ours[0], world)),
-        drain_circumstance(world, drain, ours, is_empty=drain.mode == "label"),
+        room_for(_cordoned(snapshot, node), template, len(ours), what),
+        budget_circumstance(budget_for(ours[0], snapshot)),
+        drain_circumstance(snapshot, drain, ours, is_empty=drain.mode == "label"),
     ]
 
 
-def _cordoned(world: World, node: Obj) -> World:
-    """The world as it is once the node takes no more pods."""
+def _cordoned(snapshot: ClusterSnapshot, node: Obj) -> ClusterSnapshot:
+    """The snapshot as it is once the node takes no more pods."""
     nodes = tuple(
         {**one, "spec": {**(one.get("spec") or {}), "unschedulable": True}} if uid_of(one) == uid_of(node) else one
-        for one in world.nodes
+        for one in snapshot.nodes
     )
-    return replace(world, nodes=nodes)
+    return replace(snapshot, nodes=nodes)
 
 
 def _others_weighed(others: Sequence[Obj], *, evicts: bool) -> Circumstance:

@@ -13,24 +13,24 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 
 def plan_isolate(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    require_readable(world, "pods", "replica_sets", "services", "endpoint_slices")
+    snapshot, context = situation.snapshot, situation.context
+    require_readable(snapshot, "pods", "replica_sets", "services", "endpoint_slices")
     pod = replica_of(situation)
-    together = whole_replica(world, pod)
+    together = whole_replica(snapshot, pod)
     pod = together[0]
-    if ROTATION_ANNOTATION in annotations_of(pod) and not is_in_rotation(pod, world.endpoint_slices):
+    if ROTATION_ANNOTATION in annotations_of(pod) and not is_in_rotation(pod, snapshot.endpoint_slices):
         raise not_needed(f"{name_of(pod)} is out of rotation already")
-    if not others_in_rotation(world, pod):
+    if not others_in_rotation(snapshot, pod):
         raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
     # Of a group only the pods that a Service sends requests to have to leave; the others work for them.
-    listed = [one for one in together if one is pod or is_in_rotation(one, world.endpoint_slices)]
-    calls = [isolate_call(world, one, context) for one in listed]
+    listed = [one for one in together if one is pod or is_in_rotation(one, snapshot.endpoint_slices)]
+    calls = [isolate_call(snapshot, one, context) for one in listed]
     return Plan(
         verb="isolate_replica",
         title=f"Take {called(together)} out of rotation and let it run empty",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(*calls, *emptied_steps(pod, context)),
-        circumstances=(others_carry_on(world, pod),),
+        circumstances=(others_carry_on(snapshot, pod),),
         risk=VERB.risk,
         expected="none: its running requests finish, new ones go to the other replicas",
         undo_text="the label is put back and it serves again",

@@ -21,7 +21,7 @@ from bot.domain.cluster.objects import (
     uid_of,
 )
 from bot.domain.cluster.rotation import is_in_rotation, pod_named, pods_of_canary
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible
 
 CANARY = "canary"
@@ -31,10 +31,10 @@ MIN_TOKENS, MAX_TOKENS = 16, 1_000_000
 
 
 def plan_probe_request(situation: Situation) -> Plan:
-    world = situation.world
-    require_readable(world, "pods", "endpoint_slices")
+    snapshot = situation.snapshot
+    require_readable(snapshot, "pods", "endpoint_slices")
     pod = replica_asked_for(situation)
-    if is_in_rotation(pod, world.endpoint_slices):
+    if is_in_rotation(pod, snapshot.endpoint_slices):
         raise impossible(
             f"{name_of(pod)} is in rotation: a probe would compete with users", "take it out of rotation first"
         )
@@ -43,7 +43,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         raise impossible(f"{name_of(pod)} was not taken out of rotation by the bot", "take it out of rotation first")
     if not is_ready(pod) or not dig(pod, "status", "podIP"):
         raise impossible(f"{name_of(pod)} is not Ready", "wait for it")
-    company = _company(world, pod)
+    company = _company(snapshot, pod)
     tokens = _tokens(situation)
     seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MAX_MINUTES)
     request = f"one request of {tokens} tokens to {name_of(pod)}, at most {seconds / 60:.0f} minutes"
@@ -71,12 +71,12 @@ def plan_probe_request(situation: Situation) -> Plan:
 
 def replica_asked_for(situation: Situation) -> Obj:
     """The pod that `replica` names; `canary` is the incident's own."""
-    world, name = situation.world, str(situation.arguments.get("replica") or "")
+    snapshot, name = situation.snapshot, str(situation.arguments.get("replica") or "")
     if not name:
         raise impossible("no replica given", "write: with: {replica: canary} or {replica: '${picked.replica}'}")
-    require_readable(world, "pods")
-    present = [pod for pod in pods_of_canary(world) if not is_going_away(pod)]
-    pod = next(iter(present), None) if name == CANARY else pod_named(world, name)
+    require_readable(snapshot, "pods")
+    present = [pod for pod in pods_of_canary(snapshot) if not is_going_away(pod)]
+    pod = next(iter(present), None) if name == CANARY else pod_named(snapshot, name)
     if pod is None:
         raise impossible("there is no canary" if name == CANARY else f"replica {name} does not exist any more")
     if is_going_away(pod):
@@ -84,9 +84,9 @@ def replica_asked_for(situation: Situation) -> Obj:
     return pod
 
 
-def _company(world: World, pod: Obj) -> Circumstance:
+def _company(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
     """Blocks of other requests would be counted as the probe's: raise when there are some."""
-    load = world.load.get(name_of(pod))
+    load = snapshot.load.get(name_of(pod))
     known = [] if load is None else [each for each in (load.running, load.waiting) if each is not None]
     if busy := sum(known):
         raise impossible(f"{busy:.0f} requests are still on {name_of(pod)}", "let it run empty first")

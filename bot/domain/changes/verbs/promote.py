@@ -13,25 +13,25 @@ from bot.domain.changes.verbs.set_flags import plan_set_flags
 from bot.domain.cluster.objects import annotations_of, is_ready, name_of, seconds_of
 from bot.domain.cluster.objects import condition as condition_of
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible
 
 
 def plan_promote(situation: Situation) -> Plan:
-    world = situation.world
-    require_readable(world, "canary", "pods", "endpoint_slices")
-    canary = own_canary(world, situation.context)
+    snapshot = situation.snapshot
+    require_readable(snapshot, "canary", "pods", "endpoint_slices")
+    canary = own_canary(snapshot, situation.context)
     edits = _edits(canary)
-    pod = next((pod for pod in pods_of_canary(world) if is_ready(pod)), None)
+    pod = next((pod for pod in pods_of_canary(snapshot) if is_ready(pod)), None)
     if pod is None:
         raise impossible(f"the canary {name_of(canary)} is not Ready: it shows nothing", "wait for it, or remove it")
     plan = plan_set_flags(replace(situation, arguments={"edits": edits}))
-    workload = name_of(world.workload or {})
+    workload = name_of(snapshot.workload or {})
     return plan.model_copy(
         update={
             "verb": "promote",
             "title": f"Give every replica of {workload} what the canary runs: {_summary(plan)}",
-            "circumstances": (*plan.circumstances, _proof(world, pod)),
+            "circumstances": (*plan.circumstances, _proof(snapshot, pod)),
             "risk": VERB.risk,
         }
     )
@@ -48,11 +48,11 @@ def _summary(plan: Plan) -> str:
     return "; ".join(line.text for line in plan.calls[0].differences)
 
 
-def _proof(world: World, pod: Obj) -> Circumstance:
+def _proof(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
     """How long the canary has served; one that answered nobody proves only that it starts."""
     since = seconds_of(condition_of(pod, "Ready").get("lastTransitionTime"))
-    span = "for an unknown time" if since is None else f"for {max(0.0, world.at - since) / 60:.0f} min"
-    if is_in_rotation(pod, world.endpoint_slices):
+    span = "for an unknown time" if since is None else f"for {max(0.0, snapshot.at - since) / 60:.0f} min"
+    if is_in_rotation(pod, snapshot.endpoint_slices):
         return Circumstance(name="canary", grade="fine", text=f"the canary has been Ready {span} and serves")
     return Circumstance(name="canary", grade="note", text=f"the canary has been Ready {span}, but has answered nobody")
 

@@ -22,22 +22,22 @@ from bot.domain.cluster.objects import (
     ref_of,
 )
 from bot.domain.cluster.rotation import OUT_VALUE, RotationKey, is_in_rotation, pods_of_canary, rotation_key
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible, not_needed
 
 
 def plan_remove_canary(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    require_readable(world, "canary", "pods", "services", "endpoint_slices")
-    canary = world.canary
+    snapshot, context = situation.snapshot, situation.context
+    require_readable(snapshot, "canary", "pods", "services", "endpoint_slices")
+    canary = snapshot.canary
     if canary is None:
         raise not_needed("there is no canary")
     if is_going_away(canary):
         raise not_needed(f"the canary {name_of(canary)} is going away already")
     if annotations_of(canary).get(INCIDENT_ANNOTATION) != context.incident_id:
         raise impossible(f"{name_of(canary)} does not carry this incident's id: it is not ours to remove")
-    drain = drain_mode(world, dig(canary, "spec", "template"))
-    first = _out_first(world, context) if drain.cuts_streams else ()
+    drain = drain_mode(snapshot, dig(canary, "spec", "template"))
+    first = _out_first(snapshot, context) if drain.cuts_streams else ()
     target = ref_of(canary, "Deployment")
     delete = delete_call(
         target,
@@ -49,19 +49,19 @@ def plan_remove_canary(situation: Situation) -> Plan:
         title=f"Remove the canary {target.name}",
         choices={"uid": target.uid},
         steps=(*first, delete, gone(target, context)),
-        circumstances=(drain_circumstance(world, drain, pods_of_canary(world), is_empty=bool(first)),),
+        circumstances=(drain_circumstance(snapshot, drain, pods_of_canary(snapshot), is_empty=bool(first)),),
         risk=VERB.risk,
         expected="none: the workload's own replicas are not touched",
         undo_text="none: a canary is started again with its own change",
     )
 
 
-def _out_first(world: World, context: PlanContext) -> tuple[Step, ...]:
+def _out_first(snapshot: ClusterSnapshot, context: PlanContext) -> tuple[Step, ...]:
     """Where the engine does not drain by itself, the canary leaves rotation and runs empty before it ends."""
     steps: list[Step] = []
-    for pod in pods_of_canary(world):
-        key = rotation_key(world, labels_of(pod))
-        if isinstance(key, RotationKey) and is_in_rotation(pod, world.endpoint_slices):
+    for pod in pods_of_canary(snapshot):
+        key = rotation_key(snapshot, labels_of(pod))
+        if isinstance(key, RotationKey) and is_in_rotation(pod, snapshot.endpoint_slices):
             steps += [_out_call(pod, key), *emptied_steps(pod, context)]
     return tuple(steps)
 

@@ -21,24 +21,24 @@ from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.objects import dig, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import is_in_rotation, whole_replica
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible
 
 
 def plan_replace(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    workload = workload_of(world)
-    require_readable(world, "pods", "replica_sets", "services", "endpoint_slices")
-    together = whole_replica(world, replica_of(situation))
+    snapshot, context = situation.snapshot, situation.context
+    workload = workload_of(snapshot)
+    require_readable(snapshot, "pods", "replica_sets", "services", "endpoint_slices")
+    together = whole_replica(snapshot, replica_of(situation))
     pod = together[0]
-    serves = is_in_rotation(pod, world.endpoint_slices)
-    if serves and not others_in_rotation(world, pod):
+    serves = is_in_rotation(pod, snapshot.endpoint_slices)
+    if serves and not others_in_rotation(snapshot, pod):
         raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
-    budget = budget_circumstance(budget_for(pod, world))
+    budget = budget_circumstance(budget_for(pod, snapshot))
     if len(together) > 1:
         refuse_if_group_survives(workload)
-    drain = drain_mode(world)
-    is_empty = streams_of(world, [pod]) == 0 and not serves
+    drain = drain_mode(snapshot)
+    is_empty = streams_of(snapshot, [pod]) == 0 and not serves
     cuts = drain.cuts_streams and not is_empty
     return Plan(
         verb="replace_replica",
@@ -47,9 +47,9 @@ def plan_replace(situation: Situation) -> Plan:
         steps=(evict_call(pod, called(together)), replaced(workload, pod, context)),
         circumstances=(
             budget,
-            drain_circumstance(world, drain, [pod], is_empty=is_empty),
-            others_carry_on(world, pod),
-            _room_without(world, together),
+            drain_circumstance(snapshot, drain, [pod], is_empty=is_empty),
+            others_carry_on(snapshot, pod),
+            _room_without(snapshot, together),
         ),
         risk=VERB.kinds[1 if cuts else 0].risk,
         expected="one replica fewer until the new one is Ready",
@@ -93,11 +93,13 @@ def replaced(workload: Obj, pod: Obj, context: PlanContext) -> Wait:
     )
 
 
-def _room_without(world: World, leaving: Sequence[Obj]) -> Circumstance:
+def _room_without(snapshot: ClusterSnapshot, leaving: Sequence[Obj]) -> Circumstance:
     """Room for the replacement once these pods have let go of their accelerators."""
     gone = {uid_of(pod) for pod in leaving}
-    rest = tuple(pod for pod in world.all_pods if uid_of(pod) not in gone)
-    freed = World(at=world.at, workload=world.workload, nodes=world.nodes, all_pods=rest, unreadable=world.unreadable)
+    rest = tuple(pod for pod in snapshot.all_pods if uid_of(pod) not in gone)
+    freed = ClusterSnapshot(
+        at=snapshot.at, workload=snapshot.workload, nodes=snapshot.nodes, all_pods=rest, unreadable=snapshot.unreadable
+    )
     return room_for_replicas(freed, 1, "replacement")
 
 

@@ -28,9 +28,9 @@ RESTART_ANNOTATION = "incident-bot/restart"
 
 
 def plan_restart(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    workload = workload_of(world)
-    require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
+    snapshot, context = situation.snapshot, situation.context
+    workload = workload_of(snapshot)
+    require_readable(snapshot, "replica_sets", "pods", "services", "endpoint_slices")
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
     # Marking the pods that serve is enough: a group starts again as a whole.
@@ -50,10 +50,10 @@ def plan_restart(situation: Situation) -> Plan:
     return Plan(
         verb="restart",
         title=f"Restart every replica of {name_of(workload)}",
-        steps=rollout_steps(world, change, context),
-        circumstances=(owner, *rollout_circumstances(world, templates)),
+        steps=rollout_steps(snapshot, change, context),
+        circumstances=(owner, *rollout_circumstances(snapshot, templates)),
         risk=VERB.risk,
-        expected=expected_downtime(world, templates[0]),
+        expected=expected_downtime(snapshot, templates[0]),
         undo_text="nothing to put back once it is done; taken back half-way, it is another rolling restart",
     )
 

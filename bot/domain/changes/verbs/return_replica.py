@@ -12,15 +12,15 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 
 def plan_return(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    require_readable(world, "pods", "endpoint_slices")
+    snapshot, context = situation.snapshot, situation.context
+    require_readable(snapshot, "pods", "endpoint_slices")
     name = str(situation.arguments.get("replica") or "")
-    pod = pod_named(world, name)
+    pod = pod_named(snapshot, name)
     if pod is None or is_going_away(pod):
         raise not_needed(f"replica {name} does not exist any more; there is nothing to return")
-    out = [one for one in whole_replica(world, pod) if annotations_of(one).get(ROTATION_ANNOTATION)]
+    out = [one for one in whole_replica(snapshot, pod) if annotations_of(one).get(ROTATION_ANNOTATION)]
     if not out:
-        if is_in_rotation(pod, world.endpoint_slices):
+        if is_in_rotation(pod, snapshot.endpoint_slices):
             raise not_needed(f"{name_of(pod)} is in rotation")
         raise impossible(
             f"{name_of(pod)} was not taken out of rotation by the bot",

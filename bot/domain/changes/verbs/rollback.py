@@ -29,22 +29,22 @@ from bot.domain.cluster.rollout import (
     revisions_of,
     same_template,
 )
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.cluster.workload import template_of
 from bot.domain.flags.flag_table import text_of
 from bot.domain.kernel.errors import impossible, not_needed
 
 
 def plan_rollback(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    workload = only_for(world, ["Deployment", "StatefulSet"], "its earlier revisions are not kept as a whole")
-    require_readable(world, "replica_sets", "revisions", "pods", "services", "endpoint_slices")
+    snapshot, context = situation.snapshot, situation.context
+    workload = only_for(snapshot, ["Deployment", "StatefulSet"], "its earlier revisions are not kept as a whole")
+    require_readable(snapshot, "replica_sets", "revisions", "pods", "services", "endpoint_slices")
     refuse_if_not_rollable(workload)
-    earlier = _revision_wanted(world, situation.arguments.get("revision"))
+    earlier = _revision_wanted(snapshot, situation.arguments.get("revision"))
     revision, present, template = earlier.number, template_of(workload), earlier.template
     differences = template_differences(present, template)
     owner = refuse_if_owned(workload, {"template": template})
-    deployers = deployers_of(world)
+    deployers = deployers_of(snapshot)
     strategy_edits = capacity_keeping_edits(workload)
     wording = Wording(
         title=f"Write revision {revision} of {name_of(workload)} back",
@@ -56,25 +56,25 @@ def plan_rollback(situation: Situation) -> Plan:
         verb="rollback",
         title=f"Roll {name_of(workload)} back to revision {revision}",
         choices={"revision": revision},
-        steps=rollout_steps(world, change, context),
+        steps=rollout_steps(snapshot, change, context),
         circumstances=(
             owner,
-            told_circumstance(world, deployers),
-            *rollout_circumstances(world, [template]),
+            told_circumstance(snapshot, deployers),
+            *rollout_circumstances(snapshot, [template]),
             _differences(differences),
             *_own_work(context, differences),
             *_config_maps_stay(differences),
         ),
         risk=VERB.risk,
         told=deployers,
-        expected=expected_downtime(world, template),
+        expected=expected_downtime(snapshot, template),
         undo_text="the present template is written back, which is another rolling restart",
     )
 
 
-def _revision_wanted(world: World, wanted: Any) -> Revision:
+def _revision_wanted(snapshot: ClusterSnapshot, wanted: Any) -> Revision:
     """The revision to go back to: the given one, else the newest that differs from what runs."""
-    present, kept = template_of(world.workload), revisions_of(world)
+    present, kept = template_of(snapshot.workload), revisions_of(snapshot)
     if wanted not in (None, "", 0):
         number = _revision(wanted)
         found = next((one for one in kept if one.number == number), None)
@@ -84,7 +84,7 @@ def _revision_wanted(world: World, wanted: Any) -> Revision:
         if same_template(found.template, present):
             raise not_needed(f"revision {number} is what runs")
         return found
-    current = current_revision(world)
+    current = current_revision(snapshot)
     for candidate in kept:
         is_older = current is None or candidate.number < current.number
         if is_older and not same_template(candidate.template, present):

@@ -15,15 +15,15 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 def plan_rotate_canary(situation: Situation) -> Plan:
     """In: it serves people from now on. Out: it finishes what it has and gets nothing new."""
-    world, context = situation.world, situation.context
-    require_readable(world, "canary", "pods", "services", "endpoint_slices")
-    canary = own_canary(world, context)
+    snapshot, context = situation.snapshot, situation.context
+    require_readable(snapshot, "canary", "pods", "services", "endpoint_slices")
+    canary = own_canary(snapshot, context)
     wanted = rotation_wanted(situation)
-    pod = next((pod for pod in pods_of_canary(world) if not is_going_away(pod)), None)
+    pod = next((pod for pod in pods_of_canary(snapshot) if not is_going_away(pod)), None)
     if pod is None or not is_ready(pod):
         raise impossible(f"the canary {name_of(canary)} is not Ready", "wait for it, or remove it")
     noted = annotations_of(pod).get(ROTATION_ANNOTATION, "")
-    serves = is_in_rotation(pod, world.endpoint_slices)
+    serves = is_in_rotation(pod, snapshot.endpoint_slices)
     if serves == (wanted == "in"):
         raise not_needed(
             f"the canary {name_of(canary)} is {wanted + (' rotation' if serves else ' of rotation')} already"
@@ -33,7 +33,7 @@ def plan_rotate_canary(situation: Situation) -> Plan:
     steps: tuple[Step, ...] = (
         (return_call(pod, noted), in_rotation(pod, context))
         if wanted == "in"
-        else (isolate_call(world, pod, context), *emptied_steps(pod, context))
+        else (isolate_call(snapshot, pod, context), *emptied_steps(pod, context))
     )
     # Unlike a replica that comes back, a canary that enters serves what nobody has judged: it counts as a change.
     steps = tuple(s.model_copy(update={"restores": False}) if isinstance(s, Call) else s for s in steps)

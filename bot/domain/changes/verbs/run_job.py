@@ -32,7 +32,7 @@ from bot.domain.cluster.objects import (
     uid_of,
 )
 from bot.domain.cluster.rotation import is_in_rotation
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import metrics_port
 from bot.domain.kernel.errors import impossible
 from bot.domain.kernel.redaction import shown_value
@@ -47,10 +47,10 @@ MAX_NAME_LENGTH = 57
 
 
 def plan_run_job(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    require_readable(world, "cron_jobs", "jobs")
+    snapshot, context = situation.snapshot, situation.context
+    require_readable(snapshot, "cron_jobs", "jobs")
     template = _template(situation)
-    _refuse_second(world, template)
+    _refuse_second(snapshot, template)
     seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MAX_MINUTES)
     replica = replica_asked_for(situation) if situation.arguments.get("replica") else None
     variables = _variables(situation.arguments.get("env") or {}) | (_url(replica) if replica is not None else {})
@@ -69,7 +69,7 @@ def plan_run_job(situation: Situation) -> Plan:
         title=f"Run {name_of(template)} as a Job" + (f" against {name_of(replica)}" if replica is not None else ""),
         choices={"template": name_of(template), "replica": uid_of(replica) if replica is not None else ""},
         steps=(call, ended),
-        circumstances=_circumstances(world, template, body, replica),
+        circumstances=_circumstances(snapshot, template, body, replica),
         risk=VERB.risk,
         expected="none: nothing that runs is touched",
         undo_text=f"the Job is deleted; it ends by itself after {seconds / 60:.0f} minutes",
@@ -80,10 +80,10 @@ def _template(situation: Situation) -> Obj:
     name = str(situation.arguments.get("template") or "")
     if not name:
         raise impossible("no template given", "write: with: {template: <name of a CronJob>}")
-    found = next((one for one in situation.world.cron_jobs if name_of(one) == name), None)
+    found = next((one for one in situation.snapshot.cron_jobs if name_of(one) == name), None)
     if found is None:
-        there = ", ".join(sorted(map(name_of, situation.world.cron_jobs))) or "none"
-        namespace = namespace_of(situation.world.workload or {})
+        there = ", ".join(sorted(map(name_of, situation.snapshot.cron_jobs))) or "none"
+        namespace = namespace_of(situation.snapshot.workload or {})
         raise impossible(
             f"there is no CronJob {name} in {namespace or 'the namespace'} (there: {there})",
             "create it, suspended, with the Job as its template",
@@ -91,9 +91,9 @@ def _template(situation: Situation) -> Obj:
     return found
 
 
-def _refuse_second(world: World, template: Obj) -> None:
+def _refuse_second(snapshot: ClusterSnapshot, template: Obj) -> None:
     """Two at once would judge each other's load."""
-    for job in world.jobs:
+    for job in snapshot.jobs:
         is_over = any(condition(job, kind).get("status") == "True" for kind in ("Complete", "Failed"))
         if labels_of(job).get(JOB_LABEL) and not is_over and not is_going_away(job):
             raise impossible(f"the Job {name_of(job)} of this incident still runs", "wait for it, or take it back")
@@ -170,18 +170,20 @@ def _create(body: Obj, template: Obj, variables: Mapping[str, str]) -> Call:
     )
 
 
-def _circumstances(world: World, template: Obj, body: Obj, replica: Obj | None) -> tuple[Circumstance, ...]:
+def _circumstances(
+    snapshot: ClusterSnapshot, template: Obj, body: Obj, replica: Obj | None
+) -> tuple[Circumstance, ...]:
     found = []
     pod_template = dig(body, "spec", "template") or {}
     if accelerators_of(pod_template):
-        found.append(room_for(world, pod_template, 1, "Job"))
+        found.append(room_for(snapshot, pod_template, 1, "Job"))
     if not dig(template, "spec", "suspend"):
         text = f"{name_of(template)} is not suspended: it also runs on its own schedule"
         found.append(Circumstance(name="schedule", grade="note", text=text))
-    if replica is not None and "endpoint_slices" in world.unreadable:
-        text = f"whether {name_of(replica)} serves people is not known: {world.unreadable['endpoint_slices']}"
+    if replica is not None and "endpoint_slices" in snapshot.unreadable:
+        text = f"whether {name_of(replica)} serves people is not known: {snapshot.unreadable['endpoint_slices']}"
         found.append(Circumstance(name="rotation", grade="warning", text=text))
-    elif replica is not None and is_in_rotation(replica, world.endpoint_slices):
+    elif replica is not None and is_in_rotation(replica, snapshot.endpoint_slices):
         text = f"{name_of(replica)} is in rotation: the Job's requests compete with people's"
         found.append(Circumstance(name="rotation", grade="warning", text=text))
     return tuple(found)

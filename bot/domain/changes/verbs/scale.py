@@ -25,7 +25,7 @@ from bot.domain.cluster.objects import controller_of, is_going_away, name_of, re
 from bot.domain.cluster.owner import Autoscaler, autoscaler_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload, replicas_present
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.cluster.workload import NUMBERED, kind_of, number_of
 from bot.domain.kernel.errors import impossible, not_needed
@@ -37,33 +37,33 @@ MORE_SERVE = "nothing is restarted; what is added takes requests once it is Read
 
 
 def plan_scale(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    workload = workload_of(world)
+    snapshot, context = situation.snapshot, situation.context
+    workload = workload_of(snapshot)
     now = replicas_of(workload)
     wanted = wanted_replicas(situation.arguments, now)
     if wanted == now:
         raise not_needed(f"{name_of(workload)} has {now} replicas already")
     if wanted < 1:
         raise impossible("the last replica is never taken away")
-    scaler = autoscaler_of(world)
+    scaler = autoscaler_of(snapshot)
     if scaler is not None:
         return _through_autoscaler(situation, scaler, now, wanted)
     owner = refuse_if_owned(workload, {"replicas": wanted})
-    unscaled = no_autoscaler(world)
+    unscaled = no_autoscaler(snapshot)
     call = scale_call(workload, now, wanted)
     if wanted > now:
         steps: tuple[Step, ...] = (call, scaled(workload, wanted, context))
-        room = _room_for_more(world, wanted - now)
+        room = _room_for_more(snapshot, wanted - now)
         circumstances: tuple[Circumstance, ...] = (owner, unscaled, *room)
         victims: list[Obj] = []
     else:
-        require_readable(world, "pods", "replica_sets", "endpoint_slices", "services")
-        victims = victims_of(world, wanted)
-        drain = drain_mode(world)
+        require_readable(snapshot, "pods", "replica_sets", "endpoint_slices", "services")
+        victims = victims_of(snapshot, wanted)
+        drain = drain_mode(snapshot)
         ends = tuple(uid_of(pod) for pod in victims)
         call = call.model_copy(update={"ends": ends})
-        steps = (*drained_first(world, victims, context), call, scaled(workload, wanted, context, ends))
-        leaving = drain_circumstance(world, drain, victims, is_empty=drain.mode == "label")
+        steps = (*drained_first(snapshot, victims, context), call, scaled(workload, wanted, context, ends))
+        leaving = drain_circumstance(snapshot, drain, victims, is_empty=drain.mode == "label")
         circumstances = (owner, unscaled, leaving)
     return Plan(
         verb="scale",
@@ -85,9 +85,9 @@ def _risk(now: int, wanted: int) -> Risk:
     return one_more if wanted == now + 1 else more
 
 
-def _room_for_more(world: World, more: int) -> tuple[Circumstance, ...]:
+def _room_for_more(snapshot: ClusterSnapshot, more: int) -> tuple[Circumstance, ...]:
     what = "new replica" if more == 1 else f"{more} new replicas"
-    room, last = room_for_replicas(world, more, what), last_room(world, more)
+    room, last = room_for_replicas(snapshot, more, what), last_room(snapshot, more)
     return (room,) if last is None else (room, last)
 
 
@@ -98,10 +98,10 @@ def _deciders(circumstances: Iterable[Circumstance]) -> tuple[str, ...]:
 
 def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
     """More replicas: the autoscaler's minimum goes up. Fewer replicas are its own decision."""
-    world, context, workload = situation.world, situation.context, workload_of(situation.world)
+    snapshot, context, workload = situation.snapshot, situation.context, workload_of(situation.snapshot)
     if (maker := controller_of(scaler.obj) or {}).get("kind") == "ScaledObject":
         name = f"ScaledObject {maker.get('name')} (KEDA)"
-        why = world.unreadable.get("scaled_objects", "it is not there")
+        why = snapshot.unreadable.get("scaled_objects", "it is not there")
         hint = f"edit minReplicaCount and maxReplicaCount of {name} so that it keeps {wanted}"
         raise impossible(f"{name} owns the replica count, and it could not be read: {why}", hint)
     if wanted < now:
@@ -126,7 +126,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
     )
     note = f"{scaler.text} owns the replica count: its floor is raised, and it may add even more"
-    room = _room_for_more(world, wanted - now)
+    room = _room_for_more(snapshot, wanted - now)
     return Plan(
         verb="scale",
         title=f"Scale {name_of(workload)} from {now} to at least {wanted} replicas",
@@ -187,31 +187,31 @@ def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ..
     )
 
 
-def victims_of(world: World, wanted: int) -> list[Obj]:
+def victims_of(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
     """Which replicas end: those beyond `wanted` that are there. Replicas with numbers leave no choice: the highest go.
 
     A replica that was asked for and never came (a quota, no room) needs nobody to end for it.
     """
-    there = [pod for pod in pods_of_workload(world) if not is_going_away(pod)]
-    if kind_of(world.workload) in NUMBERED:
-        staying = [pod for pod in replicas_present(world) if not is_going_away(pod)]
+    there = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
+    if kind_of(snapshot.workload) in NUMBERED:
+        staying = [pod for pod in replicas_present(snapshot) if not is_going_away(pod)]
         return sorted(staying, key=number_of, reverse=True)[: max(0, len(staying) - wanted)]
-    return in_order_of_leaving(there, world.endpoint_slices)[: max(0, len(there) - wanted)]
+    return in_order_of_leaving(there, snapshot.endpoint_slices)[: max(0, len(there) - wanted)]
 
 
-def drained_first(world: World, victims: list[Obj], context: PlanContext) -> list[Step]:
+def drained_first(snapshot: ClusterSnapshot, victims: list[Obj], context: PlanContext) -> list[Step]:
     """Make the controller choose these pods, and empty them where their end would cut streams."""
-    drain = drain_mode(world)
-    if kind_of(world.workload) in NUMBERED:
+    drain = drain_mode(snapshot)
+    if kind_of(snapshot.workload) in NUMBERED:
         # There is nothing to choose: they are only emptied, where their end would cut streams.
         victims = (
-            [pod for pod in victims if is_in_rotation(pod, world.endpoint_slices)] if drain.mode == "label" else []
+            [pod for pod in victims if is_in_rotation(pod, snapshot.endpoint_slices)] if drain.mode == "label" else []
         )
-    marks: list[Step] = [victim_call(world, pod, context, out=drain.mode == "label") for pod in victims]
+    marks: list[Step] = [victim_call(snapshot, pod, context, out=drain.mode == "label") for pod in victims]
     if drain.mode != "label":
         return marks
     # One that serves nobody has nothing to finish, and may be too broken to say so.
-    serving = [pod for pod in victims if is_in_rotation(pod, world.endpoint_slices)]
+    serving = [pod for pod in victims if is_in_rotation(pod, snapshot.endpoint_slices)]
     return marks + [step for pod in serving for step in emptied_steps(pod, context)]
 
 

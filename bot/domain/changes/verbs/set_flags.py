@@ -31,10 +31,10 @@ from bot.domain.kernel.errors import impossible
 
 
 def plan_set_flags(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
-    workload = workload_of(world)
-    require_readable(world, "replica_sets", "pods", "services", "endpoint_slices")
-    edited = edited_template(workload, situation.arguments, world.config_maps)
+    snapshot, context = situation.snapshot, situation.context
+    workload = workload_of(snapshot)
+    require_readable(snapshot, "replica_sets", "pods", "services", "endpoint_slices")
+    edited = edited_template(workload, situation.arguments, snapshot.config_maps)
     refuse_what_harms(edited.moves, context.against)
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
@@ -50,15 +50,15 @@ def plan_set_flags(situation: Situation) -> Plan:
         verb="set_flags",
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",
         choices={"edits": edited.choices},
-        steps=_config_maps_first(edited.config_maps, rollout_steps(world, change, context)),
+        steps=_config_maps_first(edited.config_maps, rollout_steps(snapshot, change, context)),
         circumstances=(
             owner,
-            *rollout_circumstances(world, edited.templates),
+            *rollout_circumstances(snapshot, edited.templates),
             *edited.notes,
-            *binding_note(world, edited.flag_edits),
+            *binding_note(snapshot, edited.flag_edits),
         ),
         risk=VERB.risk,
-        expected=expected_downtime(world, edited.template),
+        expected=expected_downtime(snapshot, edited.template),
         undo_text="the old flags are written back, which is another rolling restart",
     )
 

@@ -1,4 +1,4 @@
-"""undo: the recorded inverse of applied calls, newest first, and only where the world still is as the bot left it."""
+"""undo: the recorded inverse of applied calls, newest first, only where the cluster is as the bot left it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bot.domain.cluster.locate import SOURCES, object_of
 from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, dig, is_going_away, uid_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import pods_of_canary
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, pod_templates
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import impossible, not_needed
@@ -53,19 +53,19 @@ class _Inverse:
 
 
 def plan_undo(situation: Situation) -> Plan:
-    world, context = situation.world, situation.context
+    snapshot, context = situation.snapshot, situation.context
     entries = _wanted_entries(context.ledger, situation.arguments)
-    require_readable(world, "pods", "replica_sets", "canary")
+    require_readable(snapshot, "pods", "replica_sets", "canary")
     # What cannot be read is not gone: an inverse that is left out would pass for one that is not needed.
     for call in (call for entry in entries for call in entry.undo):
-        require_readable(world, *filter(None, [SOURCES.get(call.target.kind)]))
-    replay = _Replay(world, context)
+        require_readable(snapshot, *filter(None, [SOURCES.get(call.target.kind)]))
+    replay = _Replay(snapshot, context)
     found = [replay.take(entry, call) for entry in entries for call in entry.undo]
     inverses = [inverse for inverse in found if inverse is not None]
     if not inverses:
         raise not_needed("everything is as it was before")
-    together = _emptying(world, context, inverses)
-    steps, circumstances = together or _with_waits(world, context, inverses)
+    together = _emptying(snapshot, context, inverses)
+    steps, circumstances = together or _with_waits(snapshot, context, inverses)
     what = entries[0].title if len(entries) == 1 else f"{len(entries)} changes"
     rolls = any(inverse.is_template_patch for inverse in inverses)
     return Plan(
@@ -75,7 +75,7 @@ def plan_undo(situation: Situation) -> Plan:
         steps=steps,
         circumstances=circumstances,
         risk=VERB.risk,
-        expected=expected_downtime(world, _last_templates(inverses)[0]) if rolls else "none",
+        expected=expected_downtime(snapshot, _last_templates(inverses)[0]) if rolls else "none",
         undo_text="none: an undo is not undone, the change is proposed again",
     )
 
@@ -108,14 +108,14 @@ def _refuse_without_undo(wanted: Sequence[LedgerEntry]) -> None:
 
 
 class _Replay:
-    """The world as it would be while the inverses are applied one after the other."""
+    """The snapshot as it would be while the inverses are applied one after the other."""
 
-    def __init__(self, world: World, context: PlanContext) -> None:
-        self._world, self._context = world, context
+    def __init__(self, snapshot: ClusterSnapshot, context: PlanContext) -> None:
+        self._world, self._context = snapshot, context
         self._objects: dict[str, Obj] = {}
 
     def take(self, entry: LedgerEntry, call: Call) -> _Inverse | None:
-        """The inverse as it can be sent, None when there is nothing left to do; raise when the world moved on."""
+        """The inverse as it can be sent, None when there is nothing left to do; raise when the cluster has changed."""
         obj = self._find(call.target)
         if obj is None or is_going_away(obj):
             return None
@@ -143,7 +143,7 @@ class _Replay:
 
 def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
     said = "; ".join(f"{b.path} is {_shown(b.present)}, the bot left {_shown(b.expected)}" for b in broken)
-    return impossible(f"the world moved on: {call.target}: {said}", "put back by hand what is still wanted")
+    return impossible(f"the snapshot moved on: {call.target}: {said}", "put back by hand what is still wanted")
 
 
 def _shown(value: Any) -> str:
@@ -154,7 +154,7 @@ def _shown(value: Any) -> str:
 
 
 def _with_waits(
-    world: World, context: PlanContext, inverses: Sequence[_Inverse]
+    snapshot: ClusterSnapshot, context: PlanContext, inverses: Sequence[_Inverse]
 ) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]]:
     steps: list[Step] = []
     circumstances: dict[str, Circumstance] = {}
@@ -164,7 +164,7 @@ def _with_waits(
         if inverse.is_template_patch and rolls_again:
             steps.append(inverse.call)
             continue
-        before, after, weighed = _around(world, context, inverse)
+        before, after, weighed = _around(snapshot, context, inverse)
         steps += [*before, inverse.call, *after]
         circumstances.update({c.name: c for c in weighed})
     return tuple(steps), tuple(circumstances.values())
@@ -180,13 +180,13 @@ def _templates(inverse: _Inverse) -> list[Obj]:
 
 
 def _emptying(
-    world: World, context: PlanContext, inverses: Sequence[_Inverse]
+    snapshot: ClusterSnapshot, context: PlanContext, inverses: Sequence[_Inverse]
 ) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]] | None:
     """All edits of the template taken back as one rollout that empties each replica; None where that is not needed."""
     rolling = [inverse for inverse in inverses if inverse.is_template_patch]
     if rolling:
-        require_readable(world, "services", "endpoint_slices")
-    if not rolling or not emptied_first(world, _last_templates(inverses)[0]):
+        require_readable(snapshot, "services", "endpoint_slices")
+    if not rolling or not emptied_first(snapshot, _last_templates(inverses)[0]):
         return None
     templates = _last_templates(inverses)
     paths = dict.fromkeys(op["path"] for inverse in rolling for op in inverse.call.body if op["op"] != "test")
@@ -196,27 +196,27 @@ def _emptying(
     lines = tuple(line for inverse in rolling for line in inverse.call.differences)
     wording = Wording(title=rolling[-1].call.title, undo_title="none: an undo is not undone", differences=lines)
     change = TemplateChange([edit for edit in edits if edit.before != edit.after], templates, wording)
-    others, weighed = _with_waits(world, context, [inverse for inverse in inverses if inverse not in rolling])
+    others, weighed = _with_waits(snapshot, context, [inverse for inverse in inverses if inverse not in rolling])
     undoes = rolling[-1].call.undoes
     rolled = tuple(
         step.model_copy(update={"restores": True, "undoes": undoes, "undo": ()}) if isinstance(step, Call) else step
-        for step in rollout_steps(world, change, context)
+        for step in rollout_steps(snapshot, change, context)
     )
-    return (*others, *rolled), (*weighed, *rollout_circumstances(world, templates))
+    return (*others, *rolled), (*weighed, *rollout_circumstances(snapshot, templates))
 
 
 Around = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
 
 
-def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
+def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
     """What has to be done before an inverse call and seen after it."""
     call = inverse.call
     if call.target.kind == "Job":
         # Its pods serve nobody: they end as their own grace says.
         return [], [], ()
     if call.method == "delete":
-        drain = drain_mode(world, dig(inverse.before, "spec", "template"))
-        return [], [gone(call.target, context)], (drain_circumstance(world, drain, pods_of_canary(world)),)
+        drain = drain_mode(snapshot, dig(inverse.before, "spec", "template"))
+        return [], [gone(call.target, context)], (drain_circumstance(snapshot, drain, pods_of_canary(snapshot)),)
     if call.target.kind == "Node":
         return [], [], ()
     if call.target.kind == "Pod":
@@ -225,25 +225,25 @@ def _around(world: World, context: PlanContext, inverse: _Inverse) -> Around:
     if call.target.kind == "ConfigMap":
         return [], [], ()
     if call.subresource == "scale":
-        return _around_scale(world, context, inverse)
+        return _around_scale(snapshot, context, inverse)
     if call.target.kind not in KINDS:
         # An autoscaler's floor: whether fewer replicas are enough is its own decision.
         return [], [], ()
     templates = _templates(inverse)
-    return [], [rolled_out(inverse.after, templates, context)], rollout_circumstances(world, templates)
+    return [], [rolled_out(inverse.after, templates, context)], rollout_circumstances(snapshot, templates)
 
 
-def _around_scale(world: World, context: PlanContext, inverse: _Inverse) -> Around:
+def _around_scale(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
     """Going back to fewer replicas ends chosen, drained ones, as any scale-in does."""
     now, wanted = replicas_of(inverse.before), replicas_of(inverse.after)
     after: list[Step] = [scaled(inverse.after, wanted, context)]
     if wanted >= now:
         return [], after, ()
-    require_readable(world, "endpoint_slices", "services")
-    drain, victims = drain_mode(world), victims_of(world, wanted)
-    before = drained_first(world, victims, context)
+    require_readable(snapshot, "endpoint_slices", "services")
+    drain, victims = drain_mode(snapshot), victims_of(snapshot, wanted)
+    before = drained_first(snapshot, victims, context)
     after = [scaled(inverse.after, wanted, context, tuple(uid_of(pod) for pod in victims))]
-    return before, after, (drain_circumstance(world, drain, victims, is_empty=drain.mode == "label"),)
+    return before, after, (drain_circumstance(snapshot, drain, victims, is_empty=drain.mode == "label"),)
 
 
 VERB = Verb(

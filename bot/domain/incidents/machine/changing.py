@@ -1,4 +1,4 @@
-"""A change from its plan to its outcome: asked, granted, applied step by step, superseded when the world moved."""
+"""A change from its plan to its outcome: asked, granted, applied step by step, superseded when the cluster changed."""
 
 from __future__ import annotations
 
@@ -397,7 +397,7 @@ def _close_request(draft: Draft, request: Request, status: str, reason: str) -> 
 
 
 def _supersede(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
-    """The world moved between the grant and the call: say what changed, and ask again."""
+    """The snapshot moved between the grant and the call: say what changed, and ask again."""
     _close_request(draft, request, "superseded", event.detail)
     draft.record("planned", f"{request.request_id} superseded: {event.detail}")
     if change.replans >= draft.rules.replans_at_most:

@@ -122,7 +122,7 @@ def begin_watch(draft: Draft, state: WatchState) -> None:
 
 
 # --- diverting ------------------------------------------------------------------------------------------------------
-# A divert changes nothing in the world, so it asks nobody. Each playbook sees only what was read and answered in
+# A divert changes nothing in the cluster, so it asks nobody. Each playbook sees only what was read and answered in
 # itself: a frame keeps the rest until the run comes back.
 
 MAX_DIVERTS = 8

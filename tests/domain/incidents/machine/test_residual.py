@@ -8,8 +8,8 @@ from bot.domain.changes.plan import Call, Plan, PlanResult
 from bot.domain.incidents.machine.residual import residual_changes
 from bot.domain.incidents.run import Question
 from tests import builders
+from tests.domain.changes.snapshots import planned
 from tests.domain.changes.test_held_rollout import EDIT, emptied_by_label
-from tests.domain.changes.worlds import planned
 from tests.domain.incidents.machine.steps import Story
 
 pytestmark = pytest.mark.fast

@@ -10,7 +10,7 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.changes.plan import PlanResult
 from bot.domain.cluster.json_patch import applied
 from bot.domain.playbooks.bundle import Bundle
-from tests.domain.changes.worlds import CONTEXT, deployment, planned, world
+from tests.domain.changes.snapshots import CONTEXT, deployment, planned, snapshot
 from tests.domain.incidents.machine.steps import TEXT, Story
 
 pytestmark = pytest.mark.fast
@@ -27,7 +27,7 @@ WRITTEN = load_text(
     .replace("refused: choose\n", "refused: watch\n"),
     file="small.yaml",
 )
-CAP = planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, world())
+CAP = planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, snapshot())
 
 
 def capped() -> Story:
@@ -44,7 +44,7 @@ def test_what_it_has_taken_back_is_held_no_longer() -> None:
     story = capped()
     assert (story.run.state, [entry.verb for entry in story.run.held]) == ("back", ["set_flags"])
     call = CAP.calls[0]
-    seen = world(workload=applied(call.body, deployment()))
+    seen = snapshot(workload=applied(call.body, deployment()))
     back = planned("undo", {"of": "last"}, seen, replace(CONTEXT, ledger=story.run.ledger))
     story.planned(PlanResult(outcome="planned", plan=back)).posted()
     for user in ("ana", "ben"):

@@ -10,7 +10,7 @@ from dataclasses import replace
 import structlog
 
 from bot.domain.changes.context import QUIET_SECONDS
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.impact import IMPACT_METRICS, IMPACT_SECONDS, Impact, impact_in
 from bot.domain.incidents.run import Run, moments_of
 from bot.domain.kernel.errors import BotError
@@ -39,13 +39,13 @@ def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
     )
 
 
-class SeeWorld:
+class SnapshotReader:
     def __init__(self, cluster: Cluster, scraped: History) -> None:
         self._cluster, self._scraped = cluster, scraped
 
-    async def __call__(self, run: Run, context: ReadContext, *, at: float) -> World:
+    async def __call__(self, run: Run, context: ReadContext, *, at: float) -> ClusterSnapshot:
         """Read the cluster and the load. Raise `ClusterError` when the workload itself cannot be read."""
-        world = await self._cluster.world(run.target, incident_id=run.incident_id)
+        snapshot = await self._cluster.snapshot(run.target, incident_id=run.incident_id)
         metrics = frozenset({"num_requests_running", "num_requests_waiting", "arrivals"})
         quiet_for = context.settings.get("quiet_for", QUIET_SECONDS)
         window = Window(at - float(quiet_for) - SAMPLES_APART_SECONDS, at + CLOCKS_DIFFER_SECONDS)
@@ -53,8 +53,8 @@ class SeeWorld:
             await self._scraped.sample(context)
             scrapes = await self._scraped.between(context, metrics, window.start, window.end)
         except BotError as error:
-            return replace(world, unreadable=world.unreadable | {"load": str(error)})
-        return replace(world, load=loads_in(scrapes, window))
+            return replace(snapshot, unreadable=snapshot.unreadable | {"load": str(error)})
+        return replace(snapshot, load=loads_in(scrapes, window))
 
     async def impact(self, context: ReadContext, *, at: float) -> Impact:
         """What users bore in the minute before `at`, from what was sampled; unknown where that cannot be had."""

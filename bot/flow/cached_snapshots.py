@@ -8,26 +8,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bot.domain.cluster.snapshot import World
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Worlds
+from bot.flow.ports import Snapshots
 
 VALID_SECONDS = 1.0
 KEPT = 256
 
 
-class RecentWorlds:
-    """The `Worlds` port over another one."""
+class CachedSnapshots:
+    """The `Snapshots` port over another one."""
 
-    def __init__(self, worlds: Worlds, now: Callable[[], float], *, valid_seconds: float = VALID_SECONDS) -> None:
-        self._worlds, self._now, self._valid = worlds, now, valid_seconds
-        self._asked: dict[tuple[str, str], tuple[float, asyncio.Future[World]]] = {}
+    def __init__(self, snapshots: Snapshots, now: Callable[[], float], *, valid_seconds: float = VALID_SECONDS) -> None:
+        self._worlds, self._now, self._valid = snapshots, now, valid_seconds
+        self._asked: dict[tuple[str, str], tuple[float, asyncio.Future[ClusterSnapshot]]] = {}
 
-    async def world(self, target: Target, *, incident_id: str) -> World:
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         key = (target.key, incident_id)
         asked = self._asked.get(key)
         if asked is None or self._is_old(*asked):
-            asking = asyncio.ensure_future(self._worlds.world(target, incident_id=incident_id))
+            asking = asyncio.ensure_future(self._worlds.snapshot(target, incident_id=incident_id))
             # The first caller may be gone when it fails; the error belongs to those who still wait.
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._forget()
@@ -35,7 +35,7 @@ class RecentWorlds:
         # One who gives up leaves the answer to the others.
         return await asyncio.shield(asked[1])
 
-    def _is_old(self, asked_at: float, answer: asyncio.Future[World]) -> bool:
+    def _is_old(self, asked_at: float, answer: asyncio.Future[ClusterSnapshot]) -> bool:
         failed = answer.done() and (answer.cancelled() or answer.exception() is not None)
         return failed or self._now() - asked_at >= self._valid
 

@@ -9,7 +9,7 @@ from typing import Any
 from bot.domain.changes.context import PlanContext
 from bot.domain.changes.plan import Plan, PlanResult
 from bot.domain.changes.planning import plan_change
-from bot.domain.cluster.snapshot import Obj, World
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.scrape import ReplicaLoad
 
 NOW = 1_800_000_000.0
@@ -155,12 +155,12 @@ def node(number: int, *, gpus: int = 4, is_ready: bool = True, **spec: Any) -> O
     }
 
 
-def world(**parts: Any) -> World:
+def snapshot(**parts: Any) -> ClusterSnapshot:
     """Four healthy replicas of revision 2; revision 1 had --max-num-seqs 128. Any part can be given instead."""
     workload = parts.pop("workload", deployment())
     pods = parts.pop("pods", tuple(pod(number) for number in (1, 2, 3, 4)))
     older = template("--served-model-name=tiny-llama", "--max-model-len=2048", "--max-num-seqs=128")
-    defaults = World(
+    defaults = ClusterSnapshot(
         at=NOW,
         workload=workload,
         replica_sets=(replica_set(1, older), replica_set(2, (workload or deployment())["spec"]["template"])),
@@ -178,13 +178,13 @@ def load(running: float = 0.0, waiting: float = 0.0, arrivals: float | None = 0.
     return ReplicaLoad(running, waiting, arrivals_in_window=arrivals, window_seconds=60.0)
 
 
-def planned(verb: str, arguments: dict[str, Any], seen: World, context: PlanContext = CONTEXT) -> Plan:
+def planned(verb: str, arguments: dict[str, Any], seen: ClusterSnapshot, context: PlanContext = CONTEXT) -> Plan:
     result = plan_change(verb, arguments, seen, context)
     assert result.plan is not None, f"{result.outcome}: {result.reason}"
     return result.plan
 
 
-def declined(verb: str, arguments: dict[str, Any], seen: World, context: PlanContext = CONTEXT) -> PlanResult:
+def declined(verb: str, arguments: dict[str, Any], seen: ClusterSnapshot, context: PlanContext = CONTEXT) -> PlanResult:
     result = plan_change(verb, arguments, seen, context)
     assert result.plan is None, f"planned: {result.plan.title}"
     return result
