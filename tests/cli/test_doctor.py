@@ -124,7 +124,7 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
     }
     rules = load_settings(ENOUGH | teams).approvals.rules()
     assert [finding.what for finding in who_approves([load_text(CHANGES)], rules)] == [
-        "at half time whoever is missing and U0LEA is asked again; "
+        "at half time those who have not approved and U0LEA are asked again; "
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
         "/incident silence: low risk: 1 of S0SERVING",
         "scale (small): medium risk: 1 of S0SERVING; 20 min; "
