@@ -1,4 +1,4 @@
-"""The adapters, opened from the settings: storage, cluster, Slack, and what reads the fleet."""
+"""Opens the adapters from the settings: storage, cluster, Slack and the readers of the fleet."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from bot.settings.model import Slack as SlackSettings
 
 log = structlog.get_logger()
 MEMBERS_SHOWN_SECONDS = 60.0
-"""How old a membership may be where it decides only what a Home shows."""
+"""Maximum age of a team membership that decides only what a Home tab shows."""
 
 
 class SystemClock:
@@ -74,7 +74,7 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Circuits:
-    """One for each dependency that effects wait for; Redis is not among them, since nothing goes on without it."""
+    """One circuit for each dependency that effects wait for. Redis has none, since nothing works without it."""
 
     kubernetes: Circuit = field(default_factory=lambda: Circuit("the Kubernetes API"))
     prometheus: Circuit = field(default_factory=lambda: Circuit("Prometheus"))
@@ -87,7 +87,7 @@ class Circuits:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything that speaks to Kubernetes."""
+    """The Kubernetes adapters."""
 
     client: KubernetesClient
     port: KubernetesCluster
@@ -97,7 +97,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Storage:
-    """Everything that speaks to Redis."""
+    """The Redis adapters."""
 
     connection: Connection
     store: RedisStore
@@ -107,7 +107,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Slack:
-    """Everything that speaks to Slack, except for the app that listens."""
+    """The Slack adapters, except for the app that listens."""
 
     client: AsyncWebClient
     messenger: SlackMessenger
@@ -117,12 +117,12 @@ class Slack:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Everything that reads the fleet."""
+    """The adapters that read the fleet."""
 
     signals: ReadSignals
     history: History
     scraped: SampledHistory
-    """Direct scrapes: what runs on each replica now, wherever the history comes from."""
+    """Direct scrapes: what runs on each replica now, whatever source the history comes from."""
     scraper: VllmScraper
     generations: VllmGenerations
 
@@ -193,7 +193,7 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
 
 
 def open_pages(settings: Settings, cluster: Cluster, stack: contextlib.AsyncExitStack) -> PodPages:
-    """How the pods' own pages are reached: at their addresses, or through the API server."""
+    """Returns how pages of pods are fetched: at the pods' addresses, or through the API server."""
     if settings.sampling.through == "proxy":
         return ProxyPages(cluster.client)
     pages = AddressPages()
@@ -248,7 +248,7 @@ def open_fleet(
 
 
 def people_of_homes(settings: Settings, storage: Storage, slack: Slack) -> SlackPeople:
-    """For what is only shown: hundreds of Homes must not ask Slack for each of their lines."""
+    """A membership cache for display only: hundreds of Homes must not ask Slack for each of their lines."""
     memory = RedisPeople(storage.connection)
     valid = MEMBERS_SHOWN_SECONDS
     return SlackPeople(
@@ -265,7 +265,7 @@ def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.Asyn
 
 
 def draw_png(drawing: Picture) -> bytes:
-    from bot.adapters.drawn_graph import drawn  # matplotlib takes half a second to import, and few ask for a picture
+    from bot.adapters.drawn_graph import drawn  # importing matplotlib takes half a second, and pictures are rare
 
     return drawn(drawing, "png")
 
@@ -283,21 +283,21 @@ def chart_svg(chart: Chart) -> bytes:
 
 
 def signing_secret(settings: Settings) -> str:
-    """Without one, a random secret: requests that claim to be from Slack are refused."""
+    """The signing secret, or a random one if none is set: then all requests that claim to be from Slack are refused."""
     secret = settings.slack.signing_secret
     return secret.get_secret_value() if secret is not None else secrets.token_hex(32)
 
 
 @dataclass(frozen=True)
 class Dependencies:
-    """Everything outside of this process that the bot works with."""
+    """Everything outside this process that the bot works with."""
 
     storage: Storage
     cluster: Cluster
     slack: Slack
     fleet: Fleet
     alertmanager: AlertmanagerApi | None
-    """None where its address is not known."""
+    """None if Alertmanager's address is not set."""
 
 
 def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.AsyncExitStack) -> Dependencies:

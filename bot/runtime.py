@@ -72,7 +72,7 @@ from bot.flow.wake import Timer, Wake
 
 
 class Store(AlertStore, RunStore, EffectStore, Protocol):
-    """Alerts, runs and effects are kept together: what changes together changes in one step."""
+    """Alerts, runs and effects share one store: related changes are written in one step."""
 
 
 class MessengerThatKnocks(Messenger, Impatient, Protocol): ...
@@ -80,7 +80,7 @@ class MessengerThatKnocks(Messenger, Impatient, Protocol): ...
 
 @dataclass(frozen=True)
 class Pictures:
-    """How a chart and a playbook become bytes. Drawing takes long, so each is called in a thread."""
+    """Renders charts and playbooks to bytes. Drawing is slow, so each call runs in a thread."""
 
     chart_png: Callable[[Chart], bytes]
     chart_svg: Callable[[Chart], bytes]
@@ -89,12 +89,12 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Time:
-    """How time passes. The tests have a clock of their own."""
+    """The clock and timers. Tests use their own."""
 
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     later: Timer | None = None
     aside: Callable[..., Awaitable[Any]] = asyncio.to_thread
-    """Runs a function that takes long where nobody's press waits for it."""
+    """Runs a slow function so that it delays no button press."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,16 @@ class Ports:
     people: People
     signals: Signals
     history: History
-    """What charts are drawn from."""
+    """The history for charts."""
     samples: History
-    """What the bot scraped itself: the load of single replicas."""
+    """The bot's own samples: the load of single replicas."""
     scraper: Scraper
     generations: Generations
     playbooks: Playbooks
     alarms: Alarms
     pictures: Pictures
     silences: Silences | None
-    """None where Alertmanager's address is not known: nobody can ask for a silence then."""
+    """None if Alertmanager's address is not set: then silences are not available."""
     from_bundle: FromBundle
     time: Time = field(default_factory=Time)
 
@@ -135,7 +135,7 @@ class Runtime:
         reopen_within_seconds: float = 900.0,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`changed` is called when what people see of a run, or the kill switch, is not as it was."""
+        """`changed` is called when the visible state of a run, or the kill switch, has changed."""
         self._ports, self._changed, self._cluster_name = ports, changed, cluster_name
         store, claims = ports.store, ports.claims
         self.advance = AdvanceRun(store, ports.from_bundle, rules)
@@ -156,7 +156,7 @@ class Runtime:
         look: Callable[[], Awaitable[None]] | None = None,
         besides: Mapping[str, Callable[[], Awaitable[None]]] | None = None,
     ) -> Reconcile:
-        """The net under the direct wake-ups, with the halts and `besides` looked at as often."""
+        """The periodic fallback for direct wake-ups. It also checks the halts and `besides`, equally often."""
         every = {"halts.not_kept": self.halts.once, **(besides or {})}
         return Reconcile(self._ports.store, self._ports.store, self.wake, self.route, look=look, besides=every)
 

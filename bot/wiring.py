@@ -1,4 +1,4 @@
-"""Joins settings, adapters and the runtime. It contains no decision."""
+"""Connects settings, adapters and the runtime. It contains no decision."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 @contextlib.asynccontextmanager
 async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starlette]:
-    """The whole bot at work in this process; yields the application that listens."""
+    """Runs the whole bot in this process; yields the application that listens."""
     async with contextlib.AsyncExitStack() as stack:
         changed = asyncio.Event()
         on = open_dependencies(settings, facts, stack)
@@ -177,7 +177,7 @@ def credentials(settings: Settings) -> Credentials | None:
 
 
 def begin(work: Coroutine[None, None, None], name: str, stack: contextlib.AsyncExitStack) -> None:
-    """Runs beside the application until that ends."""
+    """Runs beside the application until the application ends."""
     stack.push_async_callback(_end, asyncio.create_task(work, name=name))
 
 
@@ -187,7 +187,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def warm_up(on: Dependencies) -> None:
-    """The client takes a second to import: the first alert's two seconds for its target must not go there."""
+    """Imports the client early: the second that it takes must not count against the first alert's two-second lookup."""
     try:
         await on.cluster.client.open()
     except NotSentError as error:
@@ -195,7 +195,7 @@ async def warm_up(on: Dependencies) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """Run the bot until SIGTERM or SIGINT; print `ready {json}` on standard output once it listens."""
+    """Runs the bot until SIGTERM or SIGINT; prints `ready {json}` on standard output once it listens."""
     facts = logs.Facts()
     logs.configure(facts, level=settings.log.level, style=settings.log.format)
     async with running(settings, facts) as app:

@@ -1,1 +1,1 @@
-"""The brands: each module or package speaks to one outside product and keeps one port's promise."""
+"""One module or package for each external product; each implements one port."""

@@ -1,7 +1,7 @@
-"""Alertmanager's webhook, version 4: bytes in, alerts out, or one error that says where the payload is wrong.
+"""Parses Alertmanager's webhook, version 4: bytes in, alerts out, or one error with the location of the fault.
 
-Nothing in it is trusted: sizes are bounded, what was cut is recorded on the alert, and no error repeats a value of it.
-Fields that are not known are ignored, because Alertmanager may add some.
+No content is trusted: sizes are bounded, truncations are recorded on the alert, and no error repeats a value. Unknown
+fields are ignored, because Alertmanager may add some.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bot.domain.kernel.target import HINT_LABELS, WORKLOAD_LABELS
 VERSION = "4"
 MAX_ALERTS = 10_000
 MAX_LABELS = 64
-"""And as many annotations."""
+"""The same limit applies to annotations."""
 MAX_NAME_CHARACTERS = 200
 MAX_LABEL_CHARACTERS = 1_000
 MAX_ANNOTATION_CHARACTERS = 4_000
 MAX_URL_CHARACTERS = 2_000
 SHOWN_FAULTS = 5
 CLIPPED = "incident_bot_clipped"
-"""The annotation that says what was cut from an alert."""
+"""The annotation that lists what was cut from an alert."""
 
 NAMING_LABELS = (
     "alertname",
@@ -38,7 +38,7 @@ NAMING_LABELS = (
     *(label for label, _kind in WORKLOAD_LABELS),
     *HINT_LABELS,
 )
-"""Kept first when there are too many labels: they say what the alert is and what it is about."""
+"""Kept first if there are too many labels: they identify the alert and its target."""
 
 _FINGERPRINT = re.compile(r"[0-9A-Za-z]{1,64}")
 
@@ -68,11 +68,11 @@ class _Versioned(_Part):
 
 
 def read_webhook(body: bytes) -> tuple[list[Alert], int]:
-    """The alerts of one webhook and how many more Alertmanager left out; raise `BadWebhookError` for all or nothing."""
+    """The alerts of one webhook and how many more Alertmanager left out; raises `BadWebhookError` for any fault."""
     try:
         webhook = _Webhook.model_validate_json(body)
     except ValidationError as invalid:
-        # Another version has other fields: then its number is the fault worth telling, not each field.
+        # Another version has other fields: then the error is the version number, not each field.
         _refuse_version(_version_of(body))
         raise BadWebhookError(_explained(invalid)) from None
     _refuse_version(webhook.version)
@@ -85,7 +85,7 @@ def read_webhook(body: bytes) -> tuple[list[Alert], int]:
 
 
 class _Listed(_Part):
-    """One alert as `GET /api/v2/alerts` has it: its status is about silences."""
+    """One alert as in `GET /api/v2/alerts`: its status is about silences."""
 
     labels: dict[str, str]
     annotations: dict[str, str] = {}
@@ -98,7 +98,7 @@ _LISTED: TypeAdapter[list[_Listed]] = TypeAdapter(list[_Listed])
 
 
 def read_listed(body: bytes) -> list[Alert]:
-    """The alerts that Alertmanager lists as active; raise `BadWebhookError` when it is no such list."""
+    """The alerts that Alertmanager lists as active; raises `BadWebhookError` if this is not such a list."""
     try:
         listed = _LISTED.validate_json(body)
     except ValidationError as invalid:
@@ -108,7 +108,7 @@ def read_listed(body: bytes) -> list[Alert]:
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
-    """What Alertmanager itself computes: FNV-1a, 64 bits, over sorted labels, 0xff after each name and value."""
+    """The fingerprint as in Alertmanager: FNV-1a, 64 bits, over sorted labels, 0xff after each name and value."""
     value = 0xCBF29CE484222325
     content = b"".join(name.encode() + b"\xff" + labels[name].encode() + b"\xff" for name in sorted(labels))
     for byte in content:
@@ -142,12 +142,12 @@ def _alert(raw: _Alert, number: int) -> Alert:
     if cut := "; ".join((*cut_labels, *cut_annotations)):
         annotations[CLIPPED] = cut[:MAX_ANNOTATION_CHARACTERS]
     return Alert(
-        # It becomes a part of keys: what does not look like a fingerprint is replaced by one.
+        # It becomes a part of keys: a malformed fingerprint is replaced by a computed one.
         fingerprint=raw.fingerprint if _FINGERPRINT.fullmatch(raw.fingerprint) else fingerprint(raw.labels),
         status=raw.status,
         starts_at=starts_at,
         ends_at=ends_at,
-        # Labels stay as they are, since matching and silences compare them; they are masked where they are shown.
+        # Labels are not masked here, since matching and silences compare them; they are masked for display.
         labels=labels,
         annotations={name: str(shown_value(name, text)) for name, text in annotations.items()},
         generator_url=redacted(raw.generator_url[:MAX_URL_CHARACTERS]),
@@ -203,4 +203,4 @@ def _parts(location: tuple[int | str, ...]) -> Iterator[str]:
     for part in location:
         yield f"[{part}]" if isinstance(part, int) else f".{part}"
         if part in ("labels", "annotations"):
-            return  # below are names of the sender's choosing
+            return  # below are names that the sender chose

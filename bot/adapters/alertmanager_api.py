@@ -1,4 +1,4 @@
-"""Alertmanager's own API (v2): what fires, and silences, each looked for by its key before it is made: made once."""
+"""Alertmanager's own API (v2): firing alerts, and silences. A silence is looked up by its key first: created once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_COMMENT_CHARACTERS = 1_000
 
 
 class AlertmanagerApi:
-    """`flow.ports.Silences` and `FiringAlerts`. Raise `SourceError` when it does not answer or refuses."""
+    """`flow.ports.Silences` and `FiringAlerts`. Raises `SourceError` if it does not answer or refuses."""
 
     def __init__(self, http: httpx.AsyncClient, url: str, read: Callable[[bytes], Sequence[Alert]]) -> None:
-        """`read` makes alerts of what it lists; raise `BadWebhookError` when that is something else."""
+        """`read` parses its list into alerts; raises `BadWebhookError` if that is something else."""
         self._http, self._url, self._read = http, f"{url.rstrip('/')}/api/v2", read
 
     async def firing(self) -> Sequence[Alert]:
@@ -46,7 +46,7 @@ class AlertmanagerApi:
         return str((await self._ask("POST", "silences", body))["silenceID"])
 
     async def expire(self, silence: str) -> None:
-        """One that has ended, or that nobody knows any more, is ended."""
+        """A silence that has ended or is unknown counts as expired."""
         found = [each for each in await self._ask("GET", "silences") if each["id"] == silence]
         if found and found[0]["status"]["state"] != "expired":
             await self._ask("DELETE", f"silence/{silence}")
@@ -69,7 +69,7 @@ class AlertmanagerApi:
 
 
 async def reachable(http: httpx.AsyncClient, url: str) -> Finding:
-    """Whether this is an Alertmanager that can be asked for silences."""
+    """Whether this is an Alertmanager that accepts requests for silences."""
     remedy = "Correct alertmanager.url; until then `/incident silence` fails. Alerts come in without it."
     try:
         answer = await http.get(f"{url.rstrip('/')}/api/v2/status")

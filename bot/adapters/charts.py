@@ -1,6 +1,6 @@
-"""An incident's chart as PNG or SVG, in one house style: a panel a signal, one time axis, decisions numbered on it.
+"""Draws an incident's chart as PNG or SVG: one panel per signal, a shared time axis, decisions numbered on it.
 
-Nothing is joined over a gap: what was not known is not drawn.
+No line crosses a gap: unknown values are not drawn.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from bot.domain.reports.chart import Chart, Mark, Panel
 
 DOTS_PER_INCH = 100
 SHARPNESS = 2
-"""Pixels for each point of the layout: sharp as wide as Slack shows a picture on a desk."""
+"""Pixels per point of the layout: sharp at the width at which Slack shows a picture on a desktop."""
 WIDTH = 500
-"""Narrow, so that its texts can still be read where a phone shows it 360 points wide."""
+"""Narrow, so that its texts stay readable on a phone, which shows it 360 points wide."""
 HEAD, PANEL_HEAD, PANEL, GAP, AXIS, LEGEND_LINE, FOOT = 70, 42, 96, 10, 32, 20, 8
-"""Slack makes what is higher than it is wide smaller."""
+"""Slack shrinks a picture that is higher than it is wide."""
 SIDE, LEFT, RIGHT = 14, 52, 48
 """The margin; room for the numbers of the axis, and for those of the limits."""
 LINE, LIMIT, INK, QUIET, GRID, CHANGE = "#2471a3", "#c0392b", "#1d1c1d", "#566573", "#e3e6e8", "#b9770e"
 GAP_FILL = "#f2f3f4"
-"""Where nothing was known."""
+"""Marks unknown times."""
 SMALL, NORMAL, LARGE = 8.2, 8.8, 11.0
 BADGES_APART = 19
 LABELS_APART = 13
 STEPS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400)
 MAX_TICKS = 6
 GAP_IS = 2.5
-"""So many times the usual distance between two points is a gap."""
+"""This many times the usual distance between two points is a gap."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class _Sheet:
 
 
 def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
-    """The same chart is the same bytes: no date and no random names in it."""
+    """The same chart gives the same bytes: no date and no random names in it."""
     height = _height(chart)
     figure = Figure(figsize=(WIDTH / DOTS_PER_INCH, height / DOTS_PER_INCH), dpi=DOTS_PER_INCH, facecolor="white")
     canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
     sheet = _Sheet(figure, height)
     sheet.write(SIDE, 18, chart.title, fontsize=LARGE, fontweight="bold")
     sheet.write(SIDE, 38, chart.target, color=QUIET)
-    # Decisions that came close together: their numbers stand beside each other, their lines where they belong.
+    # Decisions that are close together: their numbers are drawn side by side, their lines at the exact times.
     places = _apart([_x(chart, mark.at) for mark in chart.marks], BADGES_APART, WIDTH - SIDE)
     top = float(HEAD)
     for number, panel in enumerate(chart.panels):
@@ -101,7 +101,7 @@ def _height(chart: Chart) -> int:
 
 
 def _head(sheet: _Sheet, panel: Panel, top: float) -> None:
-    """What it is and how it went; below, the names of its limits, for which there is no room beside them."""
+    """The title and the outcome; below, the names of the limits, which do not fit beside them."""
     unit = f" ({panel.unit})" if panel.unit not in ("", "ratio") else ""
     sheet.write(SIDE, top + 14, panel.title + unit, fontweight="bold")
     sheet.write(WIDTH - SIDE, top + 14, panel.change, ha="right", fontweight="bold")
@@ -116,7 +116,7 @@ def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
     axes.set_xlim(begins, ends)
     highest = max([value for _, value in panel.points] + [limit.value for limit in panel.limits])
     lowest = min([0.0, *(value for _, value in panel.points)])
-    # A share of a whole has its whole in sight where it comes near.
+    # If a share comes near its whole, the whole is shown.
     is_near_whole = panel.unit == "ratio" and 0.7 < highest <= 1
     axes.set_ylim(lowest, 1.04 if is_near_whole else (highest * 1.15) or 1.0)
     for mark in chart.marks:
@@ -145,7 +145,7 @@ def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
 
 
 def _limits(axes: Axes, panel: Panel) -> None:
-    """Each as a line over the whole width, and its number beside it, moved up where two would be one."""
+    """Each limit as a line over the whole width, with its number beside it, moved up if two would overlap."""
     limits = _upwards(panel)
     low, high = axes.get_ylim()
     heights = _apart([(limit.value - low) / (high - low) * PANEL for limit in limits], LABELS_APART, PANEL)
@@ -181,7 +181,7 @@ def _shown(chart: Chart) -> tuple[float, float]:
 
 
 def _apart(wanted: Sequence[float], least: float, most: float) -> list[float]:
-    """The same places in order, each at least so far behind the one before it, none behind `most`."""
+    """The same places in order, each at least that far from the one before it, none beyond `most`."""
     placed: list[float] = []
     for place in wanted:
         placed.append(max(place, placed[-1] + least) if placed else place)
@@ -213,7 +213,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what the font cannot draw: a box says nothing, and a warning for each would fill the log."""
+    """The text without glyphs that the font lacks: a box says nothing, and a warning for each would fill the log."""
     known = _known()
     return "".join(char if ord(char) in known else "?" for char in text)
 

@@ -1,7 +1,7 @@
-"""docket carries the future: at about the wanted time it calls back. It only wakes; deadlines live in the run.
+"""Timers by docket: it calls back at about the wanted time. It only wakes; deadlines live in the run.
 
-Only ids travel, since docket unpickles what it is given: access to Redis is code execution (see the threat model in
-DECISIONS.md). While Redis is away its worker pauses, and reconcile is the net under it.
+Only ids are stored, since docket unpickles its arguments: access to Redis is code execution (see the threat model in
+DECISIONS.md). While Redis is unavailable its worker pauses, and reconcile is the fallback.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class DocketAlarms:
         self._worker = asyncio.create_task(self._work(), name="docket worker")
 
     async def _work(self) -> None:
-        # docket's worker swallows being cancelled: only this flag ends it for good.
+        # docket's worker swallows cancellation: only this flag ends it for good.
         while not self._is_stopping:
             try:
                 await self._work_on()
             except Exception:
-                # The top of its work, which nobody awaits: a worker that fell over is begun again, and it is said.
+                # The top of this task, which nobody awaits: a failed worker is restarted, and the failure is logged.
                 log.exception("alarms.failed")
                 await asyncio.sleep(BEGIN_AGAIN_SECONDS)
 

@@ -1,4 +1,4 @@
-"""A playbook's picture as PNG or SVG, drawn by matplotlib, which brings its own font: the same everywhere, offline."""
+"""A playbook's picture as PNG or SVG, drawn by matplotlib with its bundled font: the same everywhere, offline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bot.domain.playbooks.picture.picture import Exit, Lane, Picture, Row, targe
 
 DOTS_PER_INCH = 100
 WIDTH_PIXELS = 1440
-"""As wide as Slack shows a file that is opened, twice as sharp as a layout of 700."""
+"""As wide as Slack shows an opened file, twice as sharp as a layout of 700."""
 FILLS = {
     "read": "#f2f4f5",
     "ask": "#fff3cd",
@@ -45,7 +45,7 @@ STROKES = {
 LANES = ("#2471a3", "#c0392b", "#1e8449", "#9a7400", "#6c3483", "#117a65", "#a04000", "#34495e")
 """The colours of exits to sections, which have no kind."""
 TITLE_BESIDE_TAG = 24
-"""Characters of a section's title that leave room for words at its right."""
+"""Maximum characters of a section's title, to leave room for words at its right."""
 BETWEEN = 8
 """Pixels between two texts of one line, and from a text to the edge of its box."""
 ROUNDED_UP = 1.05
@@ -55,7 +55,7 @@ FADED = 0.35
 
 
 def drawn(picture: Picture, file_format: Literal["png", "svg"]) -> bytes:
-    """The same picture is the same bytes: no date and no random names in it."""
+    """The same picture gives the same bytes: no date and no random names in it."""
     figure = figure_of(picture)
     canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
     out = io.BytesIO()
@@ -70,7 +70,7 @@ def drawn(picture: Picture, file_format: Literal["png", "svg"]) -> bytes:
 
 
 def figure_of(picture: Picture) -> Figure:
-    """Not yet in a format; a unit of the axes is a pixel of the layout."""
+    """The figure, before it is rendered to a format; a unit of the axes is a pixel of the layout."""
     sizes = picture.sizes
     figure = Figure(figsize=(sizes.width / DOTS_PER_INCH, picture.height / DOTS_PER_INCH), dpi=DOTS_PER_INCH)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -129,7 +129,7 @@ def _row(axes: Axes, picture: Picture, row: Row, colours: Mapping[str, str]) -> 
 
 
 def fitted(text: str, size: float, room: float, *, is_bold: bool) -> str:
-    """The text, or its beginning and an ellipsis where it is wider than the room."""
+    """The text, or its beginning and an ellipsis if it is wider than the room."""
     if width_of(text, size, is_bold=is_bold) <= room:
         return text
     fits = bisect(range(len(text)), room, key=lambda most: width_of(f"{text[:most]}…", size, is_bold=is_bold))
@@ -138,7 +138,7 @@ def fitted(text: str, size: float, room: float, *, is_bold: bool) -> str:
 
 @lru_cache(maxsize=4096)
 def width_of(text: str, size: float, *, is_bold: bool) -> float:
-    """In pixels of the layout. A renderer may round each letter up, which the wider font makes up for."""
+    """In pixels of the layout. A renderer may round each letter up, which the wider font compensates."""
     properties = FontProperties(family="DejaVu Sans", weight="bold" if is_bold else "normal", size=size * ROUNDED_UP)
     width, _, _ = text_to_path.get_text_width_height_descent(text, properties, ismath=False)
     return float(width) * DOTS_PER_INCH / POINTS_PER_INCH

@@ -1,4 +1,4 @@
-"""An HTTP client for one dependency: once that has stopped answering, requests fail at once instead of waiting."""
+"""An HTTP client for one dependency: once the dependency has stopped answering, requests fail at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""uvicorn, with limits on what a client may hold without a token: time for headers and body, bytes, connections.
+"""uvicorn with limits for clients without a token: time for headers and body, bytes, connections.
 
-uvicorn waits for the end of a request for ever, so a thousand unfinished ones used up the file descriptors. Where there
-are too many connections, the one that has kept the server waiting longest is closed, never one that is being answered:
-a client that sends its request at once is always heard.
+uvicorn waits forever for the end of a request, so a thousand unfinished ones used up the file descriptors. If there are
+too many connections, the one that has kept the server waiting longest is closed, never one that is being answered: a
+client that sends its request at once is always served.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class ClientLimits:
 
 @dataclass
 class Waiting:
-    """What the connections of one server share."""
+    """State that the connections of one server share."""
 
     on: dict[BoundedProtocol, str] = field(default_factory=dict)
-    """Connections on which the client has to send something, and what; the first one has waited longest."""
+    """Connections on which the client must send something, and what; the first one has waited longest."""
     closed: int = 0
     logged_at: float = float("-inf")
 
     def count(self, reason: str, *, now: float) -> None:
-        """A line a second, however many are closed."""
+        """Logs one line a second, however many are closed."""
         self.closed += 1
         if now - self.logged_at >= LINES_APART_SECONDS:
             log.warning("connections.closed", reason=reason, since_last=self.closed)
@@ -53,7 +53,7 @@ class Waiting:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. Made by `bounded`, which gives each server its own limits and its own list of who waits."""
+    """One connection. Made by `bounded`, which gives each server its own limits and list of waiting connections."""
 
     limits: ClassVar[ClientLimits]
     waiting: ClassVar[Waiting]
@@ -100,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # uvicorn itself closes one that sends nothing more; until then it may have to make room.
+        # uvicorn itself closes a connection that sends nothing more; until then it may be closed to make room.
         if self not in self.waiting.on and not self.transport.is_closing():
             self.waiting.on[self] = "another request"
 
@@ -130,7 +130,7 @@ def bounded(limits: ClientLimits) -> type[BoundedProtocol]:
 
 
 def limits_here() -> ClientLimits:
-    """Raise the process's limit of open files as far as it may, and leave half of them to what the bot itself opens."""
+    """Raises the process's limit of open files as far as allowed, and leaves half of them to the bot itself."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -149,7 +149,7 @@ def server_config(app: Starlette, *, host: str, port: int) -> uvicorn.Config:
 
 
 async def serve_until_stopped(app: Starlette, *, host: str, port: int) -> None:
-    """Until SIGTERM or SIGINT; prints `ready {json}` on standard output once it listens."""
+    """Serves until SIGTERM or SIGINT; prints `ready {json}` on standard output once it listens."""
     await _Announcing(server_config(app, host=host, port=port)).serve()
 
 

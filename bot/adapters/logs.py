@@ -1,6 +1,6 @@
-"""Logs as facts: `noun.past_tense` with ids as fields, as JSON or for a console; each fact is counted for /metrics.
+"""Structured logs: facts named `noun.past_tense` with ids as fields, as JSON or for a console; counted for /metrics.
 
-Secrets, tokens and raw payloads are no fields; what looks like one is masked all the same.
+Secrets, tokens and raw payloads are never fields; likely secrets are masked all the same.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LEVELS_SHOWN = {
 
 
 class Facts(Collector):
-    """How often each fact was logged since the start, and levels that the storage tells at each scrape."""
+    """How often each fact was logged since the start, and levels that the storage reports at each scrape."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.circuits: dict[str, Circuit] = {}
-        """By dependency; one that is open has stopped answering."""
+        """By dependency; an open circuit means that it has stopped answering."""
 
     def count(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         self.counts[str(event.get("event", ""))] += 1
@@ -79,7 +79,7 @@ def masked(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutab
 
 
 class Masking(logging.Formatter):
-    """What libraries log, tracebacks too, under the same rule as our own facts."""
+    """Masks what libraries log, tracebacks too, under the same rule as our own facts."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redacted(super().format(record))
@@ -96,7 +96,7 @@ def processors(facts: Facts, *, style: str) -> list[structlog.typing.Processor]:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        # Before masking: an error's text may quote what it was about.
+        # Before masking: an error's text may quote its input.
         structlog.processors.format_exc_info,
         masked,
         chosen,
@@ -104,7 +104,7 @@ def processors(facts: Facts, *, style: str) -> list[structlog.typing.Processor]:
 
 
 def configure(facts: Facts, *, level: str, style: str) -> None:
-    """`style`: `json` for machines, `console` for people. Standard-library loggers join at warning and above."""
+    """`style`: `json` for machines, `console` for people. Standard-library loggers are included from warning up."""
     structlog.configure(
         processors=processors(facts, style=style),
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
@@ -114,6 +114,6 @@ def configure(facts: Facts, *, level: str, style: str) -> None:
     libraries = logging.StreamHandler(sys.stderr)
     libraries.setFormatter(Masking("%(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[libraries])
-    # An illegal outcome is an answer to us, and a token beside a client is what we want: neither deserves a warning.
+    # An illegal outcome is a valid answer for us, and a token beside a client is intended: neither deserves a warning.
     for talkative in ("docket", "transitions", "slack_bolt"):
         logging.getLogger(talkative).setLevel(logging.ERROR)

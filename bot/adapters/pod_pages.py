@@ -46,10 +46,10 @@ class AddressPages:
         return body.decode("utf-8", errors="replace")
 
     def _opened(self) -> aiohttp.ClientSession:
-        """Opened on the loop that reads. How many pages are open at once is the callers' bound, not a pool's."""
+        """Opened on the loop that reads. The callers limit how many pages are open at once, not a pool."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_SECONDS)
-            # Each read has a deadline of its caller's; the environment's proxy must not stand before a pod.
+            # Each read has its caller's deadline; the environment's proxy must not be used for pods.
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=aiohttp.ClientTimeout(total=None), trust_env=False
             )

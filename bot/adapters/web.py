@@ -1,6 +1,6 @@
 """The bot's HTTP side: alerts, Slack, health and metrics. A 2xx for an alert means stored, never merely received.
 
-Nobody is read further than the limit allows, and no log line holds a secret or a payload.
+No request is read beyond the size limit, and no log line contains a secret or a payload.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LARGE_BYTES = 64 * 1024
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Read = Callable[[bytes], tuple[list[Alert], int]]
-"""The alerts of a webhook's body and how many more were left out of it; raise `BadWebhookError`."""
+"""The alerts of a webhook's body and how many more were left out of it; raises `BadWebhookError`."""
 Accept = Callable[[list[Alert], int], Awaitable[int]]
-"""Store alerts, with how many Alertmanager left out, and return how many were new."""
+"""Stores alerts, with how many Alertmanager left out, and returns how many were new."""
 Handler = Callable[[Request], Awaitable[Response]]
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, repr=False)
 class Credentials:
-    """What a sender must show in its Authorization header: a bearer token, or user and password."""
+    """What a sender must send in its Authorization header: a bearer token, or user and password."""
 
     scheme: str
     secret: bytes
@@ -61,9 +61,9 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """What the endpoints call. `not_ready` names what is not ready, with the reason; empty when all is.
+    """What the routes call. `not_ready` returns what is not ready, with the reason; empty if all is ready.
 
-    `degraded` names what the bot cannot do although it accepts alerts and presses.
+    `degraded` returns what the bot cannot do although it accepts alerts and presses.
     """
 
     read: Read
@@ -77,7 +77,7 @@ class Endpoints:
 def create_app(
     endpoints: Endpoints, *, credentials: Credentials | None, body_limit_bytes: int, lifespan: Lifespan | None = None
 ) -> Starlette:
-    """`credentials` None accepts alerts from anybody who reaches the port."""
+    """`credentials` None accepts alerts from every sender that reaches the port."""
 
     async def alertmanager(request: Request) -> Response:
         if credentials is not None and not credentials.match(request.headers.get("authorization", "")):
@@ -90,7 +90,7 @@ def create_app(
         faults = await endpoints.not_ready()
         degraded = await endpoints.degraded() if endpoints.degraded else {}
         page = {"ready": not faults, "faults": dict(faults), "degraded": dict(degraded)}
-        # 503 takes the pod off its Service: then alerts and presses would not arrive either.
+        # 503 removes the pod from its Service: then alerts and presses would not arrive either.
         return JSONResponse(page, status_code=503 if faults else 200)
 
     async def health(_request: Request) -> Response:
@@ -118,12 +118,12 @@ def create_app(
 async def _accept(request: Request, endpoints: Endpoints) -> Response:
     try:
         body = await request.body()
-        # A large one takes a moment to read, and its texts to be masked: not on the loop that serves everybody.
+        # Parsing a large one and masking its texts takes a moment: not on the loop that serves all requests.
         is_large = len(body) > LARGE_BYTES
         alerts, truncated = await asyncio.to_thread(endpoints.read, body) if is_large else endpoints.read(body)
         new = await endpoints.accept(alerts, truncated) if alerts or truncated else 0
     except BadWebhookError as bad:
-        # 4xx: Alertmanager does not send it again, because it would be as wrong the next time.
+        # 4xx: Alertmanager does not retry, because the retry would be just as wrong.
         log.warning("webhook.refused", status=400, reason=str(bad))
         return _error(400, str(bad))
     except StorageUnavailableError as away:
@@ -141,7 +141,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 
 async def _aborted(request: Request, _error: Exception) -> Response:
-    """The client went away, or was too slow; nobody reads this answer."""
+    """The client went away, or was too slow; this answer is not read."""
     log.warning("request.aborted", path=request.url.path)
     return Response(status_code=400)
 

@@ -1,6 +1,6 @@
-"""Playbooks from YAML files (1.2: `on` and `no` are texts). Faults are told with file, line and column, all at once.
+"""Playbooks from YAML files (1.2: `on` and `no` are texts). Reports all faults at once, with file, line and column.
 
-Anchors, aliases, tags and repeated keys are refused: what a file says must be readable where it stands.
+Anchors, aliases, tags and repeated keys are refused: a file must be readable without following references.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ FRAGMENTS = "fragments"
 NO_FRAGMENTS: Fragments = MappingProxyType({})
 NOTHING: Mapping[str, str] = MappingProxyType({})
 SETTINGS = "settings"
-"""In place of a file: where an operator's own settings are wrong."""
+"""In place of a file name, for faults in an operator's own settings."""
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 30
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-r"""What the escape `\ud83d` makes of half a character: no file, database or expression takes it."""
+r"""Half a character, as from the escape `\ud83d`: no file, database or expression accepts it."""
 STANDS_FOR_A_VALUE = {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
 Event = Any
-"""Of PyYAML's or of ruamel's: they have the same names and marks."""
+"""PyYAML's or ruamel's: they have the same names and marks."""
 
 
 def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) -> CompiledPlaybook:
-    """Raise `PlaybookError` with all faults of the file."""
+    """Raises `PlaybookError` with all faults of the file."""
     return _sound(check_file(path, overrides or {}))
 
 
 def origins_in(path: FilePath) -> Mapping[str, Origin]:
-    """States of a sound playbook that were written in a fragment, by the fragment's own names."""
+    """States of a valid playbook that come from a fragment, by the fragment's own names."""
     fragments = fragments_beside(path)
     text = _text_of(path)
     expanded = expand(_read_source(text, str(path)), fragments) if isinstance(text, str) else None
@@ -93,12 +93,12 @@ def load_text(
 
 
 def from_bundle(stored: Mapping[str, str]) -> Bundle:
-    """The playbooks that a run began with, with the settings of that time; newer rules of the check do not stop it."""
+    """The playbooks of a run's start, with the settings of that time; newer rules of the check do not stop it."""
     return Bundle(stored["entry"], _WhenNeeded(json.loads(stored["playbooks"])))
 
 
 class _WhenNeeded(Mapping[str, CompiledPlaybook]):
-    """Stored playbooks, each compiled when a run first comes to it: most runs never leave the first."""
+    """Stored playbooks, each compiled when a run first enters it: most runs never leave the first."""
 
     def __init__(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
         self._kept = kept
@@ -131,13 +131,13 @@ def load_folder(folder: FilePath, *overrides: Override) -> Library:
 
 
 def with_packaged(folder: FilePath) -> tuple[FilePath, ...]:
-    """A folder of somebody's own as it is served: over the packaged one."""
+    """A user's own folder as it is served: over the packaged one."""
     packaged = packaged_playbooks()
     return (folder,) if folder.resolve() == packaged.resolve() else (packaged, folder)
 
 
 def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()) -> Library:
-    """Every `*.yaml` of the folders but `*.test.yaml`; of files with one name the last folder's counts."""
+    """Every `*.yaml` of the folders except `*.test.yaml`; of files with one name the last folder's counts."""
     fragments = {folder: read_fragments(folder / FRAGMENTS) for folder in folders}
     playbooks: dict[str, CompiledPlaybook] = {}
     faults = {
@@ -175,7 +175,7 @@ def _unlink(
     faults: dict[str, tuple[Fault, ...]],
     warnings: dict[str, tuple[Fault, ...]],
 ) -> None:
-    """Take out what diverts to nothing; what is diverted to needs nothing else that opens it."""
+    """Removes playbooks that divert to a missing one; a playbook that others divert to needs no trigger."""
     for name, compiled in list(playbooks.items()):
         known: Known = {**{FilePath(file).stem: None for file in faults}, **playbooks}
         if unlinked := tuple(link_faults(compiled, known)):
@@ -188,7 +188,7 @@ def _unlink(
 
 
 def _everywhere(overrides: Sequence[Override], playbook: str) -> dict[str, str]:
-    """What is set for this playbook whatever its target."""
+    """The settings for this playbook whatever its target."""
     own: dict[str, str] = {}
     for override in overrides:
         if not override.target and override.playbook in ("", playbook):
@@ -199,7 +199,7 @@ def _everywhere(overrides: Sequence[Override], playbook: str) -> dict[str, str]:
 def _faults_of_overrides(
     playbooks: Mapping[str, CompiledPlaybook], faults: Mapping[str, object], overrides: Sequence[Override]
 ) -> Iterator[Fault]:
-    """What is wrong with anything that an operator set; what is wrong does not count."""
+    """The errors in an operator's settings; an invalid one has no effect."""
     refused = {FilePath(file).stem for file in faults}
     known = {name for playbook in playbooks.values() for name in playbook.settings}
     for override in overrides:
@@ -216,7 +216,7 @@ def _faults_of_overrides(
 def _meant(
     override: Override, playbooks: Mapping[str, CompiledPlaybook]
 ) -> Iterator[tuple[CompiledPlaybook, Mapping[str, str]]]:
-    """The playbooks that an override is for, each with what it takes of it."""
+    """The playbooks that an override is for, each with the settings that apply to it."""
     for name, playbook in playbooks.items():
         if override.playbook == name:
             yield playbook, override.settings
@@ -236,7 +236,7 @@ def _on_targets(
 
 
 def load_table(path: FilePath) -> Source:
-    """A test table with its positions: a list of cases, or a mapping that has them under `cases`."""
+    """A test table with its positions: a list of cases, or a mapping with `cases`."""
     text, file = _text_of(path), str(path)
     if isinstance(text, Fault):
         raise PlaybookError((text,))
@@ -255,18 +255,18 @@ def hashes_of(folders: Sequence[FilePath]) -> dict[str, str]:
 
 
 def read_fragments(folder: FilePath) -> Fragments:
-    """Every fragment of a folder, by the name of its file; those of a playbook stand in `fragments/` beside it."""
+    """Every fragment of a folder, by the name of its file; those of a playbook are in `fragments/` beside it."""
     return {path.stem: _read_fragment(path.stem, _text_of(path), str(path)) for path in sorted(folder.glob("*.yaml"))}
 
 
 @cache
 def packaged_fragments() -> Fragments:
-    """Those that came with the bot: every playbook may include them; one of the same name beside it wins."""
+    """The fragments that came with the bot: every playbook may include them; one of the same name beside it wins."""
     return read_fragments(packaged_playbooks() / FRAGMENTS)
 
 
 def fragments_beside(path: FilePath) -> Fragments:
-    """What a playbook may include."""
+    """The fragments that a playbook may include."""
     return {**packaged_fragments(), **read_fragments(path.parent / FRAGMENTS)}
 
 
@@ -300,7 +300,7 @@ def check_file(
     checked = check_text(text, overrides, file=str(path), fragments=beside, only_known_overrides=only_known_overrides)
     if checked.compiled is None or fragments is not None:
         return checked
-    # Where it is written is seldom where it is served: beside the packaged ones.
+    # A playbook is seldom written in the folder that serves it: beside the packaged ones.
     others = (*_playbooks_in(packaged_playbooks()), *_playbooks_in(path.parent))
     neighbours = {other.stem: None for other in others}
     unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
@@ -309,7 +309,7 @@ def check_file(
 
 def _text_of(path: FilePath) -> str | Fault:
     try:
-        # Without waiting: nobody may ever write into a pipe that lies in the folder.
+        # Without waiting: a pipe in the folder may never get a writer.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return Fault(str(path), "is not a file with text", "Move it out of the folder.")
@@ -345,7 +345,7 @@ def _sound(checked: Checked) -> CompiledPlaybook:
 
 
 def _read_source(text: str, file: str) -> Source:
-    """The data with the position of everything in it; raise `PlaybookError` for what is no plain YAML."""
+    """The data with the position of everything in it; raises `PlaybookError` for anything but plain YAML."""
     reader = _Reader(text, file)
     data = reader.document()
     if not isinstance(data, dict):
@@ -354,7 +354,7 @@ def _read_source(text: str, file: str) -> Source:
 
 
 def _events(text: str, file: str) -> list[Event]:
-    """What the file says, in order. libyaml reads it; what it refuses is read again by a slow one, which explains."""
+    """The file's events, in order. libyaml reads it; a refused file is read again by a slow reader, which explains."""
     try:
         return _plain(list(yaml.parse(text, Loader=yaml.CSafeLoader)), file)
     except yaml.YAMLError:
@@ -380,7 +380,7 @@ def _one_line(text: str) -> str:
 
 
 def _plain(events: Iterable[Event], file: str) -> list[Event]:
-    """Refuses before any of it is built, so that a small file cannot grow into a big one."""
+    """Refuses them before anything is built, so that a small file cannot grow into a big one."""
     kept: list[Event] = []
     faults: list[Fault] = []
     depth = documents = 0
@@ -413,12 +413,12 @@ def _plain(events: Iterable[Event], file: str) -> list[Event]:
 
 
 def _kind(event: Event) -> str:
-    """Both readers name their events alike, and share no class."""
+    """Both readers name their events alike, but share no class."""
     return type(event).__name__
 
 
 class _Reader:
-    """Turns a file into plain data, and remembers where each key and value stands."""
+    """Turns a file into plain data, and records the position of each key and value."""
 
     def __init__(self, text: str, file: str) -> None:
         self._lines, self._file = text.splitlines(), file
@@ -428,7 +428,7 @@ class _Reader:
         self._faults: list[Fault] = []
 
     def document(self, list_as: str = "") -> Any:
-        """A list stands under `list_as`; None for an empty file. Raise `PlaybookError` for impossible keys."""
+        """A list is returned under `list_as`; None for an empty file. Raises `PlaybookError` for impossible keys."""
         data: Any = None
         if root := next((event for event in self._events if _kind(event) in STANDS_FOR_A_VALUE), None):
             is_named = list_as and _kind(root) == "SequenceStartEvent"
@@ -471,14 +471,14 @@ class _Reader:
         text_column = None
         if _kind(event) == "ScalarEvent" and line < len(self._lines):
             begins = column + (event.style in ("'", '"'))
-            # Folded and escaped texts do not stand in the file as they are: only their beginning can be pointed at.
+            # Folded and escaped texts differ from the text in the file: only their beginning has a position.
             if event.value and self._lines[line][begins : begins + len(event.value)] == event.value:
                 text_column = begins + 1
         return Position(line + 1, column + 1, text_column)
 
 
 def _scalar(event: Event) -> Any:
-    """By YAML 1.2's core schema, decimal only: `on`, `no`, `0x1F` and `1_000` are texts, as is all that is quoted."""
+    """By YAML 1.2's core schema, decimal only: `on`, `no`, `0x1F` and `1_000` are texts, as is every quoted value."""
     text: str = event.value
     is_plain = event.implicit[0]
     if not is_plain:

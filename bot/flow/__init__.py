@@ -1,1 +1,1 @@
-"""The verbs of the bot: each module does one step of an incident's road, through the ports in `flow.ports`."""
+"""The bot's actions: each module performs one step of an incident's path, through the ports in `flow.ports`."""

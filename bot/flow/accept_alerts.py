@@ -1,4 +1,4 @@
-"""Alerts are stored before the webhook is answered, then routing is woken."""
+"""Stores alerts before the webhook is answered, then wakes routing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AcceptAlerts:
         self._store, self._wake_routing = store, wake_routing
 
     async def __call__(self, alerts: Sequence[Alert], truncated: int) -> int:
-        """Store the alerts and return how many were new. Raise `StorageUnavailableError` unless that is sure."""
+        """Stores the alerts and returns how many were new. Raises `StorageUnavailableError` unless they are stored."""
         if not alerts:
             return 0
         new = await self._store.accept(alerts, truncated=truncated)

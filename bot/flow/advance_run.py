@@ -1,4 +1,4 @@
-"""Drain an incident's inbox in order, decide, commit. Never waits on the outside."""
+"""Drains an incident's inbox in order, decides, commits. Never waits for external systems."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FAILURES_BEFORE_SET_ASIDE = 3
 STALE_ATTEMPTS = 20
 
 FromBundle = Callable[[Mapping[str, str]], Bundle]
-"""The playbooks exactly as a run started with them. Raises `PlaybookError` when one no longer compiles."""
+"""The playbooks exactly as they were when the run started. Raises `PlaybookError` if one no longer compiles."""
 
 
 @dataclass(frozen=True)
 class Advanced:
-    """What became owed, and when the run next wants to be woken."""
+    """The effects that became owed, and when to wake the run next."""
 
     effects: tuple[Effect, ...] = ()
     wake_at: float | None = None
@@ -59,7 +59,7 @@ class AdvanceRun:
         return Advanced(tuple(owed.values()), wake_at)
 
     async def _append_overdue(self, run: Run, now: float) -> bool:
-        """Deadlines that passed become events; the id makes each count once."""
+        """Turns deadlines that have passed into events; the id makes each count once."""
         due = [
             Due(event_id=f"due/{run.visit}/{name}/{at}", deadline=name, due_at=at)
             for name, at in sorted(run.deadlines.items(), key=lambda item: item[1])
@@ -68,11 +68,11 @@ class AdvanceRun:
         return bool(due) and await self._store.append(run.incident_id, due)
 
     async def playbook_of(self, run: Run) -> CompiledPlaybook:
-        """The playbook that the run is in, as it was when the run started, whatever the files say now."""
+        """The playbook that the run is in, as it was when the run started, regardless of later edits."""
         return (await self.bundle_of(run)).playbooks[run.playbook]
 
     async def bundle_of(self, run: Run) -> Bundle:
-        """All playbooks that the run may come to, those that it was offered included."""
+        """All playbooks that the run may enter, including those that it was offered."""
         bundle = await self._bundle(run, run.digest)
         offered = {name: await self._bundle(run, offer.digest) for name, offer in run.offers.items()}
         return replace(bundle, offered=offered) if offered else bundle
@@ -110,7 +110,7 @@ class AdvanceRun:
         return live
 
     async def _decide(self, run: Run, event: Event) -> Decision | None:
-        """The decision, or None to stop before this event and try it again later. Its third failure sets it aside."""
+        """The decision, or None to stop before this event and retry it later. A third failure sets the event aside."""
         try:
             bundle = await self.bundle_of(run)
         except PlaybookError as error:
@@ -119,7 +119,8 @@ class AdvanceRun:
         try:
             return advance(run, event, bundle, self._rules)
         except Exception as error:
-            # A fault of ours in one event must not stick the incident in silence: its third failure sets it aside.
+            # A bug of ours in one event must not block the incident silently: after its third failure the event is set
+            # aside.
             if isinstance(error, BotError):
                 log.warning("event.failed", incident=run.incident_id, event_kind=event.kind, reason=str(error))
             else:

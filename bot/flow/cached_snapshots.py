@@ -1,6 +1,7 @@
-"""The cluster as reading sees it: a snapshot at most a second old, shared by all who ask for the same workload.
+"""Cluster snapshots for reading: at most a second old, shared by all callers for the same workload.
 
-Only for reading. Planning and applying look for themselves, since a snapshot from before a call would call it done.
+Only for reading. Planning and applying read the cluster themselves: in a snapshot from before a call, the call would
+look done.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class CachedSnapshots:
         asked = self._asked.get(key)
         if asked is None or self._is_old(*asked):
             asking = asyncio.ensure_future(self._worlds.snapshot(target, incident_id=incident_id))
-            # The first caller may be gone when it fails; the error belongs to those who still wait.
+            # The first caller may be gone when it fails; the error belongs to the callers that still wait.
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._forget()
             asked = self._asked[key] = (self._now(), asking)
-        # One who gives up leaves the answer to the others.
+        # A caller that gives up does not cancel the read for the others.
         return await asyncio.shield(asked[1])
 
     def _is_old(self, asked_at: float, answer: asyncio.Future[ClusterSnapshot]) -> bool:

@@ -1,7 +1,7 @@
-"""One dependency that has stopped answering is not waited for again and again: questions to it fail at once.
+"""Circuit breaker for one dependency: once it has stopped answering, requests to it fail at once.
 
-Now and then one question goes through as a trial; the first answer closes the circuit. What was not asked is unknown,
-never healthy, and what was not sent has certainly not happened.
+From time to time one request goes through as a trial; the first answer closes the circuit. A request that was not sent
+has certainly not taken effect, and its answer is unknown, never healthy.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bot.domain.kernel.errors import CircuitOpenError
 
 log = structlog.get_logger()
 OPENS_AFTER = 3
-"""Questions in a row that nobody answered."""
+"""Consecutive requests without an answer."""
 SLOW_SECONDS = 2.5
-"""A question that ends without an answer sooner than this has not stalled anybody: a refused connection does not."""
+"""A request that fails faster than this, such as a refused connection, has not blocked any caller."""
 TRIAL_EVERY_SECONDS = 5.0
 
 
 class Circuit:
-    """`name` is what people read: `the Kubernetes API`. `elapsed` measures waits, `now` tells the time of day."""
+    """`name` is shown to people: `the Kubernetes API`. `elapsed` measures waits, `now` returns the time of day."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class Circuit:
 
     @contextlib.contextmanager
     def asking(self, *, insists: bool = False, counts: bool = True) -> Iterator[None]:
-        """Around one question: an answer, also a refusal, leaves the block normally. Raise `CircuitOpenError`.
+        """Wraps one request. An answer, even a refusal, leaves the block normally. Raises `CircuitOpenError`.
 
-        `insists`: ask even if nobody has answered lately. `counts`: False where the dependency passes the question on,
-        and a time-out says nothing about itself.
+        `insists`: send the request even if the circuit is open. `counts`: False if the dependency passes the request
+        on, so that a time-out proves nothing about the dependency itself.
         """
         began, asked_at = self._elapsed(), self._now()
         if self._is_open and not insists:
@@ -57,7 +57,7 @@ class Circuit:
         try:
             yield
         except BaseException:
-            # Also a caller that gave up: its own deadline is often the shorter one.
+            # This includes a caller that gave up: its own deadline is often the shorter one.
             if counts and self._elapsed() - began >= SLOW_SECONDS:
                 self._nobody_answered(began, asked_at)
             raise
@@ -77,7 +77,7 @@ class Circuit:
 
     def _nobody_answered(self, began: float, asked_at: float) -> None:
         if began < self._answered_at:
-            return  # one slow question among others that were answered
+            return  # one slow request among others that were answered
         self._unanswered += 1
         if self._unanswered == 1:
             self._silent_since = asked_at

@@ -1,4 +1,4 @@
-"""What the bot says of itself: ready or not, what it cannot do, and its numbers for Prometheus."""
+"""What the bot reports about itself: readiness, degradation, and its metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Levels(Protocol):
     async def now(self) -> float: ...
 
     async def levels(self) -> Mapping[str, int]:
-        """How many incidents, alerts and effects there are. Raise `StorageUnavailableError`."""
+        """The number of incidents, alerts and effects. Raises `StorageUnavailableError`."""
         ...
 
 
@@ -30,7 +30,7 @@ class Health:
         notices: Callable[[], Mapping[str, str]],
         page: Callable[[Mapping[str, int]], str],
     ) -> None:
-        """`kubernetes`, `slack`: why they refuse the bot, empty where they do not. `page` writes the metrics."""
+        """`kubernetes`, `slack`: why they refuse the bot, or empty. `page` writes the metrics."""
         self._store, self._kubernetes, self._slack, self._notices = store, kubernetes, slack, notices
         self._page = page
 
@@ -43,12 +43,12 @@ class Health:
         return {}
 
     async def degraded(self) -> Mapping[str, str]:
-        """What people have to look at although alerts and presses are accepted, with the reason."""
+        """Problems that need attention although alerts and presses are accepted, with the reason."""
         refused = {"kubernetes": await self._kubernetes(), "slack": self._slack()}
         return {name: reason for name, reason in refused.items() if reason} | dict(self._notices())
 
     async def metrics(self) -> str:
-        """Without the storage the page lacks the levels; the bot's own counters are needed most then."""
+        """Without the storage the page lacks the levels, but has the bot's own counters: they are needed most then."""
         try:
             levels = await self._store.levels()
         except StorageUnavailableError as error:

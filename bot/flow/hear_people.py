@@ -1,4 +1,4 @@
-"""What people click and command is stored before it is acknowledged; the work begins after it."""
+"""Stores clicks and commands before they are acknowledged; the work starts afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HearPeople:
         return await self._store(incident_id, event)
 
     async def command(self, command: Commanded, incident_id: str) -> bool:
-        """A halt or a reset counts from the moment it is stored, before any run has heard of it."""
+        """A halt or a reset takes effect when it is stored, before any run has processed it."""
         if command.command == "halt":
             await self._claims.set_halt(incident_id, by=command.user)
         elif command.command == "resume":
@@ -36,7 +36,7 @@ class HearPeople:
         return await self._store(incident_id, command)
 
     async def reopen(self, command: Commanded, run: Run) -> bool:
-        """False when its target has a newer incident."""
+        """False if its target has a newer incident."""
         reopened = await self._runs.reopen(run, command)
         if reopened:
             self._wake(run.incident_id)
@@ -65,15 +65,15 @@ class HearPeople:
         return await self._alerts.unmatched(UNMATCHED_SHOWN)
 
     async def halted_by(self) -> str:
-        """Who halted everything; empty while nobody has."""
+        """Who halted everything; empty if there is no halt."""
         return (await self._claims.halts()).get(EVERYTHING, "")
 
     async def halt_all(self, by: str, why: str = "") -> None:
-        """Counts from the moment it is stored; `KeepHalts` tells the incidents, however many they are."""
+        """Takes effect when it is stored; `KeepHalts` notifies the incidents, however many there are."""
         await self._claims.set_halt_of_all(HaltWord(by, why), halts=True)
 
     async def resume_all(self, by: str, why: str = "") -> None:
-        """As above; an incident that was halted by itself stays so, and names its own halter."""
+        """As above; an incident that was halted individually stays halted, and names its own halter."""
         await self._claims.set_halt_of_all(HaltWord(by, why), halts=False)
 
     async def export(self, incident_id: str, format: ExportFormat, user: str) -> bool:  # noqa: A002 - as in `ExportTimeline`

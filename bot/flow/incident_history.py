@@ -1,6 +1,6 @@
-"""The bot's own incidents: does this target come back, was a replica replaced on that node, was it rolled back lately?
+"""The bot's own incidents: does this target recur, was a replica replaced on that node, was it rolled back lately?
 
-Only what is still kept is counted; an incident that was deleted is not remembered.
+Only stored incidents count; a deleted incident is not remembered.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from bot.domain.kernel.target import Target
 SOURCE = "the bot's own incidents"
 DAY_SECONDS = 24 * 3600.0
 MAX_INCIDENTS = 200
-"""Newest first: a fleet that has more in a week is looked at in part, and the reading says so."""
+"""Newest first. If a fleet has more in a week, only these are read, and the reading mentions it."""
 
 
 class PastRuns(Protocol):
     async def recent_incidents(self, limit: int) -> Sequence[str]:
-        """Newest first, open ones included."""
+        """Newest first, including open ones."""
         ...
 
     async def last_incident(self, target_key: str) -> str | None:
-        """The one that was closed last on this target."""
+        """The incident of this target that was closed last."""
         ...
 
     async def load(self, incident_id: str) -> Run | None: ...
 
 
 async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> list[str]:
-    """Incidents that rolled this workload back in the last day, and did not take that back again."""
+    """Incidents that rolled this workload back in the last day, and did not undo it."""
     return [
         run.incident_id
         for run in await runs_since(runs, at - DAY_SECONDS)
@@ -43,7 +43,7 @@ async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> li
 
 
 async def asked_by_the_last(runs: PastRuns, run: Run, plan: Plan, *, at: float) -> str:
-    """The request of this target's last incident that asked for exactly this; empty when none did, or long ago."""
+    """The request of this target's last incident for exactly the same change; empty if there was none, or long ago."""
     last = await runs.last_incident(run.target.key)
     earlier = await runs.load(last) if last is not None and last != run.incident_id else None
     found = asked_before(plan, earlier.requests.values(), at=at) if earlier is not None else ""
@@ -51,7 +51,7 @@ async def asked_by_the_last(runs: PastRuns, run: Run, plan: Plan, *, at: float) 
 
 
 async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tuple[float, float]]:
-    """From when to when this target had an incident, as far as those are kept; one that is open has no end yet."""
+    """The times at which this target had an incident, from the stored ones; an open incident has no end yet."""
     found = (run for run in await runs_since(runs, 0.0) if run.target.key == target.key and run.incident_id != but)
     return [
         (min(run.starts_at, run.opened_at), math.inf if run.closed_at is None else run.closed_at)
@@ -61,14 +61,14 @@ async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tu
 
 
 def _is_rollback(entry: LedgerEntry, run: Run, start: float) -> bool:
-    """One that went through; what stopped half-way may be tried again."""
+    """A rollback that completed; one that stopped half-way may be tried again."""
     request = run.requests.get(entry.call_id.split("/")[1])
     went_through = request is not None and request.outcome == "done"
     return entry.verb == "rollback" and not entry.undone_by and entry.applied_at >= start and went_through
 
 
 async def runs_since(runs: PastRuns, start: float) -> list[Run]:
-    """The newest incidents that opened or did something since then."""
+    """The newest incidents that opened or acted since then."""
     known = await runs.recent_incidents(MAX_INCIDENTS)
     found = await asyncio.gather(*(runs.load(incident_id) for incident_id in known))
     return [run for run in found if run is not None and (run.closed_at is None or run.closed_at >= start)]

@@ -1,6 +1,6 @@
-"""Notices that the storage lost its data, or its last writes: numbers go on far above, what fires is reopened.
+"""Detects that the storage lost its data, or its last writes: numbers jump far ahead, firing alerts reopen incidents.
 
-An empty storage at the first look is a first start only where Slack shows no card of this deployment.
+An empty storage at the first check is a first start only if Slack shows no card of this deployment.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ AGAIN_SECONDS = 30.0
 OLD_CARDS_WITHIN_SECONDS = 10.0
 
 OldCards = Callable[[], Awaitable[int | None]]
-"""The highest number of an incident that Slack still shows; 0 when it shows none, None when it does not say."""
+"""The highest incident number that Slack still shows; 0 if it shows none, None if Slack does not answer."""
 Accept = Callable[[Sequence[Alert]], Awaitable[None]]
 """Store alerts as if Alertmanager had just sent them."""
 Knows = Callable[[Alert], Awaitable[bool]]
-"""Whether an incident has heard of this alert, or nobody wants it."""
+"""Whether an incident has received this alert, or no playbook matches it."""
 Tell = Callable[[str, str], Awaitable[None]]
-"""Say something in the channel, once by its first argument."""
+"""Posts in the channel, once for each value of the first argument."""
 
 
 class KeepEpoch:
@@ -42,7 +42,7 @@ class KeepEpoch:
         accept: Accept,
         tell: Tell,
     ) -> None:
-        """`firing`: None where Alertmanager's address is not known."""
+        """`firing`: None if Alertmanager's address is not set."""
         self._epochs, self._clock, self._old_cards, self._firing = epochs, clock, old_cards, firing
         self._knows, self._accept, self._tell = knows, accept, tell
         self._epoch: Epoch | None = None
@@ -51,7 +51,7 @@ class KeepEpoch:
         self._lost = asyncio.Event()
 
     async def once(self) -> None:
-        """Look at the storage; nothing more while it is as it was."""
+        """Checks the storage; does nothing more if it is unchanged."""
         seen = await self._epochs.look()
         before, self._epoch = self._epoch, seen.epoch or await self._begin(seen)
         if before is None or before.epoch_id != self._epoch.epoch_id:
@@ -62,7 +62,7 @@ class KeepEpoch:
         self._highest = max(self._highest, seen.counter or 0, self._epoch.after)
 
     async def recover(self) -> None:
-        """Tell people, and reopen what fires. Raise `BotError` when one of both was not done; both may be repeated."""
+        """Notifies people, and reopens what fires. Raises `BotError` if one of the two failed; both may be repeated."""
         for fault in await asyncio.gather(self._announce(), self._reopen(), return_exceptions=True):
             if fault is not None:
                 raise fault
@@ -82,14 +82,14 @@ class KeepEpoch:
             await self._accept(unknown)
 
     async def forever(self) -> None:
-        """Recover from each loss until that is done."""
+        """Recovers from each loss until that is done."""
         while True:
             await self._lost.wait()
             self._lost.clear()
             try:
                 await self.recover()
             except Exception as error:
-                # The top of its work: whatever failed is tried again.
+                # The top of this task: any failure is retried.
                 reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"
                 log.warning("recovery.failed", reason=reason, exc_info=not isinstance(error, BotError))
                 self._lost.set()
@@ -101,7 +101,7 @@ class KeepEpoch:
         return {"redis": notice(epoch)} if epoch is not None and epoch.matters(self._clock.now()) else {}
 
     def _say_what_was_lost(self, epoch: Epoch) -> None:
-        """At each start but the very first, look at what fires: nobody saw a failover while no bot was at work."""
+        """At each start except the first, checks what fires: a failover while no bot was running went unnoticed."""
         if epoch.matters(self._clock.now()):
             log.error("storage.emptied", why=epoch.why, began_at=epoch.began_at, incidents_after=epoch.after)
         if epoch.why != "first" or epoch.began_at < self._started_at:
@@ -127,7 +127,7 @@ class KeepEpoch:
         return ("emptied", number) if number else ("first", 0)
 
     async def _look_for_lost_writes(self, seen: StorageSeen) -> None:
-        """Another server, or the same one restarted, may lack the last writes: the newest incidents and alerts."""
+        """Another server, or a restarted one, may lack the last writes: checks the newest incidents and alerts."""
         went_back = (seen.counter or 0) < self._highest
         is_another = bool(self._server and seen.server) and seen.server != self._server
         if went_back or (is_another and seen.was_promoted):

@@ -1,7 +1,7 @@
-"""The kill switch in the storage is the truth; every open incident is brought in line with it, for its card to say so.
+"""Brings every open incident, and so its card, in line with the kill switch in the storage, which is authoritative.
 
-Halting everything is one write, however many incidents are open. They hear of it from here, a bounded number a round,
-and so do those that open under it. The calls themselves never wait for this: `claim` reads the switch.
+Halting everything is one write, however many incidents are open. This module notifies them, a bounded number per round,
+and also those that open during the halt. The calls themselves never wait for this: `claim` reads the switch.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
 
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
 AT_A_TIME = 10
-"""So many incidents a round, which is a second: presses must not wait for it, and cards take Slack longer anyway."""
+"""Incidents per round, which is a second: presses must not wait for it, and Slack updates cards more slowly anyway."""
 LOOKS = 2
-"""A call that was stopped in the very moment of a resume is known to its run only after a first look."""
+"""A run learns only after a first check that a call was stopped just at a resume."""
 STOPPED = "the kill switch"
-"""Its call was stopped before the run had heard of any halt."""
+"""Its call was stopped before the run had received a halt."""
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 
 
@@ -41,21 +41,21 @@ class KeepHalts:
         changed: Callable[[], None],
         is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`changed` is told that who halted what is not as it was; while `is_busy` nobody is told anything more."""
+        """`changed` is called when a halt or its author has changed; while `is_busy`, no incident is notified."""
         self._runs, self._claims, self._wake, self._changed, self._is_busy = runs, claims, wake, changed, is_busy
         self._kept: Mapping[str, str] | None = None
         self._looks: dict[str, int] = {}
-        """How often each incident was looked at since the switch changed for it."""
+        """How often each incident was checked since the switch changed for it."""
         self._is_done = False
 
     async def once(self) -> None:
-        """Bring some incidents in line. Nothing to do while the switch is as it was and no incident is new under it."""
+        """Brings some incidents in line. Does nothing if the switch is unchanged and no incident is new under it."""
         halts = await self._claims.halts()
         self._notice(halts)
         if (self._is_done and EVERYTHING not in halts) or self._is_busy():
             return
         still_open = await self._runs.open_incidents()
-        # An incident that was closed and opened again is looked at again.
+        # An incident that was closed and reopened is checked again.
         self._looks = {one: self._looks.get(one, 0) for one in still_open}
         left = sorted((one for one in still_open if self._looks[one] < LOOKS), key=self._looks.__getitem__)
         word = await self._claims.halt_word() if left else HaltWord()
@@ -65,7 +65,7 @@ class KeepHalts:
         self._is_done = all(looks >= LOOKS for looks in self._looks.values())
 
     def _notice(self, halts: Mapping[str, str]) -> None:
-        """Forget the looks at those for whom the switch has changed."""
+        """Resets the count of checks for incidents whose switch has changed."""
         if halts == self._kept:
             return
         before = self._kept
@@ -78,7 +78,7 @@ class KeepHalts:
         self._changed()
 
     async def _bring_in_line(self, incident_id: str, halts: Mapping[str, str], word: HaltWord) -> None:
-        # The inbox first: what is drained between the two is in the run then.
+        # The inbox is read first: events that are drained between the two reads are in the run then.
         waiting = await self._runs.inbox(incident_id)
         run = await self._runs.load(incident_id)
         if run is None or (event := _correction(run, _believed(run, waiting), halts, word)) is None:
@@ -88,7 +88,7 @@ class KeepHalts:
 
 
 def _believed(run: Run, waiting: Sequence[Event]) -> tuple[_Halt, str]:
-    """What halts it, as far as the run knows or will once its inbox is drained; and what tells this belief apart."""
+    """The halt that the run knows of, or will know of once its inbox is drained; and what identifies this state."""
     newest = next((e for e in reversed(waiting) if isinstance(e, Commanded) and e.command in ("halt", "resume")), None)
     if newest is not None:
         return (_Halt(newest.user, newest.to == ALL) if newest.command == "halt" else NOT_HALTED), newest.event_id
@@ -104,7 +104,7 @@ def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str],
     # The same correction by two replicas has one id.
     event_id = f"halt-kept/{wanted.by}/{since}"
     if not wanted.by:
-        # A call that was stopped before its run heard of a halt was stopped by the halt of everything.
+        # A call that was stopped before its run received a halt was stopped by the halt of everything.
         if known.with_all or known.by == STOPPED:
             return Commanded(event_id=event_id, command="resume", user=word.by, text=word.why, to=ALL)
         return Commanded(event_id=event_id, command="resume", user="")

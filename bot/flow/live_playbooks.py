@@ -1,6 +1,6 @@
-"""The playbooks in force for new incidents: files that are edited count without a restart, all of them at once.
+"""The playbooks in force for new incidents. Edited files take effect without a restart, all of them at once.
 
-A broken edit never takes a playbook away: its last good version stays in force, and people are told once.
+A broken edit never removes a playbook: its last good version stays in force, and people are notified once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ log = structlog.get_logger()
 FAULTS_SHOWN = 5
 
 Look = Callable[[], Mapping[str, str]]
-"""What stands in the files now: a hash for each."""
+"""The present content of the files: a hash for each."""
 TellOnce = Callable[[str, str], Awaitable[None]]
-"""(what it is about, text): says it in the channel unless this or another replica of the bot did."""
+"""(topic, text): posts it in the channel unless this or another replica of the bot already did."""
 Forget = Callable[[str], Awaitable[None]]
-"""What was said about this may be said again."""
+"""Allows a notice about this topic to be posted again."""
 
 
 class LivePlaybooks:
@@ -39,7 +39,7 @@ class LivePlaybooks:
 
     @property
     def library(self) -> Library:
-        """As it is now."""
+        """The present library."""
         return self._library
 
     def match(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
@@ -49,14 +49,14 @@ class LivePlaybooks:
         return self._library.bundle(name, target)
 
     async def refresh(self) -> None:
-        """Take over what changed, once it stands still: a file that is being written is not read halfway."""
+        """Loads changes once they have settled: a file that is being written is not read halfway."""
         found = await asyncio.to_thread(self._look)
         if found != self._settling:
             self._settling = found
             return
         if found != self._seen:
             self._seen = found
-            # Read here and not in a thread: it takes a moment after an edit only, and the compiler is not shared.
+            # Read here and not in a thread: it is slow only right after an edit, and the compiler is not shared.
             self._library = self._read().or_last_good(self._library)
             log.info("playbooks.read", playbooks=sorted(self._library.playbooks))
         await self._tell()
@@ -75,7 +75,7 @@ class LivePlaybooks:
             await self._tell_mended(file)
 
     async def _tell_mended(self, file: str) -> None:
-        """Nothing is said of a file that is gone. The same fault may be told again after that."""
+        """Posts nothing about a deleted file. The same fault may be reported again after that."""
         names = [name for name, playbook in self._library.playbooks.items() if playbook.file == file]
         text = f"A playbook file is sound again: {file}. New incidents take {''.join(names)} as it is now."
         if names and not await self._was_told(_mended(file), text, file):
@@ -85,7 +85,7 @@ class LivePlaybooks:
     async def _was_told(self, about: str, text: str, file: str) -> bool:
         try:
             await self._tell_once(about, text)
-        except MessengerError as error:  # the next round says it again
+        except MessengerError as error:  # the next round retries it
             log.warning("playbooks.not_told", file=file, reason=str(error))
             return False
         return True

@@ -1,4 +1,4 @@
-"""Say something in the channel once, whichever replica of the bot comes first."""
+"""Posts a notice in the channel once, whichever replica of the bot comes first."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bot.flow.ports import Messenger
 
 class Notices(Protocol):
     async def is_first(self, about: str) -> bool:
-        """Whether nobody has claimed this notice yet; it is claimed now."""
+        """Claims this notice; True if it was not claimed yet."""
         ...
 
     async def is_first_no_more(self, about: str) -> None:
-        """Give the claim back, so that the notice may be sent again."""
+        """Releases the claim, so that the notice may be sent again."""
         ...
 
 
@@ -23,7 +23,7 @@ class NotifyOnce:
         self._notices, self._messenger = notices, messenger
 
     async def __call__(self, about: str, text: str) -> None:
-        """Raise `MessengerError` when Slack refused; the notice may be sent again then."""
+        """Raises `MessengerError` if Slack refused; the notice may be sent again then."""
         if not await self._notices.is_first(about):
             return
         try:
@@ -33,5 +33,5 @@ class NotifyOnce:
             raise
 
     async def forget(self, about: str) -> None:
-        """The notice may be sent again."""
+        """Allows the notice to be sent again."""
         await self._notices.is_first_no_more(about)

@@ -1,4 +1,4 @@
-"""A person opens an incident: the same way as an alert does, one open incident for each target."""
+"""Lets a person open an incident under the same rule as an alert: one open incident for each target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.flow.ports import Playbooks, RunStore
 
 @dataclass(frozen=True)
 class Opening:
-    """What a person wants opened; `submission_id` is that of the form, and counts once."""
+    """An incident that a person wants to open; `submission_id` is that of the form, and counts once."""
 
     submission_id: str
     playbook: str
@@ -30,7 +30,7 @@ class Opening:
 class Opened:
     incident_id: str
     is_new: bool
-    """False: the target had an open incident already, or this form was sent in before."""
+    """False: the target already had an open incident, or this form was submitted before."""
 
 
 class OpenByHand:
@@ -38,11 +38,11 @@ class OpenByHand:
         self._runs, self._playbooks, self._wake = runs, playbooks, wake
 
     def form(self, playbook: str, target: Target) -> Mapping[str, FormField]:
-        """What to ask for; raise `OpeningError` when it cannot be opened by hand."""
+        """The form's fields; raises `OpeningError` if the playbook cannot be opened by hand."""
         return self._bundle(playbook, target).entry_playbook.playbook.form
 
     async def __call__(self, opening: Opening) -> Opened:
-        """Raise `OpeningError` with what is wrong, by field. Nothing is stored then."""
+        """Raises `OpeningError` with the errors by field. Nothing is stored then."""
         bundle = self._bundle(opening.playbook, opening.target)
         form, given = bundle.entry_playbook.playbook.form, opening.fields or {}
         if wrong := problems(form, given):

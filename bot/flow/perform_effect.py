@@ -1,4 +1,4 @@
-"""Do one owed effect under a renewed lease; its outcome is an event again. At least once: handlers are re-entrant."""
+"""Performs one owed effect under a renewed lease; its outcome is an event. At least once: handlers are re-entrant."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Later:
-    """Not over: owe it again, after telling what there is to tell."""
+    """Not over: store its events, then owe it again."""
 
     after_seconds: float
     events: tuple[Event, ...] = ()
@@ -40,7 +40,7 @@ class Later:
 
 @dataclass(frozen=True)
 class EffectContext:
-    """One effect as a handler sees it: the newest run, and whether the lease is still ours."""
+    """One effect as a handler sees it: the newest run, and whether this process still has the lease."""
 
     run: Run
     owed: Owed
@@ -60,7 +60,7 @@ class PerformEffect:
         self._runs, self._effects, self._handlers = runs, effects, handlers
 
     async def __call__(self, incident_id: str, effect_id: str) -> float | None:
-        """Perform one effect if it is free; return the seconds after which it is owed again, None when it is over."""
+        """Performs one effect if it is free; returns the seconds until it is owed again, None if it is over."""
         owed = await self._effects.take(incident_id, effect_id)
         if owed is None:
             return None
@@ -83,7 +83,7 @@ class PerformEffect:
         except StorageUnavailableError:
             raise
         except Exception as error:
-            # The last resort: three times, then the run is told and asks a person.
+            # The last resort: after three failures the run is notified and asks a person.
             if not isinstance(error, BotError):
                 log.exception("effect.failed", incident=context.incident_id, effect=effect.effect_id)
             reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The playbooks for commands: as they are now, as a run keeps them, and opening one."""
+"""The playbooks for commands: the present ones, the ones that a run keeps, and opening an incident."""
 
 from __future__ import annotations
 

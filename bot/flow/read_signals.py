@@ -1,6 +1,6 @@
-"""Read every wanted signal: one sample now, then windows from the history, probes beside them. Never raises.
+"""Reads every wanted signal: one sample now, then windows from the history, with probes in parallel. Never raises.
 
-Each source has its own deadline; one that fails or is late makes its signals unknown, with its reason.
+Each source has its own deadline; if it fails or is late, its signals are unknown, with its reason.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReadSignals:
             async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
         except (BotError, TimeoutError) as error:
-            # The gap that this leaves in the history is what later readings must see.
+            # Later readings must see the gap that this leaves in the history.
             log.warning("sample.failed", target=context.target.key, reason=self._reason(error, self._history.source))
 
     async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
@@ -89,7 +89,7 @@ class ReadSignals:
         context: ReadContext,
         now: float,
     ) -> list[Reading]:
-        """The windows that end together, from one look into the history."""
+        """The windows that end together, from one query of the history."""
         together = [one for one in asked if one.end == end]
         until = now if end is None else min(end, now)
         metrics = frozenset[str]().union(*(metrics_of(wanted[one.name]) for one in together))
@@ -97,7 +97,7 @@ class ReadSignals:
         try:
             scrapes = await self._history.between(context, metrics, until - longest, until)
         except BotError as error:
-            # A refused look into the past must not take the present with it.
+            # A failed query of the past must not discard the present values.
             reason = self._reason(error, self._history.source)
             return [unknown(one.name, reason, at=self._now()) for one in together]
         windows = {one.name: Window(until - one.span, until) for one in together}
@@ -119,7 +119,7 @@ class ReadSignals:
                     self._history.between(context, metrics, past.start, past.end),
                     self._history.between(context, metrics, now.start, now.end),
                 )
-                # A day of a fleet's samples takes a second to read: not on the loop that serves Slack and webhooks.
+                # Reading a day of a fleet's samples takes a second: not on the loop that serves Slack and webhooks.
                 reading = await asyncio.to_thread(
                     compare, name, spec, [*then, *present], now=now, past=past, picked=context.picked
                 )
@@ -130,7 +130,7 @@ class ReadSignals:
         return self._told(reading, spec)
 
     def _told(self, reading: Reading, spec: SampledSpec | ComparedSignal) -> Reading:
-        """With its source and its request, whatever became of it: the timeline shows both."""
+        """Adds the source and the request to the reading, whatever its result: the timeline shows both."""
         query = reading.query or spec.model_dump_json(exclude_defaults=True)
         return reading.model_copy(update={"source": self._history.source, "query": query})
 
@@ -146,7 +146,7 @@ class ReadSignals:
             failed = unknown(name, self._reason(error, spec.probe), at=self._now(), source=spec.probe)
             return _asked_of(failed, request)
         except Exception as error:
-            # One probe's own fault must not take the other readings with it, nor stop the run.
+            # A bug in one probe must not discard the other readings, nor stop the run.
             log.exception("probe.failed", probe=spec.probe, target=context.target.key)
             reason = f"'{spec.probe}' itself failed: {type(error).__name__}"
             return _asked_of(unknown(name, reason, at=self._now(), source=spec.probe), request)
@@ -158,14 +158,14 @@ class ReadSignals:
 
 
 def _asked_of(reading: Reading, request: ProbeRequest) -> Reading:
-    """With what a reader needs to check it, also where the probe came to nothing."""
+    """Adds what a reader needs to verify the reading, even if the probe had no result."""
     probe = request.spec.probe
     told = {"source": reading.source or probe, "query": reading.query or probe, "at": reading.at or request.at}
     return reading.model_copy(update=told)
 
 
 class _ReadOnce:
-    """The snapshot, read at most once and shared by those who wait; one who gives up leaves it to the others."""
+    """Reads the cluster at most once for all waiting callers; one caller's cancellation does not affect the others."""
 
     def __init__(self, read: Callable[[], Awaitable[ClusterSnapshot]]) -> None:
         self._read = read
@@ -184,7 +184,7 @@ class _ReadOnce:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A signal with its target as a number, and its window: the seconds, and the end where that is a past moment."""
+    """A signal with its target as a number, and its window: the seconds, and the end if that is a past moment."""
 
     name: str
     spec: SampledSpec
@@ -195,7 +195,7 @@ class _Asked:
 def _asked(
     wanted: Mapping[str, SampledSpec], context: ReadContext, *, at: float
 ) -> tuple[list[_Asked], dict[str, Reading]]:
-    """Each signal's window, and a reading for those that have none."""
+    """Each signal's window, and a reading for those without one."""
     asked: list[_Asked] = []
     faulty: dict[str, Reading] = {}
     for name, spec in wanted.items():

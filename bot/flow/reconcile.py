@@ -1,4 +1,4 @@
-"""The net under the direct wake-ups: every second and at start, take up what is owed, overdue or was left behind."""
+"""The periodic fallback for direct wake-ups: every second and at start, takes up owed, overdue or abandoned work."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Reconcile:
         besides: Mapping[str, Callable[[], Awaitable[None]]] = MappingProxyType({}),
         every_seconds: float = EVERY_SECONDS,
     ) -> None:
-        """`look` comes first in each round. `besides`: what else is looked at as often, each in a loop of its own.
+        """`look` runs first in each round. `besides`: further checks of the same interval, each in its own loop.
 
-        The keys of `besides` are what is logged when a look fails.
+        The keys of `besides` name a failed check in the log.
         """
         self._look = look
         self._runs, self._effects, self._wake, self._route, self._besides = runs, effects, wake, route, besides
@@ -43,7 +43,7 @@ class Reconcile:
         self._wanted.set()
 
     async def once(self) -> None:
-        """Route what was accepted, advance what waits, perform what is due."""
+        """Routes accepted alerts, advances waiting incidents, performs due effects."""
         if self._look is not None:
             await self._look()
         await self._effects.keep_time()
@@ -59,7 +59,7 @@ class Reconcile:
             await self._route()
 
     async def forever(self) -> None:
-        """Until cancelled. A failure is logged and the next round tries again: nothing is lost, it is all stored."""
+        """Until cancelled. A failure is logged and the next round retries: all work is stored, so nothing is lost."""
         others = [asyncio.create_task(self._repeat(look, event)) for event, look in self._besides.items()]
         others.append(asyncio.create_task(self._route_when_woken(), name="route"))
         try:
@@ -88,7 +88,7 @@ async def _logged(work: Awaitable[None], event: str) -> bool:
         log.warning(event, reason=str(error))
         return False
     except Exception:
-        # The net under everything goes on; all work is stored and the next round takes it up.
+        # This loop must survive any error; all work is stored and the next round takes it up.
         log.exception(event)
         return False
     return True

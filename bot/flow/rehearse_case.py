@@ -1,4 +1,4 @@
-"""Play one case of a test table through the real machine, and say how it differs from what the table expects."""
+"""Plays one case of a test table through the real state machine, and reports how it differs from the expectation."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ TARGET = Target(cluster="rehearsal", namespace="serving", name="llm")
 class CaseResult:
     case: Case
     deviation: str
-    """Empty when everything is as expected."""
+    """Empty if everything is as expected."""
     rehearsed: Rehearsed
     unsaid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What was read that the table does not say, by the state that read it."""
+    """Values that were read but are missing in the table, by the state that read them."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class TableResult:
     playbook: CompiledPlaybook
     results: tuple[CaseResult, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    """States that were written in a fragment."""
+    """States that come from a fragment."""
 
     @property
     def unreached(self) -> list[tuple[EdgeKey, Edge]]:
-        """The written edges that no case takes."""
+        """The written edges that no case covers."""
         return missing_edges(self.playbook.playbook, self.edges, self.origins)
 
     @property
@@ -63,7 +63,7 @@ class TableResult:
 
     @property
     def edges(self) -> frozenset[EdgeKey]:
-        """The written edges that some case takes. A case that deviates proves nothing."""
+        """The written edges that at least one case covers. A case that deviates proves nothing."""
         written = self.playbook.playbook
         taken = (edges_taken(written, one.rehearsed.visits) for one in self.results if not one.deviation)
         return frozenset[EdgeKey]().union(*taken)
@@ -90,13 +90,13 @@ async def play_table(table: Table, load: Load, origins: Mapping[str, Origin] = N
 
 
 def settings_of(written: Circumstances) -> dict[str, str]:
-    """As `--set` has them."""
+    """The settings after `--set`."""
     said = written.settings.items()
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in said}
 
 
 async def play_case(case: Case, bundle: Bundle) -> CaseResult:
-    """`bundle` has a stand-in for each other playbook."""
+    """`bundle` has a stub for each other playbook."""
     clock, playbook = Clock(BEGINS_AT), bundle.entry_playbook
     met = AsWritten(case, playbook, clock)
     alert = alert_at(BEGINS_AT, case.name)
@@ -107,7 +107,7 @@ async def play_case(case: Case, bundle: Bundle) -> CaseResult:
 
 
 def by_hand(case: Circumstances, playbook: CompiledPlaybook) -> OpenedByHand:
-    """The form as it is filled in; `check_table` saw that it counts."""
+    """The form as it is filled in; `check_table` has validated it."""
     return OpenedByHand(event_id="opening", user="opener", fields=answers(playbook.playbook.form, case.form))
 
 
@@ -149,7 +149,7 @@ class AsWritten:
         return {name: reading_of(name, spec, given.get(name), at=self._clock.now) for name, spec in wanted.items()}
 
     async def sample(self, context: ReadContext) -> None:
-        """There is no history to sample for."""
+        """There is no history to add a sample to."""
 
     # --- Circumstances ----------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class AsWritten:
         return None
 
     def _end_of_other(self, run: Run) -> str | None:
-        """How the playbook ends that was diverted to, as it is said of the state that diverts."""
+        """How the other playbook ends, according to the case, after this state diverts to it."""
         frame = run.frames[-1] if run.frames else None
         if frame is not None:
             return nth(self._written.diverts.get(frame.state), frame.findings.path.count(frame.state))

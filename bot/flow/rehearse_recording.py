@@ -1,6 +1,6 @@
-"""Rehearse a playbook over a recorded history: the real sampling and watching, in the recording's own time.
+"""Rehearses a playbook over a recorded history: the real sampling and watching, in the recording's own time.
 
-A recording has metrics and no cluster: what a probe would ask is given by hand, or unknown.
+A recording has metrics and no cluster: results of probes are given by hand, or unknown.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from bot.flow.rehearse_case import AsWritten, times_in
 from bot.flow.rehearse_run import Clock
 
 Ask = Callable[[Question], str | None]
-"""Asks the person who rehearses; None when nobody answers."""
+"""Asks the person who rehearses; None if there is no answer."""
 
 
 class NoCluster:
-    """The `Snapshots` port where there is none."""
+    """The `Snapshots` port without a cluster."""
 
     async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         raise ClusterError("a recording has no cluster; say under `given` what this would have been")
 
 
 class OverRecording(AsWritten):
-    """What is written down counts; the rest is read from the recording, and asked."""
+    """Written values take precedence; the rest is read from the recording, and asked."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""A whole run in memory and virtual time: the real machine and handlers; the cluster, Slack and people stand in.
+"""A whole run in memory and virtual time: the real machine and handlers; the cluster, Slack and people are simulated.
 
-Nothing is decided here: effects are performed in order, time passes when nothing else can happen, people answer.
+This module decides nothing: effects are performed in order, time passes when nothing else can happen, people answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ANYBODY = Policy(
 RULES = Rules(approvals=ApprovalRules(low=ANYBODY, medium=ANYBODY, high=ANYBODY))
 
 Silence = Literal["silence"]
-"""Nobody presses, on purpose: time passes until it expires."""
+"""Deliberately no press: time passes until it expires."""
 
 
 @dataclass
@@ -66,23 +66,23 @@ class Circumstances(Protocol):
     def signals(self) -> Signals: ...
 
     def see(self, run: Run) -> None:
-        """The run as it is now, before anything is read or asked for it."""
+        """The run at this moment, before anything is read or asked for it."""
 
     def answer(self, run: Run) -> str | tuple[str, Mapping[str, float | str]] | Silence | None:
-        """The choice for the open question, with the fields of its form; None when nobody is there to answer."""
+        """The choice for the open question, with the fields of its form; None if there is no person to answer."""
 
     def change(self, run: Run) -> str:
-        """What becomes of the change of this state: `done`, `refused`, `expired`, `impossible`, `failed` …"""
+        """The result of this state's change: `done`, `refused`, `expired`, `impossible`, `failed` …"""
 
     def came_back(self, run: Run) -> Mapping[str, float | bool | str]:
-        """What the change of this state comes back with, by part; empty where that is not known."""
+        """The result of this state's change by part; empty if that is not known."""
         ...
 
     def verdict(self, run: Run) -> str:
-        """The verdict of this watch; empty when the readings decide."""
+        """The verdict of this watch; empty if the readings decide."""
 
     def still_the_same(self, run: Run) -> bool:
-        """Whether what is read in this state cannot change while the run stays there."""
+        """Whether the readings of this state cannot change while the run stays there."""
 
 
 class MemoryWatchLog:
@@ -102,7 +102,7 @@ class MemoryWatchLog:
 
 
 class Everybody:
-    """The `People` port: in a rehearsal everybody may do everything."""
+    """The `People` port: in a rehearsal every person has every permission."""
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
         teams = tuple(demand.team for demand in policy.demands)
@@ -206,7 +206,7 @@ class DryRun:
     # --- people and time ------------------------------------------------------------------------------------------
 
     def _people_or_time(self, due: _Due | None) -> str:
-        """Somebody presses, or time passes until something is due; else the reason why nothing can happen any more."""
+        """A person presses, or time passes until something is due; else the reason why nothing can happen any more."""
         press = self._press()
         if isinstance(press, Press):
             if (press.about, press.user) in self._pressed:
@@ -247,13 +247,14 @@ class DryRun:
         return "silence"
 
     def _made(self, action: str, about: str, *, number: int = 0, **more: Any) -> Press:
-        # Another person each time: nobody may approve twice, and some questions want somebody else than an earlier one.
+        # Another person each time: a person may approve only once, and some questions require a person not asked
+        # before.
         user = f"{about}-{number + 1}"
         return Press.model_validate(
             {"press_id": f"press/{user}", "action": action, "about": about, "user": user, "channel": "-", **more}
         )
 
-    # --- stand-ins --------------------------------------------------------------------------------------------------
+    # --- stubs ------------------------------------------------------------------------------------------------------
 
     async def _watched(self, context: EffectContext, effect: WatchSignals) -> Done | Later:
         verdict = self._met.verdict(context.run)
@@ -267,7 +268,7 @@ class DryRun:
             and self._met.still_the_same(context.run)
             and not self._looks.holds(context.run.visit)
         ):
-            # What does not hold now will not hold by waiting.
+            # A condition that does not hold now will not hold by waiting.
             return replace(result, after_seconds=max(watch.until - self._clock.now, 0.0))
         return result
 
@@ -308,7 +309,7 @@ class DryRun:
         return PlanResult(outcome="planned", plan=stub_plan(verb, arguments, run))
 
     def _outcome(self, run: Run) -> str:
-        """What is said of a state's change is not meant for an undo that a person asks for there."""
+        """The result given for a state's change does not apply to an undo that a person requests there."""
         return "done" if run.change and run.change.undo_of else self._met.change(run)
 
     async def _applied(self, context: EffectContext, effect: ApplyStep) -> Done:
@@ -327,7 +328,7 @@ class DryRun:
         return {verb: Reading(name=verb, fields=said, at=self._clock(), source="the table")} if said else {}
 
     async def _shown(self, context: EffectContext, effect: ShowInSlack) -> Done:
-        """A message stands in Slack as soon as it is wanted: requests count their time from there."""
+        """A message counts as shown in Slack as soon as it is wanted: requests count their time from there."""
         waiting = context.run.open_request
         if waiting is None or waiting.posted_at is not None:
             return Done()

@@ -42,10 +42,10 @@ class RouteAlerts:
         self._failures: Counter[str] = Counter()
 
     async def __call__(self) -> int:
-        """Route everything that was accepted, in order; return how many entries were ended."""
+        """Routes all accepted alerts, in order; returns how many entries were ended."""
         routed = 0
         while entries := await self._alerts.intake(BATCH):
-            # Asked for all at once: a cluster that is slow to answer must not cost each alert its two seconds.
+            # All lookups start at once: a cluster that is slow to answer must not cost each alert its two seconds.
             targets = await asyncio.gather(*(self._target(entry.alert) for entry in entries), return_exceptions=True)
             for entry, target in zip(entries, targets, strict=True):
                 await self._route_or_set_aside(entry, target)
@@ -60,7 +60,7 @@ class RouteAlerts:
         except StorageUnavailableError:
             raise
         except Exception as error:
-            # A fault of ours with one alert must not hold up every later one: its third failure sets it aside.
+            # A bug of ours with one alert must not hold up every later one: its third failure sets it aside.
             log.exception("alert.failed", fingerprint=entry.alert.fingerprint)
             self._failures[entry.entry_id] += 1
             if self._failures[entry.entry_id] < FAILURES_BEFORE_SET_ASIDE:
@@ -84,7 +84,7 @@ class RouteAlerts:
         return bool(target.cluster and self._cluster_name) and target.cluster != self._cluster_name
 
     async def _target(self, alert: Alert) -> Target:
-        """The workload as the cluster names it; after two seconds, what the labels say."""
+        """The workload that the cluster resolves; after two seconds, what the labels name."""
         named = named_by(alert.labels, self._cluster_name)
         if not self._playbooks.match(alert.labels) or self._is_slow():
             return named
@@ -98,11 +98,11 @@ class RouteAlerts:
         return found or named
 
     def _is_slow(self) -> bool:
-        """A cluster that has just failed to answer is left alone for a moment, so that a storm is still routed."""
+        """A cluster that has just failed to answer is not asked for a moment, so that a storm is still routed."""
         return asyncio.get_running_loop().time() < self._slow_until
 
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
-        """One attempt; False when the index changed under us."""
+        """One attempt; False if the index has changed since it was read."""
         bundle = self._playbooks.bundle(playbook.name, target) or Bundle.of(playbook)
         run, how = await self._known(entry.alert, target)
         if run is None:
@@ -116,7 +116,7 @@ class RouteAlerts:
         return routed
 
     async def knows(self, alert: Alert) -> bool:
-        """Whether the newest incident of its target has heard of it just so; also when it would open none."""
+        """Whether the newest incident of its target has received exactly this alert; also if it would open none."""
         target = await self._target(alert)
         if self._is_elsewhere(target) or not self._playbooks.match(alert.labels):
             return True
@@ -126,7 +126,7 @@ class RouteAlerts:
         return known is not None and known.dedupe_key == alert.dedupe_key
 
     async def _known(self, alert: Alert, target: Target) -> tuple[Run | None, RouteKind]:
-        """The open incident of the target, or its last one: for stragglers, and for the same trouble soon again."""
+        """The open incident of the target, or its last one: for late alerts, and for the same trouble soon again."""
         current = await self._runs.open_incident(target.key)
         if current is not None:
             if (run := await self._runs.load(current)) is None:
@@ -140,7 +140,7 @@ class RouteAlerts:
 
 
 def _offer(bundle: Bundle, run: Run, how: RouteKind) -> Offer | None:
-    """What an alert would have opened that joins a run of another playbook; whether that counts is decided later."""
+    """What an alert that joins a run of another playbook would have opened; whether that counts is decided later."""
     if how != "extends" or bundle.entry == run.playbook or bundle.entry in run.offers:
         return None
     playbook = bundle.entry_playbook.playbook

@@ -1,4 +1,4 @@
-"""The history that the bot makes itself: scrape every replica, keep it in the sample store, read windows from there.
+"""The bot's own history: scrapes every replica, stores it in the sample store, reads windows from there.
 
 A replica that does not answer is recorded as such, never as zero.
 """
@@ -25,9 +25,9 @@ from bot.flow.ports import LoadLog, ReadContext, Replica, Replicas, SampleStore,
 log = structlog.get_logger()
 
 MAX_WORKLOADS = 64
-"""More at once than this would make sampling the bot's main work."""
+"""With more at once, sampling would take most of the bot's time."""
 CLOSEST_SECONDS = 1.0
-"""Two samples closer than this say the same; quantiles would count that moment twice."""
+"""Two samples closer than this are the same; quantiles would count that moment twice."""
 
 
 class SampledHistory:
@@ -52,7 +52,7 @@ class SampledHistory:
 
     async def sample(self, context: ReadContext) -> None:
         workload = context.target.key
-        # A caller that comes while a sample is taken waits for that one.
+        # A caller that arrives while a sample is taken waits for that one.
         async with self._sampling[workload]:
             if self._now() - self._sampled_at.get(workload, 0.0) < CLOSEST_SECONDS:
                 return
@@ -63,7 +63,7 @@ class SampledHistory:
             await self._keep_load(workload)
 
     async def _keep_load(self, workload: str) -> None:
-        """Once a slot: what its samples say of the load, before they are too old to be kept."""
+        """Once a slot: stores the load that its samples show, before they expire."""
         slot = last_slot(self._now())
         if self._loads is None or self._slot_kept.get(workload) == slot.start:
             return
@@ -79,7 +79,7 @@ class SampledHistory:
 
 
 class KeepSampling:
-    """Samples workloads all the time, so that an incident finds a history from before it opened."""
+    """Samples workloads continuously, so that an incident finds a history from before it opened."""
 
     def __init__(
         self, signals: Signals, contexts: Callable[[], Awaitable[Iterable[ReadContext]]], *, every_seconds: float = 5.0
@@ -87,7 +87,7 @@ class KeepSampling:
         self._signals, self._contexts, self._every = signals, contexts, every_seconds
 
     async def run(self) -> None:
-        """Until cancelled, a round each `every_seconds`; one that takes longer is followed by the next at once."""
+        """Until cancelled, a round each `every_seconds`; a round that takes longer is followed by the next at once."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -106,7 +106,7 @@ class KeepSampling:
         try:
             await self._signals.sample(context)
         except Exception:
-            # A fault of ours about one workload must not end the sampling of all, for good and in silence.
+            # A bug of ours about one workload must not silently end the sampling of all.
             log.exception("sampling.failed", target=context.target.key)
 
 
@@ -116,7 +116,7 @@ class OpenTargets(Protocol):
 
 
 class SampledWorkloads:
-    """Whom to sample: the workloads that the settings name, and every workload with an open incident."""
+    """The workloads to sample: those that the settings name, and every workload with an open incident."""
 
     def __init__(self, runs: OpenTargets, named: Iterable[Target]) -> None:
         self._runs, self._named = runs, {target.key: "" for target in named}
@@ -147,7 +147,7 @@ class SnapshotReplicas:
 
 
 def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
-    """Every running pod of the workload and of our canary that serves, has an address and is not on its way out."""
+    """Every running pod of the workload and of our canary that serves, has an address and is not terminating."""
     slices = None if "endpoint_slices" in snapshot.unreadable else snapshot.endpoint_slices
     return tuple(
         Replica(

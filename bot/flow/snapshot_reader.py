@@ -1,4 +1,4 @@
-"""The cluster as planning sees it, with what runs on each replica now.
+"""The cluster state for planning, with the present load of each replica.
 
 A replica that cannot be read is absent, not idle.
 """
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 CLOCKS_DIFFER_SECONDS = 10.0
 """Samples carry this process's time and runs the storage's: a small difference must not hide the newest sample."""
 SAMPLES_APART_SECONDS = 2.0
-"""Quiet for a time is seen by samples on both sides of it: the window begins this much earlier."""
+"""A quiet time is proved by samples on both sides of it: the window begins this much earlier."""
 
 
 def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
@@ -44,7 +44,7 @@ class SnapshotReader:
         self._cluster, self._scraped = cluster, scraped
 
     async def __call__(self, run: Run, context: ReadContext, *, at: float) -> ClusterSnapshot:
-        """Read the cluster and the load. Raise `ClusterError` when the workload itself cannot be read."""
+        """Reads the cluster and the load. Raises `ClusterError` if the workload itself cannot be read."""
         snapshot = await self._cluster.snapshot(run.target, incident_id=run.incident_id)
         metrics = frozenset({"num_requests_running", "num_requests_waiting", "arrivals"})
         quiet_for = context.settings.get("quiet_for", QUIET_SECONDS)
@@ -57,7 +57,7 @@ class SnapshotReader:
         return replace(snapshot, load=loads_in(scrapes, window))
 
     async def impact(self, context: ReadContext, *, at: float) -> Impact:
-        """What users bore in the minute before `at`, from what was sampled; unknown where that cannot be had."""
+        """The impact on users in the minute before `at`, from the samples; unknown if there are none."""
         window = Window(at - IMPACT_SECONDS, at + CLOCKS_DIFFER_SECONDS)
         try:
             scrapes = await self._scraped.between(context, IMPACT_METRICS, window.start, window.end)

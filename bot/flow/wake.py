@@ -1,7 +1,7 @@
-"""Work is woken by a direct call in the process that stored the event; waking twice or by many is harmless.
+"""Wakes work by a direct call in the process that stored the event; waking twice or from several places is harmless.
 
-At most so many advances and effects run at once, so that accepting alerts is never starved. Each lane has its own
-limit: incidents that read a frozen API server leave room for presses, cards, calls and rollouts.
+The number of advances and effects that run at once is limited, so that accepting alerts is never starved. Each lane has
+its own limit: incidents that read a frozen API server leave room for presses, cards, calls and rollouts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bot.flow.ports import Alarms
 log = structlog.get_logger()
 AT_ONCE = 8
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32}
-"""What waits mostly sleeps between two looks."""
+"""Waits sleep most of the time between two checks."""
 Timer = Callable[[float, Callable[[], None]], None]
 
 
@@ -34,7 +34,7 @@ class Wake:
         *,
         later: Timer | None = None,
     ) -> None:
-        """`later` calls back in so many seconds: the event loop does, unless a test keeps a time of its own."""
+        """`later` calls back after so many seconds: by default the event loop, in tests a simulated clock."""
         self._advance, self._perform, self._alarms = advance, perform, alarms
         self._call_later = later or _by_the_loop
         self._advances = asyncio.Semaphore(AT_ONCE)
@@ -45,7 +45,7 @@ class Wake:
         self._stopping = False
 
     def incident(self, incident_id: str) -> None:
-        """Advance this incident soon; a wake during an advance makes it run once more."""
+        """Advances this incident soon; a wake during an advance makes it run once more."""
         if self._stopping:
             return
         if incident_id in self._advancing:
@@ -55,7 +55,7 @@ class Wake:
         self._advancing[incident_id] = task
 
     def effect(self, incident_id: str, effect_id: str, lane: Lane) -> None:
-        """Perform this effect soon, when its lane has room, unless it is being performed here."""
+        """Performs this effect soon, when its lane has room, unless this process is performing it."""
         key = (incident_id, effect_id)
         if self._stopping or key in self._performing:
             return
@@ -65,16 +65,16 @@ class Wake:
 
     @property
     def is_busy(self) -> bool:
-        """Whether more is under way here than is done at once: what can wait should."""
+        """Whether more work is queued here than may run at once: then work that is not urgent should wait."""
         return len(self._advancing) + len(self._performing) > AT_ONCE
 
     async def settled(self) -> None:
-        """Return when nothing that was woken here is running; what is owed for later does not count."""
+        """Returns when nothing that was woken here is running; what is owed for later does not count."""
         while tasks := [*self._advancing.values(), *self._performing.values()]:
             await asyncio.wait(tasks)
 
     async def stop(self) -> None:
-        """Take on nothing new and drop what runs; everything is owed in the storage and goes on elsewhere."""
+        """Takes on no new work and drops what runs; everything is owed in the storage and continues elsewhere."""
         self._stopping = True
         tasks = [*self._advancing.values(), *self._performing.values()]
         for task in tasks:
@@ -119,7 +119,7 @@ class Wake:
             self._later(again, incident_id, effect_id, lane)
 
     def _later(self, seconds: float, incident_id: str, effect_id: str, lane: Lane) -> None:
-        """Come back in time; should this process be gone by then, the effect is owed in the storage all the same."""
+        """Comes back in time; if this process is gone by then, the storage still owes the effect."""
         if seconds <= 0:
             self.effect(incident_id, effect_id, lane)
         elif not self._stopping:

@@ -1,4 +1,4 @@
-"""A timeline together with what its run says of its end, both of one moment."""
+"""Reads a timeline together with its run's head, both of one moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Timelines(Protocol):
 
 
 async def whole_timeline(runs: Timelines, incident_id: str) -> tuple[Sequence[Chained], StoredHead | None]:
-    """Read again while the run moves on meanwhile; no head where the run is not there any more."""
+    """Reads again if the run moves on meanwhile; no head if the run no longer exists."""
     run = await runs.load(incident_id)
     entries = await runs.timeline(incident_id)
     for _ in range(MAX_TRIES):

@@ -1,1 +1,1 @@
-"""Probes: what a playbook can ask besides metrics. One module for each, which ends with `PROBE = Probe(...)`."""
+"""Probes: what playbooks can read besides metrics. One module for each, which ends with `PROBE = Probe(...)`."""

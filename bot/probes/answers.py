@@ -1,4 +1,4 @@
-"""How probes answer, and which pods they are about.
+"""How probes answer, and which pods they read.
 
 A part that could not be read is absent and has its reason; it is never false and never zero.
 """
@@ -48,18 +48,18 @@ def answer(
 
 
 def no_answer(request: ProbeRequest, why: str, *, source: str = KUBERNETES) -> Reading:
-    """The reading where no part is known."""
+    """The reading if no part is known."""
     return unknown(request.name, why, at=request.at, source=source)
 
 
 def unreadable(request: ProbeRequest, snapshot: ClusterSnapshot, *sources: str) -> Reading | None:
-    """The unknown reading when one of these parts of the cluster could not be read."""
+    """The unknown reading if one of these parts of the cluster could not be read."""
     reasons = [f"{source}: {snapshot.unreadable[source]}" for source in sources if source in snapshot.unreadable]
     return no_answer(request, "; ".join(reasons)) if reasons else None
 
 
 def pods_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
-    """The pods that the probe is about: the workload's, our canary's, or the picked one."""
+    """The pods that the probe reads: the workload's, our canary's, or the picked one."""
     of = request.spec.of
     if of == "canary":
         return pods_of_canary(snapshot)
@@ -70,5 +70,5 @@ def pods_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> tuple[Ob
 
 
 def staying(pods: Sequence[Obj]) -> Sequence[Obj]:
-    """Without pods that are terminating; all of them where every pod is."""
+    """The pods that are not terminating; all of them if every pod is."""
     return [pod for pod in pods if not is_going_away(pod)] or pods

@@ -1,4 +1,4 @@
-"""Every probe, by its name: the `PROBE` of each module in the folders of `bot.probes`."""
+"""Every probe by its name: the `PROBE` of each module in the folders of `bot.probes`."""
 
 from __future__ import annotations
 

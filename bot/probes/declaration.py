@@ -31,7 +31,7 @@ KINDS: Mapping[object, Kind] = {
 
 @dataclass(frozen=True)
 class Sources:
-    """What probes read from, besides the cluster snapshot of the request. None: not configured."""
+    """The sources of probes, besides the cluster snapshot of the request. None: not configured."""
 
     now: Callable[[], float]
     """Epoch seconds."""
@@ -43,20 +43,20 @@ class Sources:
     runs: PastRuns
     router: Router
     loads: LoadLog | None = None
-    """The bot's own record of a day's load, where nothing else keeps samples that long."""
+    """The bot's own record of a day's load, used if no other source keeps samples that long."""
     memory: MemoryHistory | None = None
     gpu_shell: GpuShell | None = None
     """Runs nvidia-smi or amd-smi in a replica."""
     amd_labels: Mapping[str, str] | None = None
-    """The labels of AMD's exporter, where they differ from the known ones."""
+    """The labels of AMD's exporter, if they differ from the known ones."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One probe: everything that the bot and its users need to know of it.
+    """Declares one probe: everything that the bot and its users need to know about it.
 
-    `answer` is a frozen dataclass. Its fields are the parts that expressions name: `float`, `bool` or `str`, with
-    `| None` where a part can be unknown.
+    `answer` is a frozen dataclass. Its fields are the parts that expressions name: `float`, `bool` or `str`, with `|
+    None` if a part can be unknown.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Probe:
     read: Callable[[Sources], ProbeReader]
     """Builds the function that answers a request."""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """Each parameter that a playbook may give, with one line of help."""
+    """Each parameter that a playbook may set, with one line of help."""
 
     @cached_property
     def kinds(self) -> Mapping[str, Kind]:

@@ -13,7 +13,7 @@ def rolled_out_at(replica_set: Obj, snapshot: ClusterSnapshot, *, is_current: bo
     created = seconds_of(dig(replica_set, "metadata", "creationTimestamp"))
     if REUSED_ANNOTATION not in annotations_of(replica_set):
         return created
-    # A rollback takes an old ReplicaSet again; only the Deployment knows when.
+    # A rollback reuses an old ReplicaSet; only the Deployment has the time.
     assert snapshot.workload is not None
     progress = condition(snapshot.workload, "Progressing")
     return seconds_of(progress.get("lastUpdateTime")) if is_current else None

@@ -1,4 +1,4 @@
-"""The demo world: real counterparts over real sockets, which the bot cannot tell from the real world.
+"""The demo world: simulators behind real sockets, which the bot cannot distinguish from real services.
 
 Only `bot.cli` may import it.
 """

@@ -1,4 +1,4 @@
-"""A scripted person for the unattended demo: reads the Slack stand-in and presses its real buttons, as signed HTTP."""
+"""A scripted person for the unattended demo: reads the Slack simulator and presses its real buttons, as signed HTTP."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ import httpx
 from bot.sandbox.scenarios import Labels
 
 USER, SECOND = "U0ANA", "U0BEN"
-"""Who presses, and who presses where somebody else has to."""
+"""The person who presses, and the colleague who presses if it must be another person."""
 SECOND_AFTER_SECONDS = 4.0
 BUTTONS = ("choose:", "fill:")
 """A choice, and one that opens a form first."""
 PATIENCE = 3
-"""How often the same question gets the same answer before somebody else has to look."""
+"""How often the same question gets the same answer before a real person must step in."""
 COMMAND = "/incident "
-"""What begins with it is no label: it is typed before the question is answered."""
+"""Text with this prefix is not a label: it is typed before the question is answered."""
 APPROVE = ("approve", "approve_again")
 """The second opens a form that asks for a reason."""
 REASON = {"": "as rehearsed"}
 MAX_SAID_LENGTH = 160
-"""Characters of a message, in what it says of it."""
+"""Maximum characters of a message in the output."""
 
 
 @dataclass
 class Approver:
-    """Approves every request, answers every question as `answers` say, else by the first choice; fills forms."""
+    """Approves every request, answers every question as in `answers`, else by the first choice; fills forms."""
 
     slack_url: str
     channel: str
@@ -40,7 +40,7 @@ class Approver:
     say: Callable[[str], None]
     filled: Mapping[str, str] = field(default_factory=dict)
     _http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=10))
-    """One for all looks: each new client costs ten times the CPU of a request."""
+    """One for all checks: each new client costs ten times the CPU of a request."""
     _pressed: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
     """Message and button: who pressed it last, and when."""
     _answered: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ class Approver:
         self._act("command", {"channel": self.channel, "command": "/incident", "text": text})
 
     def look(self) -> None:
-        """Send in the form that is open, else press what waits; a button is pressed until the bot acknowledged it."""
+        """Submits an open form, else presses what waits; a button is pressed until the bot has acknowledged it."""
         for user in (USER, SECOND):
             if form := self._open_form(user):
                 self._fill(form, user)
@@ -65,7 +65,7 @@ class Approver:
                 self._press(message, chosen, user)
 
     def _who_presses(self, ts: str, value: str) -> str:
-        """Nobody again, but a colleague where the button still stands: some things somebody else has to say."""
+        """Not the same person, but a colleague if the button is still there: some decisions need another person."""
         user, at = self._pressed.get((ts, value), ("", 0.0))
         if not user:
             return USER
@@ -86,7 +86,7 @@ class Approver:
             self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
 
     def _act(self, what: str, body: Mapping[str, Any], user: str = USER) -> bool:
-        """Whether the bot acknowledged it. What is gone it has edited meanwhile; the next look sees it."""
+        """Whether the bot acknowledged it. If the button is gone, the bot has edited the message since."""
         told = self._http.post(f"{self.slack_url}/__sandbox__/{what}", json={"user": user, **body})
         if told.status_code == httpx.codes.NOT_FOUND:
             return False
@@ -97,7 +97,7 @@ class Approver:
         return next(reversed(page["views"].get(user) or []), None)
 
     def _fill(self, form: Mapping[str, Any], user: str) -> None:
-        """What stands in a field already stays there, unless `filled` names it."""
+        """A field keeps its initial value, unless `filled` names it."""
         self.say(f"sends in the form '{form['title']['text']}'")
         inputs = [block for block in form["blocks"] if block["type"] == "input"]
         fields = {block["block_id"]: block["element"]["action_id"] for block in inputs}
@@ -116,7 +116,7 @@ class Approver:
         if approve is not None:
             return approve
         choices = [button for button in buttons if button["action_id"].startswith(BUTTONS)]
-        # What was answered so often in vain is given up: the next choice, which ends at handing over.
+        # An answer that failed this often is given up: the next choice, which ends at handing over.
         tried = self._answered
         choices = [b for b in choices if tried[_asked(message), b["text"]["text"]] < PATIENCE] or choices[-1:]
         text = message.get("text", "")
@@ -156,7 +156,7 @@ def _commands(answer: Labels) -> list[str]:
 
 
 def _asked(message: Mapping[str, Any]) -> str:
-    """What is asked, without the number of the question."""
+    """The question's text, without its number."""
     return re.sub(r"\bQ\d+", "", str(message.get("text", "")))
 
 

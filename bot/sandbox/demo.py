@@ -1,6 +1,6 @@
-"""The demo world: embedded Valkey, Kubernetes, fleet, Slack, alerting and the real bot, each a process of its own.
+"""The demo world: embedded Valkey, Kubernetes, fleet, Slack, alerting and the real bot, each in its own process.
 
-The bot gets nothing but URLs: it cannot tell this world from the real one.
+The bot gets only URLs: it cannot distinguish this world from the real one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ WINDOWS = {
 }
 """The playbook's durations, shortened so that a run fits a coffee break; the demo says so.
 
-Those that bound a wait are many times what it takes: on a busy machine it takes longer, and is not judged before.
+Those that limit a wait are many times the usual time: on a busy machine the work takes longer, and must not time out.
 """
 
 
@@ -91,11 +91,11 @@ class World:
         return self.redis.url
 
     def start_bot(self) -> None:
-        """Start the bot, or start it again after a crash."""
+        """Starts the bot, or starts it again after a crash."""
         self.family.start("bot", "bot", "serve", env=self.bot_environment)
 
     def prepare(self, scenario: Scenario) -> None:
-        """What was deployed long before the trouble, and the load of a healthy day."""
+        """Creates what was deployed long before the trouble, and the load of a healthy day."""
         if scenario.deployed_before:
             self._roll_out(Deploy(scenario.deployed_before))
             self.wait_until_replicas_serve()
@@ -113,12 +113,12 @@ class World:
         self._tell("load", scenario.trouble_load)
 
     def raise_alert(self, alertname: str) -> None:
-        """As a monitoring that alerts on less than the rules of `bot.sandbox.alerting` do."""
+        """Posts an alert, as a more sensitive monitor than the rules of `bot.sandbox.alerting` would."""
         alert = {"labels": labels_of(alertname), "annotations": {"summary": f"{alertname} on llm"}}
         httpx.post(f"{self.alertmanager_url}/api/v2/alerts", json=[alert], timeout=10).raise_for_status()
 
     def _roll_out(self, deploy: Deploy) -> None:
-        """As a deploy pipeline would: it knows nothing of the bot."""
+        """Rolls out as a deploy pipeline would: it does not know the bot."""
         container = httpx.get(self._deployment).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
         kept = [word for word in container["args"] if word.partition("=")[0] not in deploy.flags]
         values = {
@@ -158,7 +158,7 @@ class World:
         httpx.post(f"{self.fleet_url}/__sandbox__/{path}", json=body, timeout=5).raise_for_status()
 
     def wait_until_replicas_serve(self, wanted: int = 4) -> None:
-        """Raise `BotError` when the fleet is not up within its time."""
+        """Raises `BotError` if the fleet is not up within its time."""
         deadline = time.monotonic() + READY_WITHIN_SECONDS
         while time.monotonic() < deadline:
             found = httpx.get(self._deployment).json()
@@ -183,7 +183,7 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
     start_bot: bool = True,
     scenario: Scenario = THRASH,
 ) -> Iterator[World]:
-    """Start everything; stop everything that was started, however the block ends."""
+    """Starts everything; stops everything that was started, however the block ends."""
     with contextlib.ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="incident-bot-")))
         family = Family(folder)

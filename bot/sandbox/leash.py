@@ -1,7 +1,7 @@
-"""Runs a program that ends when the demo's launcher is gone, however it went: `python -m bot.sandbox.leash program …`.
+"""Runs a program that ends with the demo's launcher, however that ended: `python -m bot.sandbox.leash program …`.
 
-The program need not know. The launcher alone holds the other end of a pipe; when the launcher is gone the pipe ends,
-and a watcher beside the program sends it SIGTERM. It works wherever there are pipes.
+The program needs no changes. The launcher alone holds the other end of a pipe; when the launcher is gone the pipe ends,
+and a watcher beside the program sends it SIGTERM. It works on every system with pipes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def main(command: list[str]) -> NoReturn:
 
 
 def _watch(program: int) -> NoReturn:
-    """A child of the program: while that is its parent, the id cannot be another process's."""
+    """A child of the program: while the program is its parent, the id cannot belong to another process."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    # A reader of the program's output must see its end when the program ends, not when this does.
+    # A reader of the program's output must see its end when the program ends, not when this process does.
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     while os.read(0, 1):

@@ -1,4 +1,4 @@
-"""Ends this process when the one that started it is gone, however it went."""
+"""Ends this process when its parent is gone, however that ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask the kernel on Linux; look twice a second elsewhere."""
+    """By the kernel on Linux; elsewhere by a check twice a second."""
     parent = os.getppid()
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""Starts the processes of the demo world and ends every one of them, whatever happens, also to the launcher."""
+"""Starts the processes of the demo world and ends every one of them, even if the launcher is killed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bot.sandbox.leash import leash
 READY = "ready "
 SETTINGS_PREFIX = "INCIDENT_BOT_"
 READY_WITHIN_SECONDS = 180.0
-"""A start takes seconds of work: a minute or more where the machine has much else to do."""
+"""A start takes seconds of work: a minute or more on a busy machine."""
 END_WITHIN_SECONDS = 5.0
 
 
 class StartError(BotError):
-    """A process of the demo did not come up; the message ends with what it printed."""
+    """A process of the demo did not start; the message ends with its output."""
 
 
 @dataclass
@@ -36,14 +36,14 @@ class Child:
 
 @dataclass
 class Family:
-    """All processes that were started here. Their output goes to one log file each."""
+    """All processes that were started here. Each writes its output to its own log file."""
 
     folder: Path
     children: list[Child] = field(default_factory=list)
     ready_within_seconds: float = READY_WITHIN_SECONDS
 
     def start(self, name: str, *command: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Run `python -m command…` and return what its `ready {json}` line says. Raise `StartError`."""
+        """Runs `python -m command…` and returns the content of its `ready {json}` line. Raises `StartError`."""
         log = self.folder / f"{name}.log"
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own modules
             [sys.executable, "-m", "bot.sandbox.leash", sys.executable, "-u", "-m", *command],
@@ -84,7 +84,7 @@ class Family:
         self.children.remove(child)
 
     def stop(self) -> None:
-        """End all, the newest first; one that does not obey is killed."""
+        """Ends all, the newest first; a process that does not obey is killed."""
         for child in reversed(self.children):
             child.process.terminate()
         for child in reversed(self.children):
@@ -99,7 +99,7 @@ class Family:
 def _inherited() -> dict[str, str]:
     """Settings of a real deployment in this shell must not reach the demo's bot.
 
-    Bytecode is written in any case: without it each of the demo's processes compiles every library again, for seconds.
+    Bytecode is always written: without it each of the demo's processes compiles every library again, for seconds.
     """
     dropped = (SETTINGS_PREFIX, "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
@@ -118,5 +118,5 @@ def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> 
 
 
 def tail(log: Path, lines: int = 20) -> str:
-    """The last words of a process. The logs themselves go with the world."""
+    """The last output of a process. The logs themselves are deleted with the world."""
     return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else "(it said nothing)"

@@ -1,4 +1,4 @@
-"""What may go wrong in the demo world: one scenario for each branch of the runbooks that ends somewhere of its own."""
+"""The faults of the demo world: one scenario for each branch of the runbooks that has its own end."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Labels = str | tuple[str, ...]
-"""The label to press; of several, the next one each time that the question comes again."""
+"""The label to press; of several, the next one each time the question is repeated."""
 
 
 @dataclass(frozen=True)
 class Deploy:
     flags: Mapping[str, str | None] = field(default_factory=dict)
-    """The value of a switch is empty; None takes a flag away."""
+    """The value of a switch is empty; None removes a flag."""
     env: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
     """Empty: the same as before."""
 
     @property
     def words(self) -> list[str]:
-        """What is added to the engine's arguments."""
+        """Flags that are added to the engine's arguments."""
         given = ((flag, value) for flag, value in self.flags.items() if value is not None)
         return [f"{flag}={value}" if value else flag for flag, value in given]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What goes wrong in the fleet, and for whom to press what when nobody is there."""
+    """The fault in the fleet, and which buttons are pressed for whom in the unattended demo."""
 
     name: str
     what: str
@@ -37,28 +37,28 @@ class Scenario:
     """A fault of one replica, or with `on_all` of each; empty for none."""
     on_all: bool = False
     deployed_before: Mapping[str, str | None] = field(default_factory=dict)
-    """Flags that have been set for long."""
+    """Flags that have been set for a long time."""
     deploy: Deploy | None = None
-    """What somebody rolls out at the time of the trouble."""
+    """A change that is rolled out at the time of the trouble."""
     alert: str = ""
-    """An alert that is raised whatever the engines say, in place of a `rule`."""
+    """An alert that is raised whatever the engines report, in place of a `rule`."""
     alert_after_seconds: float = 2.0
     answers: Mapping[str, Labels] = field(default_factory=dict)
     """Text of a question to the label of the choice that the scripted approver presses."""
     filled: Mapping[str, str] = field(default_factory=dict)
-    """What that approver writes into the fields of forms."""
+    """The approver's values for the fields of forms."""
     rule: str = "thrash"
-    """What alerting watches; empty where no alert opens the incident."""
+    """What alerting watches; empty if no alert opens the incident."""
     opened_by: str = ""
-    """The command that opens it by hand; empty where an alert does."""
+    """The command that opens it by hand; empty if an alert does."""
     gpu: dict[str, Any] = field(default_factory=dict)
-    """Trouble of the GPU that one replica holds; empty for none."""
+    """A fault of the GPU that one replica holds; empty for none."""
     windows: Mapping[str, str] = field(default_factory=dict)
     """Settings beside `WINDOWS`."""
     healthy_seconds: float = 6.0
-    """How long all is well first: what is compared with the time before needs that time."""
+    """How long all is well first: a comparison with the time before needs that time."""
     verified_by: str = "verify_calm"
-    """The watch that has to have held; empty where readings alone decide the end."""
+    """The watch that must have held; empty if readings alone decide the end."""
     endings: tuple[str, ...] = ("fixed", "accepted_degraded")
     """How the incident may end."""
 
@@ -108,7 +108,7 @@ SLO_BREACH = Scenario(
     healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
     trouble_load={"workers": 316, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
     rule="slo",
-    answers={"Replicas were added": "Yes: scale back"},  # too early: it gets worse, and that is taken back
+    answers={"Replicas were added": "Yes: scale back"},  # too early: it gets worse, and that is reverted
     windows={
         "calm_for": "6s",
         "verify_within": "20s",
@@ -177,7 +177,7 @@ MORE_TRAFFIC = Scenario(
     healthy_load={"workers": 24, "output_tokens": [220, 240], "pause_seconds": 0.3},
     trouble_load={"workers": 90, "output_tokens": [220, 240], "pause_seconds": 0.3, "ramp_seconds": 2},
     answers={"Which mitigation?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
-    # Both of yesterday's edges lie in the calm if the traffic is read 10 to 36 seconds after it rose.
+    # Both of yesterday's edges are in the calm time if the traffic is read 10 to 36 seconds after it rose.
     windows={"slower": "2", "load_window": "8s", "yesterday": "36s"},
     healthy_seconds=34.0,
 )
@@ -217,8 +217,8 @@ EARLY_SIGNS = Scenario(
         "Several early signs": "Scale out by one",
         "requests wait longer": "Hand over",
     },  # one is not enough
-    # Now has to be mostly the trouble, and the time before it free of it, also where the bot is slow to look. The calm
-    # lasts longer than what is compared with: its load must not seem less for a time in which nobody came yet.
+    # The present window must be mostly trouble, and the time before it free of it, even if the bot samples late. The
+    # calm lasts longer than the comparison window: its load must not seem less because of a time without clients.
     windows={"load_window": "28s", "yesterday": "60s"},
     healthy_seconds=42.0,
     endings=("handed_over",),

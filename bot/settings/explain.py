@@ -1,4 +1,4 @@
-"""Says what is wrong with settings: every fault at once, with its place, and an example."""
+"""Explains invalid settings: every error at once, with its location, and an example."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bot.settings.places import LEAVES, PLAIN_NAMES, Location, did_you_mean
 def explain(
     model: type[BaseModel], invalid: Invalid, values: dict[str, Any], sources: Mapping[Location, str]
 ) -> Iterator[str]:
-    """Each fault as one line. `sources`: where each value was found."""
+    """Each error as one line. `sources`: where each value was found."""
     found = _Faults(sources)
     for error in invalid.errors(include_url=False, include_input=False, include_context=False):
         yield from found.of(error)
@@ -34,7 +34,7 @@ class _Faults:
             yield self._fault(path, error["type"], line)
 
     def hidden_by(self, model: type[BaseModel], invalid: Invalid, values: dict[str, Any]) -> Iterator[str]:
-        """The faults that checks of whole parts find once what stopped them is taken away."""
+        """The errors that checks of whole parts find once the errors that blocked these checks are removed."""
         rest = deepcopy(values)
         for error in invalid.errors(include_url=False, include_input=False, include_context=False):
             _take_away(rest, tuple(str(part) for part in error["loc"]))
@@ -43,7 +43,7 @@ class _Faults:
         except Invalid as second:
             known = {(error["loc"], error["msg"]) for error in invalid.errors(include_url=False)}
             for error in second.errors(include_url=False, include_input=False, include_context=False):
-                # What is missing now was there: it has been told already.
+                # A value that is missing only now was removed here: its error is already reported.
                 if error["type"] != "missing" and (error["loc"], error["msg"]) not in known:
                     yield from self.of(error)
 
@@ -59,7 +59,7 @@ class _Faults:
         return f"{where}: {what}" + (f"; example: {example}" if example else "")
 
     def _where(self, path: Location) -> str:
-        """Where the value came from; a part of a value that is one setting is found at the setting."""
+        """Where the value came from; a part of a single setting's value has the location of the setting."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.sources:
                 return self.sources[path[:end]]
@@ -75,11 +75,11 @@ _STAND_INS = {
     "channel": ("channel", "C0"),
     "url": ("url", "https://localhost"),
 }
-"""What stands for a faulty value, so that nothing is told that is wrong only because it is gone."""
+"""Replaces a faulty value, so that its removal causes no further errors."""
 
 
 def _take_away(values: dict[str, Any], path: Location) -> None:
-    """The setting at `path`, or the one that it is a part of; a part of the settings as a whole stays."""
+    """Removes the setting at `path`, or the one that it is a part of; a part of the settings as a whole stays."""
     end = next((end for end in range(len(path), 0, -1) if path[:end] in LEAVES), 0)
     inner: Any = values
     for name in path[: end - 1] if end else path[:-1]:

@@ -1,7 +1,8 @@
 """Reads the settings: the environment over one optional YAML file, as one frozen value or one error with every fault.
 
-Read before any socket opens. Every setting has one name in the file (`slack.channel`) and one in the environment
-(`INCIDENT_BOT_SLACK_CHANNEL`); the environment wins, and an empty variable counts as unset. Secrets are never printed.
+They are read before any socket opens. Every setting has one name in the file (`slack.channel`) and one in the
+environment (`INCIDENT_BOT_SLACK_CHANNEL`); the environment wins, and an empty variable counts as unset. Secrets are
+never printed.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from bot.settings.places import PLAIN_NAMES, VARIABLES, Location, did_you_mean, 
 FILE_VARIABLE = "INCIDENT_BOT_SETTINGS"
 OVERRIDES: Location = ("overrides",)
 
-# A Service named `incident-bot` makes Kubernetes put variables like INCIDENT_BOT_PORT=tcp://… into every pod.
+# For a Service named `incident-bot` Kubernetes sets variables like INCIDENT_BOT_PORT=tcp://… in every pod.
 _SERVICE_LINK = re.compile(
     r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)", re.ASCII
 )
 
 
 def load_settings(environ: Mapping[str, str], file: Path | None = None, *, overrides: Sequence[str] = ()) -> Settings:
-    """Raise `SettingsError` with every fault. `overrides` are `name=value` texts of the command line; they win."""
+    """Raises `SettingsError` with every fault. `overrides` are `name=value` texts of the command line; they win."""
     gathered = _Gathered()
     path = file or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
     if path is not None:
@@ -49,7 +50,7 @@ def load_settings(environ: Mapping[str, str], file: Path | None = None, *, overr
 
 @dataclass
 class _Gathered:
-    """Raw values by place, with where each was found, and what is wrong already."""
+    """Raw values by place, with the source of each, and the errors so far."""
 
     values: dict[str, Any] = field(default_factory=lambda: {name: {} for name in sections(Settings)})
     sources: dict[Location, str] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class _Gathered:
         for name in path[:-1]:
             deeper = inner.setdefault(name, {})
             if not isinstance(deeper, dict):
-                return  # the file holds something else there, and that is reported by itself
+                return  # the file has another type of value there, and that is reported separately
             inner = deeper
         inner[path[-1]] = value
         self.sources[path] = source
@@ -83,7 +84,7 @@ class _Gathered:
             self._add_overrides(",".join(overrides), "--set")
 
     def _add_overrides(self, text: str, source: str) -> None:
-        """They come after those of the file, so that they count more."""
+        """Appends them after those of the file, so that they take precedence."""
         try:
             added = pairs(text)
         except ValueError as wrong:
@@ -98,7 +99,7 @@ class _Gathered:
         from ruamel.yaml.constructor import DuplicateKeyError
         from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-        # Only `problem` is shown: an error's snippet and the message about a duplicate hold values, perhaps secret.
+        # Only `problem` is shown: an error's snippet and the message about a duplicate contain values, perhaps secret.
         try:
             text = path.read_text(encoding="utf-8")
             root = YAML(typ="safe", pure=True).compose(text)
@@ -125,7 +126,7 @@ class _Gathered:
 
 
 def _positions(node: Any, file: str, path: Location = ()) -> Iterator[tuple[Location, str]]:
-    if getattr(node, "id", "") != "mapping" or len(path) > 8:  # an alias may hold itself
+    if getattr(node, "id", "") != "mapping" or len(path) > 8:  # an alias may contain itself
         return
     for key, value in node.value:
         here = (*path, str(key.value))

@@ -66,7 +66,7 @@ def _folder(raw: Path) -> Path:
 
 
 def _unreadable(path: Path) -> str:
-    """Why this file cannot be read; empty when it can."""
+    """Why this file cannot be read; empty if it can."""
     try:
         with path.open("rb"):
             return ""
@@ -154,7 +154,7 @@ class Slack(Section):
     @field_validator("app_token")
     @classmethod
     def _one_way(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        # A check of the whole part would be silent while another field is missing, and be a second error later.
+        # A check of the whole part would be skipped while another field is missing, and be a second error later.
         if value is None and info.data.get("signing_secret", "") is None:
             raise ValueError(
                 "is not set, nor is SLACK_SIGNING_SECRET; set the Signing Secret of the app's Basic Information page, "

@@ -1,4 +1,4 @@
-"""Where each setting is found: its place in the file and its name in the environment."""
+"""The location of each setting: its place in the file and its name in the environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN_NAMES: dict[str, Location] = {
     "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
     "SLACK_APP_TOKEN": ("slack", "app_token"),
 }
-"""Names that other tools use too; the prefixed name wins over them."""
+"""Names that other tools use too; the prefixed name takes precedence."""
 
 
 def leaves(model: type[BaseModel], path: Location = ()) -> Iterator[tuple[Location, FieldInfo]]:

@@ -1,1 +1,1 @@
-"""Kubernetes through its official client: reading, rehearsing, and, in `writer.py` alone, changing."""
+"""Kubernetes through its official client: reads, dry runs, and, in `writer.py` alone, changes."""

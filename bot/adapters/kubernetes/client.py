@@ -1,7 +1,7 @@
-"""One connection to the API server: plain JSON in and out, and a clear word on whether a request can have arrived.
+"""One connection to the API server: plain JSON in and out, and whether a request can have arrived.
 
 The official client is imported on first use (seconds and 120 MB with its models; its transport is enough here). It
-brings kubeconfig, exec plugins, in-cluster tokens and TLS; its models are not used, so that objects stay as they came.
+brings kubeconfig, exec plugins, in-cluster tokens and TLS; its models are not used, so that objects stay unchanged.
 Credentials are loaded again before they expire, and once more after a 401.
 """
 
@@ -37,7 +37,7 @@ FORBIDDEN_SECONDS = 60.0
 ASK_AGAIN_SECONDS = 30.0
 FOR_EVERYBODY = ("/version", "/apis/authorization.k8s.io/")
 LOAD_PAUSE_SECONDS = 10.0
-"""Credentials are not loaded more often than this, whatever is refused: each time starts the exec plugin."""
+"""Minimum time between two loads of credentials, even after refusals: each load starts the exec plugin."""
 CONNECT_SECONDS = 3.0
 DEADLINE_SECONDS = 10.0
 POOL_SIZE = 32
@@ -55,7 +55,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """What the server says, for people."""
+        """The server's message, for people."""
         said = self.body.get("message") if isinstance(self.body, dict) else self.body
         text = f"{self.status} {said or 'without a reason'}"
         return f"{text}: {NOT_KNOWN}" if self.status == UNAUTHORIZED else text
@@ -66,12 +66,12 @@ class Answer:
 
 
 class NoAnswerError(BotError):
-    """The request left and no answer came back: it may or may not have been carried out."""
+    """The request was sent and no answer came back: it may or may not have been carried out."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One request, so that it can be sent again."""
+    """One request, kept so that it can be sent again."""
 
     method: str
     path: str
@@ -86,8 +86,8 @@ class _Wanted:
 class Refusals:
     """Whether the API server refuses everything that the bot asks: for /readyz and the log.
 
-    One 403 is no verdict: a role may leave out one thing, and a server that has just started refuses everything for a
-    second. What everybody may ask says nothing about the bot's role.
+    A single 403 proves nothing: a role may lack one permission, and a server that has just started refuses everything
+    for a second. Requests that every account may send prove nothing about the bot's role.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -97,7 +97,7 @@ class Refusals:
         self._is_unknown = False
         self.noted_at = -math.inf
         self.no_credentials = ""
-        """Why credentials could not be loaded the last time; empty when they could."""
+        """Why the last load of credentials failed; empty if it succeeded."""
 
     def note(self, path: str, status: int) -> None:
         self.noted_at = self._now()
@@ -114,7 +114,7 @@ class Refusals:
 
     @property
     def said(self) -> str:
-        """In words for people; empty when the server lets the bot in, as far as is known."""
+        """In words for people; empty if the server accepts the bot, as far as is known."""
         if self._is_unknown:
             return f"{UNAUTHORIZED} Unauthorized: " + "; ".join(filter(None, (NOT_KNOWN, self.no_credentials)))
         first, last = self._forbidden or (0.0, 0.0)
@@ -138,7 +138,7 @@ class KubernetesClient:
         self._loading: asyncio.Task[None] | None = None
         self._load_again_at = -math.inf
         self.refusals = Refusals(now)
-        """What the API server refuses the bot altogether."""
+        """Whether the API server refuses the bot altogether."""
 
     async def __aenter__(self) -> KubernetesClient:
         return self
@@ -147,7 +147,7 @@ class KubernetesClient:
         await self.close()
 
     async def open(self) -> None:
-        """Import and configure now what the first request would else wait for. Raise `NotSentError` without a way."""
+        """Imports and configures early what the first request would else wait for. Raises `NotSentError` on failure."""
         await self._opened()
 
     async def close(self) -> None:
@@ -172,19 +172,19 @@ class KubernetesClient:
         passed_on: bool = False,
         insists: bool = False,
     ) -> Answer:
-        """Any answer of the server, also a refusal. Raise `NotSentError` or `NoAnswerError`.
+        """Returns any answer of the server, even a refusal. Raises `NotSentError` or `NoAnswerError`.
 
         `passed_on`: a kubelet or a pod answers, and its silence is not the server's. `insists`: also ask a server that
         has not answered for a while.
 
-        `most_bytes` where somebody else than the API server writes the answer; no more than that is read.
+        `most_bytes`: for answers that the API server does not write itself; no more than that is read.
         """
         timeout = aiohttp.ClientTimeout(total=deadline_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS)
         wanted = _Wanted(method, path, query or {}, body, timeout, most_bytes, passed_on, insists)
         api, shown = await self._opened()
         answer = await self._exchange(api, wanted)
         if answer.status == UNAUTHORIZED and await self._renewed(shown):
-            # A request that was not let in was not carried out: it may be sent again.
+            # A request that was rejected as unauthorized was not carried out: it may be sent again.
             api, _ = await self._opened()
             answer = await self._exchange(api, wanted)
         self.refusals.note(path, answer.status)
@@ -216,7 +216,7 @@ class KubernetesClient:
         return Answer(response.status, _decoded(raw, headers), headers)
 
     async def trouble(self) -> str:
-        """Why the API server does not let the bot in, for people; empty when it does. Asks it if nobody did lately."""
+        """Why the API server refuses the bot, for people; empty if it does not. Asks it unless that was done lately."""
         if self._now() - self.refusals.noted_at >= ASK_AGAIN_SECONDS:
             try:
                 await self.request("GET", "/version", deadline_seconds=CONNECT_SECONDS)
@@ -228,7 +228,7 @@ class KubernetesClient:
     async def websocket(
         self, path: str, query: Sequence[tuple[str, str]]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A request that upgrades, as exec does. Raise aiohttp's own errors: a refusal has its status there."""
+        """A request that upgrades, as exec does. Raises aiohttp's own errors: a refusal has its status there."""
         stream = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.stream")
         async with contextlib.AsyncExitStack() as stack:
             api, shown = await self._opened()
@@ -244,7 +244,7 @@ class KubernetesClient:
     # --- credentials --------------------------------------------------------------------------------------------------
 
     async def _opened(self) -> tuple[ApiClient, Credentials]:
-        """The transport and the credentials that it shows. Raise `NotSentError` while there are none at all."""
+        """The transport and its credentials. Raises `NotSentError` while there are no credentials at all."""
         stale_at = self._credentials.stale_at if self._credentials else -math.inf
         if max(stale_at, self._load_again_at) <= self._now():
             await self._load()
@@ -259,13 +259,13 @@ class KubernetesClient:
         return self._credentials is not shown
 
     async def _load(self) -> None:
-        """Once for all who wait; one who gives up does not stop it for the others."""
+        """Loads once for all waiting callers; one caller's cancellation does not stop it for the others."""
         if self._loading is None:
             self._loading = asyncio.create_task(self._loaded())
         await asyncio.shield(self._loading)
 
     async def _loaded(self) -> None:
-        """Keep what is there when nothing better can be had; the server may still take it."""
+        """Keeps the present credentials if no better ones are available; the server may still accept them."""
         try:
             fresh = await load(self._connection, now=self._now)
             await self._put(fresh)
@@ -283,7 +283,7 @@ class KubernetesClient:
         if self._api is not None and held is not None and fresh.is_same_but_for_the_token(held):
             self._api.configuration.api_key = fresh.configuration.api_key
             return
-        # Requests may still be under way on the one before; the one before that has none any more.
+        # The previous transport may still serve requests; the one before it has none any more.
         for old in self._retired:
             await old.close()
         self._retired = [self._api] if self._api is not None else []
@@ -314,7 +314,7 @@ async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
 
 
 def _decoded(raw: bytes, headers: Mapping[str, str]) -> Any:
-    """JSON where the server calls it that, else the text: a log may be one line of JSON and is still a log."""
+    """JSON if the server declares it, else the text: a log may be one line of JSON and is still a log."""
     text = raw.decode("utf-8", errors="replace")
     kind = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
     if "json" not in kind:
@@ -326,7 +326,7 @@ def _decoded(raw: bytes, headers: Mapping[str, str]) -> Any:
 
 
 async def _transport(credentials: Credentials) -> ApiClient:
-    # Importing takes most of a second of work: not on the loop that serves Slack and webhooks.
+    # Importing takes most of a second of CPU time: not on the loop that serves Slack and webhooks.
     transport = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client.api_client")
     configuration = credentials.configuration
     configuration.connection_pool_maxsize = POOL_SIZE

@@ -1,4 +1,4 @@
-"""The `Cluster` port: resolve an alert, read a snapshot, try a call in a dry run. Nothing here changes anything."""
+"""The `Cluster` port: resolves an alert, reads the cluster, sends dry runs. It changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the API server is and what the bot shows it: loaded again before it expires and after a 401.
+"""Where the API server is, and the bot's credentials: loaded again before they expire and after a 401.
 
 An exec plugin's token has its expiry; a token file and a pod's service account token are rotated on disk, and are read
 again every minute. The client's own loader reads each of them once.
@@ -42,14 +42,14 @@ class NotSentError(BotError):
 class Credentials:
     configuration: Configuration
     stale_at: float = math.inf
-    """When they have to be loaded again, as seconds since the epoch."""
+    """When they must be loaded again, as seconds since the epoch."""
 
     @property
     def token(self) -> str:
         return str(self.configuration.api_key.get("BearerToken", ""))
 
     def is_same_but_for_the_token(self, other: Credentials) -> bool:
-        """A certificate may be another one under the same name, so it never counts as the same."""
+        """A certificate may change under the same name, so it never counts as the same."""
         return bool(self.token and other.token) and _where(self) == _where(other)
 
 
@@ -59,7 +59,7 @@ def _where(credentials: Credentials) -> tuple[object, ...]:
 
 
 async def load(connection: Connection, *, now: Callable[[], float]) -> Credentials:
-    """Raise `NotSentError` when there is no way to the cluster."""
+    """Raises `NotSentError` if the cluster cannot be reached."""
     try:
         async with asyncio.timeout(LOAD_SECONDS):
             return await _load(connection, now())
@@ -77,7 +77,7 @@ async def _load(connection: Connection, now: float) -> Credentials:
             configuration.api_key = {"BearerToken": f"Bearer {connection.token}"}
         return Credentials(configuration)
     config = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.config")
-    # What the client raises for a file that is not YAML, or not of the shape of a kubeconfig.
+    # The client's errors for a file that is not YAML, or does not have the structure of a kubeconfig.
     malformed = (importlib.import_module("yaml").YAMLError, AttributeError, KeyError, TypeError, ValueError)
     try:
         if connection.kubeconfig:
@@ -88,24 +88,24 @@ async def _load(connection: Connection, now: float) -> Credentials:
     except (config.ConfigException, OSError) as error:
         raise NotSentError(f"no way to the cluster: {error}") from error
     except malformed as error:
-        # Only the kind of the error: its words may quote the file, which holds secrets.
+        # Only the kind of the error: its text may quote the file, which contains secrets.
         said = f"{connection.kubeconfig} is no kubeconfig ({type(error).__name__})"
         raise NotSentError(f"no way to the cluster: {said}") from None
     if token := configuration.api_key.get("BearerToken"):
-        # A file ends with a newline, which no header may hold.
+        # A file ends with a newline, which a header must not contain.
         configuration.api_key["BearerToken"] = token.strip()
     return Credentials(configuration, stale_at)
 
 
 async def _from_kubeconfig(config: Any, connection: Connection, configuration: Configuration, now: float) -> float:
-    """Fill the configuration; returns when its credentials are stale."""
+    """Fills the configuration; returns when its credentials become stale."""
     loader = await config.load_kube_config(
         config_file=connection.kubeconfig,
         context=connection.context or None,
         client_configuration=configuration,
         persist_config=False,
     )
-    # The client's own `refresh_token` looks there too: nothing public says how the user is known.
+    # The client's own `refresh_token` reads this too: there is no public attribute for the kind of user.
     user = (loader._user.value if loader._user is not None else None) or {}
     how = f"the exec plugin {user['exec']['command']}" if "exec" in user else "the tokenFile"
     if {"exec", "tokenFile"} & user.keys() and not configuration.api_key and not configuration.cert_file:

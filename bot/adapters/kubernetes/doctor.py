@@ -1,7 +1,7 @@
-"""Whether the cluster answers and lets the bot do what its playbooks may propose.
+"""Checks whether the cluster answers and grants the bot what its playbooks may propose.
 
-What the bot changes it needs in the namespaces that it works in; what it reads of the whole cluster it can do without,
-and nodes may be somebody else's.
+Permissions for changes are required in the namespaces where the bot works; cluster-wide read permissions are optional,
+and nodes may be in other hands.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ async def access(
     namespaces: Sequence[str] = (),
     known: Sequence[str] = (),
 ) -> tuple[Finding, ...]:
-    """`verbs` are the changes that the playbooks use, `options` what the settings add.
+    """`verbs` are the changes that the playbooks use, `options` the additions from the settings.
 
-    `namespaces` are asked about, without any all of them at once; `known` are asked about where that is refused.
+    `namespaces` are checked; without any, all of them at once; if that is refused, `known` are checked.
     """
     wanted = needed(verbs, options=options)
     inside = [each for each in wanted if not each.is_cluster_wide]
@@ -50,7 +50,7 @@ NOT_EVERYWHERE = "may not work in all namespaces, and which ones it serves is no
 
 
 async def _where(client: KubernetesClient, inside: Sequence[Permission], known: Sequence[str]) -> Sequence[str]:
-    """All namespaces at once where the bot may work in all, else those that are known."""
+    """All namespaces at once if the bot may work in all, else the known ones."""
     everywhere = await check(client, inside, namespace="")
     return [""] if all(each.is_allowed for each in everywhere) else known
 
@@ -64,7 +64,7 @@ def judge(checked: Iterable[Checked], *, namespace: str) -> Finding:
 
 
 def of_cluster(checked: Iterable[Checked]) -> tuple[Finding, ...]:
-    """What is lacking outside of single namespaces: less is known then, and nodes are handed over to others."""
+    """Missing permissions outside of single namespaces: less is known then, and nodes are handed over to others."""
     every = list(checked)
     found = []
     if refused := _refused(each for each in every if each.permission.verb in ("get", "list")):

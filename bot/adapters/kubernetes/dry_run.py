@@ -1,4 +1,4 @@
-"""A call as a server-side dry run: the API server checks everything and keeps nothing."""
+"""Sends a call as a server-side dry run: the API server checks everything and stores nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class DryRun:
         self._client, self._reader = client, reader
 
     async def dry_run(self, call: Call) -> str:
-        """The server's reason against the call, empty when it would be accepted. Raise `ClusterError` on no answer.
+        """The server's reason against the call, or empty if it accepts it. Raises `ClusterError` without an answer.
 
-        A budget that allows no eviction just now (429) is no reason against it: the call is tried again until it does.
+        A budget that allows no eviction just now (429) is not a reason against it: the call is retried until it does.
         """
         present = None
         if call.method == "patch" and call.subresource == "":
@@ -47,7 +47,7 @@ class DryRun:
 
 
 def _without_effect(call: Call, body: Any) -> Any:
-    """A DELETE with a body ignores its query: without this, its dry run would delete. Evictions take either."""
+    """A DELETE with a body ignores its query: without this, its dry run would delete. Evictions accept either."""
     if call.method == "delete":
         return {**body, "dryRun": [DRY_RUN]}
     if call.method == "evict":

@@ -1,7 +1,7 @@
-"""What the bot must be allowed to do, and a question to the API server whether it is.
+"""The permissions that the bot needs, and a check with the API server whether it has them.
 
-`doctor` asks it about everything that the playbooks may need; planning asks it about the calls of a plan, so that
-nobody is asked to approve what would then be refused.
+`doctor` checks everything that the playbooks may need; planning checks the calls of a plan, so that people are not
+asked to approve calls that would then be refused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ READING = (
     *_reading("", "pods", is_cluster_wide=True),
     *_reading("", "nodes", is_cluster_wide=True),
     Permission("list", "", "events", is_cluster_wide=True),
-    # Its own pods and what is said about them also where the cluster's are not to be read.
+    # The bot reads its own pods and their events even if it may not read those of the cluster.
     *_reading("", "pods", "services", "resourcequotas"),
     Permission("list", "", "events"),
     *_reading("discovery.k8s.io", "endpointslices"),
@@ -76,7 +76,7 @@ OPTIONAL: dict[str, tuple[Permission, ...]] = {
     "proxy": (Permission("get", "", "pods", "proxy"),),
     "exec": (Permission("get", "", "pods", "exec"), Permission("create", "", "pods", "exec")),
 }
-"""What only a setting asks for: `sampling.through: proxy`, and `gpu.exec`, whose GET needs `create` too since 1.35."""
+"""Needed only for a setting: `sampling.through: proxy`, and `gpu.exec`, whose GET needs `create` too since 1.35."""
 
 
 def needed(
@@ -90,28 +90,28 @@ def needed(
 
 
 def changing(verb: str, kind: str) -> tuple[Permission, ...]:
-    """What a verb needs on a workload of this kind besides what all read."""
+    """What a verb needs on a workload of this kind besides the common read permissions."""
     return tuple(_on(each.verb, each.kind, each.subresource) for each in VERBS[verb].access.get(kind, ()))
 
 
 def permission_of(call: Call) -> Permission:
-    """What sending this call needs."""
+    """The permission that this call needs."""
     if call.method == "evict":
         return _on("create", "Pod", "eviction")
     return _on(call.method, call.target.kind, call.subresource)
 
 
 class Permissions:
-    """Whether the calls of a plan are allowed, asked of the API server and remembered for a minute."""
+    """Whether the calls of a plan are allowed, according to the API server; remembered for a minute."""
 
     def __init__(self, client: KubernetesClient, *, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now
         self._known: dict[tuple[Permission, str], tuple[float, Checked]] = {}
 
     async def lacking(self, calls: Iterable[Call]) -> str:
-        """What the bot may not do of these calls and of taking them back; empty when it may do everything.
+        """The permissions that these calls and their undo need and the bot lacks; empty if none.
 
-        Raise `ClusterError` when the API server does not answer.
+        Raises `ClusterError` if the API server does not answer.
         """
         wanted: dict[tuple[Permission, str], None] = {}
         for call in calls:
@@ -140,7 +140,7 @@ def _told(namespace: str, refused: Sequence[Checked]) -> str:
 
 
 async def check(client: KubernetesClient, permissions: Iterable[Permission], *, namespace: str) -> tuple[Checked, ...]:
-    """Ask the API server about each. Raise `ClusterError` when it does not answer."""
+    """Asks the API server about each. Raises `ClusterError` if it does not answer."""
     return tuple(await asyncio.gather(*(_check(client, permission, namespace) for permission in permissions)))
 
 

@@ -1,4 +1,4 @@
-"""Asks a replica's GPUs from inside its container: one of the fixed queries over the exec WebSocket, and nothing else.
+"""Queries a replica's GPUs from inside its container: one of the fixed queries over the exec WebSocket, nothing else.
 
 Off unless `gpu.exec` is set. A GET that upgrades needs `get` on `pods/exec`, and from Kubernetes 1.35 on `create` too.
 """
@@ -20,7 +20,7 @@ from bot.domain.signals.gpu_query import GpuQuery
 STDOUT, STDERR, STATUS = 1, 2, 3
 """Channels of `v4.channel.k8s.io`, the first byte of each frame."""
 MAX_BYTES = 64 * 1024
-"""Eight GPUs say less than two kB."""
+"""Eight GPUs print less than two kB."""
 
 
 class PodExec:
@@ -45,7 +45,7 @@ class PodExec:
 
 
 async def _heard(socket: aiohttp.ClientWebSocketResponse, program: str) -> tuple[str, dict[str, Any]]:
-    """All that was said on both outputs, and the status that ends it."""
+    """Everything from both outputs, and the status that ends it."""
     said = bytearray()
     async for message in socket:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
@@ -69,7 +69,7 @@ def _status(data: bytes) -> dict[str, Any]:
 
 
 def _answer(program: str, said: str, status: dict[str, Any]) -> str:
-    """A program that ran and failed has said why, which is for the caller to judge; one that never ran has not."""
+    """A program that ran and failed has given its reason, which the caller judges; one that never ran has not."""
     if status.get("status") == "Success" or (status.get("reason") == "NonZeroExitCode" and said.strip()):
         return said
     reason = redacted(str(status.get("message") or "failed without a reason"))

@@ -1,4 +1,4 @@
-"""The logs of pods, bounded, as they came, for pure code to judge: an engine's, present or previous; a Job's end."""
+"""The logs of pods, bounded and unprocessed: an engine's, present or previous; the end of a Job's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class KubernetesPodLogs:
     async def read(
         self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
     ) -> str | None:
-        """The first MiB, or the last lines; None when there is no such log. Raise `ClusterError` on no answer."""
+        """The first MiB, or the last lines; None if there is no such log. Raises `ClusterError` without an answer."""
         found = await self._reader.find("Pod", namespace, pod)
         engine = engine_container(found) if found else None
         if engine is None:
@@ -34,7 +34,7 @@ class KubernetesPodLogs:
         return await self._text(namespace, pod, query)
 
     async def last_lines(self, namespace: str, pod: str, *, lines: int) -> str | None:
-        """Of the container that kubectl would take; None when there is no log. Raise `ClusterError` on no answer."""
+        """Of kubectl's default container; None if there is no log. Raises `ClusterError` without an answer."""
         found = await self._reader.find("Pod", namespace, pod)
         names = [str(one["name"]) for one in dig(found, "spec", "containers") or []]
         if found is None or not names:
@@ -45,7 +45,7 @@ class KubernetesPodLogs:
     async def _text(self, namespace: str, pod: str, asked: Mapping[str, str]) -> str | None:
         query = {**asked, "limitBytes": str(MAX_BYTES)}
         answer = await self._reader.read_text(path_of("Pod", namespace, pod, "log"), query)
-        # 400: no previous container, or it is still waiting to start. 404: the pod went away meanwhile.
+        # 400: no previous container, or it is still waiting to start. 404: the pod has gone since.
         if answer.status in (400, 404):
             return None
         if not answer.is_ok:

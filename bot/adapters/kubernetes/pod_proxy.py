@@ -1,6 +1,6 @@
-"""A pod's own page through the API server's pod proxy, for a bot that the pod network does not let in.
+"""A pod's own page through the API server's pod proxy, for a bot that cannot reach the pod network.
 
-It needs `get` on `pods/proxy`, and each page goes through the API server: take the pods' addresses where they can be
+It needs `get` on `pods/proxy`, and each page goes through the API server: prefer the pods' addresses if they can be
 reached.
 """
 

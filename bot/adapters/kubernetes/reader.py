@@ -1,4 +1,4 @@
-"""The cluster as planning and probes see it: everything read at once, each part with its own reason when it cannot be.
+"""The cluster state for planning and probes: everything read at once, each failed part with its own reason.
 
 Only reads. Nodes and all pods of the cluster are large lists: they are kept for a moment and shared between snapshots.
 """
@@ -24,7 +24,7 @@ from bot.domain.kernel.target import Target
 
 WORLD_SECONDS = 10.0
 LOOKS, LOOK_AGAIN_SECONDS = 10, 0.1
-"""How often a workload is read until its controller has seen its last change, and how far apart."""
+"""How often a workload is read until its controller has observed its last change, and the interval."""
 CLUSTER_WIDE_SECONDS = 2.0
 
 IN_NAMESPACE: Mapping[str, str] = {
@@ -41,13 +41,13 @@ KEPT_AS: Mapping[str, tuple[str, str]] = {
     "StatefulSet": ("revisions", "ControllerRevision"),
     "LeaderWorkerSet": ("revisions", "ControllerRevision"),
 }
-"""As what a kind of workload keeps its revisions."""
+"""The kind that stores the revisions of each kind of workload."""
 CLUSTER_WIDE: Mapping[str, str] = {"nodes": "Node", "all_pods": "Pod"}
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One list of the snapshot: what was read, or why not."""
+    """One list of the snapshot: the objects, or why they could not be read."""
 
     items: tuple[Obj, ...] = ()
     unreadable: str = ""
@@ -67,7 +67,7 @@ class KubernetesReader:
         self._kept: dict[str, tuple[float, _Part]] = {}
 
     async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
-        """Raise `ClusterError` when the workload itself cannot be read; `workload` is None when it does not exist."""
+        """Raises `ClusterError` if the workload itself cannot be read; `workload` is None if it does not exist."""
         if target.kind not in KINDS or not target.resolved:
             raise ClusterError(f"{target} is not a workload that can be read: {target.kind}")
         try:
@@ -98,9 +98,10 @@ class KubernetesReader:
         return _assembled(at, workload, parts | {"config_maps": named})
 
     async def _workload(self, target: Target) -> Obj | None:
-        """As its controller has seen it: an annotation alone raises the generation, and the status follows later.
+        """The workload as its controller has observed it.
 
-        A controller that has not followed after a second leaves the workload as it is.
+        Even an annotation raises the generation, and the status follows later. If the controller has not caught up
+        after a second, the workload is returned as it is.
         """
         workload = await self.find(target.kind, target.namespace, target.name)
         for _ in range(LOOKS - 1):
@@ -119,19 +120,19 @@ class KubernetesReader:
         return _Part(tuple(one for one in found if one is not None))
 
     async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
-        """One object, None when there is none. Raise `ClusterError` on anything else."""
+        """One object, None if it does not exist. Raises `ClusterError` on anything else."""
         answer = await self._get(path_of(kind, namespace, name), insists=insists)
         if answer.status == 404:
             return None
         return _object(answer)
 
     async def listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> tuple[Obj, ...]:
-        """Raise `ClusterError` when the list cannot be read."""
+        """Raises `ClusterError` if the list cannot be read."""
         answer = await self._get(path_of(kind, namespace), query)
         return tuple(_object(answer).get("items") or [])
 
     async def listed_if_any(self, kind: str, namespace: str) -> tuple[Obj, ...]:
-        """As `listed`; a cluster without this kind, or a role without it, has none that the bot could change."""
+        """As `listed`; if the cluster or the role lacks this kind, there are none that the bot could change."""
         answer = await self._get(path_of(kind, namespace))
         return () if answer.status in (403, 404) else tuple(_object(answer).get("items") or [])
 
@@ -160,7 +161,7 @@ class KubernetesReader:
     async def _listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> _Part:
         try:
             answer = await self._get(path_of(kind, namespace), query)
-            # A cluster without this API has no such objects; a missing namespace has none either.
+            # A cluster without this API has no such objects; neither does a missing namespace.
             if answer.status == 404:
                 return _Part()
             return _Part(tuple(_object(answer).get("items") or []))
@@ -184,7 +185,7 @@ def _object(answer: Answer) -> Obj:
 
 
 def _pods_query(target: Target, workload: Obj | None) -> dict[str, str]:
-    """The workload's selector as a query; without a workload, one that no object matches."""
+    """The workload's selector as a query; without a workload, a query that no object matches."""
     if target.kind == "LeaderWorkerSet":
         return {"labelSelector": f"{SET_NAME_LABEL}={target.name}"}
     selector: Obj = dig(workload, "spec", "selector") or {"matchExpressions": []}

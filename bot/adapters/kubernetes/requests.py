@@ -1,4 +1,4 @@
-"""Calls as HTTP requests, and what an answer or an object says about them. Pure: nothing is sent from here."""
+"""Calls as HTTP requests, and the meaning of answers and objects for them. Pure: this module sends nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bot.flow.ports import Sent
 RETRY_SECONDS = 10.0
 """A budget's 429 often comes without a Retry-After."""
 MAX_RETRY_SECONDS = 60.0
-"""Whatever is asked for: how long a change may be put off is the bot's own limit, which has to be looked at."""
+"""Upper bound for any Retry-After: the bot has its own limit for delaying a change, and must check it."""
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 ANNOTATIONS = "/metadata/annotations"
 REPLICAS = "/spec/replicas"
@@ -82,7 +82,7 @@ def patch_body(call: Call, *, call_id: str, present: Obj) -> list[Obj]:
     if not call.stamped:
         return operations
     stamp: Obj = {"op": "add", "path": ANNOTATIONS + pointer(CALL_ANNOTATION), "value": call_id}
-    # Without any annotations their map has to be made first.
+    # If there are no annotations, their map must be created first.
     is_bare = dig(present, "metadata", "annotations") is None
     mapped: list[Obj] = [{"op": "add", "path": ANNOTATIONS, "value": {}}] if is_bare else []
     version = dig(present, "metadata", "resourceVersion")
@@ -91,7 +91,7 @@ def patch_body(call: Call, *, call_id: str, present: Obj) -> list[Obj]:
 
 
 def _of_scale(operations: list[Obj]) -> list[Obj]:
-    """A Scale leaves `replicas` out when it is 0: the test has to ask for its absence, and the number is added."""
+    """A Scale leaves `replicas` out if it is 0: the test must check for its absence, and the number is added."""
     tested = next((op for op in operations if op["op"] == "test" and op["path"] == REPLICAS), None)
     if tested is None or tested["value"] != 0:
         return operations
@@ -100,7 +100,7 @@ def _of_scale(operations: list[Obj]) -> list[Obj]:
 
 
 def rests_on_absence(call: Call, present: Obj) -> bool:
-    """Whether the patch adds what must not be there yet, which JSON patch cannot test: the resource version has to.
+    """Whether the patch adds a field that must be absent. JSON patch cannot test this: it needs the resource version.
 
     Losing that race changes nothing and is tried again.
     """
@@ -108,14 +108,14 @@ def rests_on_absence(call: Call, present: Obj) -> bool:
 
 
 def _added(call: Call) -> list[str]:
-    """Fields that the patch adds to objects without a test of their old value: they have to be absent."""
+    """Fields that the patch adds to objects without a test of their old value: they must be absent."""
     tested = {op["path"] for op in call.body if op["op"] == "test"}
     added = [op["path"] for op in call.body if op["op"] == "add" and op["path"] not in tested]
     return [path for path in added if not path.rsplit("/", 1)[-1].isdigit() and not path.endswith("/-")]
 
 
 def misfit(call: Call, present: Obj | None) -> str:
-    """Why a patch cannot win on the object as it is now, in words; empty when its preconditions hold."""
+    """Why a patch cannot win on the object as it is now, in words; empty if its preconditions hold."""
     if present is None:
         return f"{call.target} does not exist any more"
     broken = list(broken_tests(call.body, present))
@@ -137,7 +137,7 @@ def _shown(value: Any) -> str:
 
 
 def outcome(call: Call, answer: Answer) -> Sent:
-    """What an answer to a mutating request means; `unclear` only where the server itself may not know."""
+    """What an answer to a mutating request means; `unclear` only if the server itself may not know."""
     if answer.is_ok:
         return Sent("done", answer.headers.get("Warning", ""))
     match answer.status:
@@ -156,7 +156,7 @@ def outcome(call: Call, answer: Answer) -> Sent:
 
 
 def _with_causes(answer: Answer) -> str:
-    """A budget's own words are among the causes: how many are healthy and needed, or that it is not worked out yet."""
+    """The causes contain a budget's details: how many are healthy and needed, or that it is not computed yet."""
     causes = [str(one.get("message") or "") for one in dig(answer.body, "details", "causes") or []]
     return " ".join([answer.message, *filter(None, causes)])
 
@@ -170,7 +170,7 @@ Looked = Literal["done", "not_done", "unclear"]
 
 
 def seen_in(call: Call, present: Obj | None, *, call_id: str) -> Looked:
-    """What the object says about an earlier attempt of this call."""
+    """What the object shows about an earlier attempt of this call."""
     if call.method in ("delete", "evict"):
         is_gone = present is None or uid_of(present) != call.target.uid or is_going_away(present)
         return "done" if is_gone else "not_done"
@@ -183,8 +183,8 @@ def seen_in(call: Call, present: Obj | None, *, call_id: str) -> Looked:
     has_stamp = call.stamped and annotations_of(present).get(CALL_ANNOTATION) == call_id
     if broken_tests(call.body, present):
         return "done" if has_stamp else "unclear"
-    # Our stamp on the values of before: somebody took it back already, or a storage that was wiped counts incidents
-    # again and it is an older call of the same number. Neither is done, and neither is to be sent without a word.
+    # Our stamp on the earlier values: the change was reverted, or the storage was wiped and an older call has the same
+    # number. Neither counts as done, and neither may be sent without asking.
     return "unclear" if has_stamp else "not_done"
 
 

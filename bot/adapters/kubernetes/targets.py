@@ -1,4 +1,4 @@
-"""From an alert's labels to the workload behind it. Labels are text from outside: only what is a name is looked up."""
+"""Resolves an alert's labels to a workload. Labels are text from outside: only valid names are looked up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWNERS = {
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/",
     "Pod": "v1",
 }
-"""What is followed upwards, with its API group; the StatefulSet of a group's workers belongs to their leader pod."""
+"""Owner kinds to follow, with their API group; the StatefulSet of a group's workers belongs to their leader pod."""
 MAX_CHAIN_LENGTH = 5
 
 POD_LABELS = ("exported_pod", "pod")
@@ -45,7 +45,7 @@ class TargetFinder:
     async def resolve(self, alert: Alert) -> Target | None:
         """The first label that leads to a workload wins: the workload, one of its pods, a Service before it.
 
-        None for another cluster's alert, and when no label leads anywhere. Raise `ClusterError` on no answer.
+        None for another cluster's alert, and if no label leads anywhere. Raises `ClusterError` without an answer.
         """
         labels = alert.labels
         if labels.get("cluster", self._cluster) != self._cluster:
@@ -59,12 +59,12 @@ class TargetFinder:
         return None
 
     async def named(self, namespace: str, name: str) -> Target | None:
-        """The workload of that name, of whichever kind. Raise `ClusterError` on no answer."""
+        """The workload of that name, of any kind. Raises `ClusterError` without an answer."""
         unanswered: ClusterError | None = None
         for label, _ in WORKLOAD_LABELS:
             try:
                 found = await self._workload(namespace, {label: name})
-            except ClusterError as error:  # a role that leaves out one kind must not hide the others
+            except ClusterError as error:  # a role that lacks one kind must not hide the others
                 unanswered = error
                 continue
             if found is not None:
@@ -74,7 +74,7 @@ class TargetFinder:
         return None
 
     def _target(self, namespace: str, kind: str, workload: Obj) -> Target:
-        # An alert about our own canary is about the workload that it stands in for.
+        # An alert about our own canary is about the workload that it represents.
         name = annotations_of(workload).get(CANARY_OF_ANNOTATION) or name_of(workload)
         return Target(cluster=self._cluster, namespace=namespace, kind=kind, name=name)
 
@@ -96,7 +96,7 @@ class TargetFinder:
         return None
 
     async def _topmost(self, namespace: str, kind: str, obj: Obj) -> Found | None:
-        """The workload highest up the chain of owners; others may own it in turn, but they are not one."""
+        """The highest workload in the chain of owners; it may itself have an owner that is not a workload."""
         found: Found | None = (kind, obj) if kind in KINDS else None
         for _ in range(MAX_CHAIN_LENGTH):
             owner = controller_of(obj)
@@ -112,7 +112,7 @@ class TargetFinder:
         return found
 
     async def _behind_service(self, namespace: str, name: str) -> Found | None:
-        """The only workload whose pods the Service selects; None when there are several or none."""
+        """The only workload whose pods the Service selects; None if there are several or none."""
         service = await self._reader.find("Service", namespace, name)
         selector: Mapping[str, str] = dig(service, "spec", "selector") or {}
         if not selector:

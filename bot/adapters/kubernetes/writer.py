@@ -1,7 +1,7 @@
 """The only code that changes a cluster: one call of an approved plan, stamped, with a precondition: it wins once.
 
-A request that certainly did not arrive failed. One that may have arrived is unclear, and is looked up before anything
-is sent again.
+A request that certainly did not arrive has failed. A request that may have arrived is unclear, and is checked before
+anything is sent again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KubernetesWriter:
         self._client, self._reader, self._deadline = client, reader, deadline_seconds
 
     async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
-        """Raise `ApprovalError` when the call is not one of the approved plan's."""
+        """Raises `ApprovalError` if the call is not in the approved plan."""
         if call not in approved.plan.calls:
             raise ApprovalError(f"not a call of the approved plan: {call.title}")
         if not call.target.uid and call.method != "create":
@@ -45,7 +45,7 @@ class KubernetesWriter:
         return outcome(call, answer)
 
     async def _patched(self, call: Call, call_id: str) -> Sent:
-        """Look first: what does not fit any more is told in words, and nothing is sent."""
+        """Reads the object first: if the patch no longer fits, returns why, and sends nothing."""
         sent = Sent("failed", "not sent")
         for _ in range(ANNOTATION_RACES):
             try:
@@ -63,7 +63,7 @@ class KubernetesWriter:
         return sent
 
     async def _exchange(self, call: Call, call_id: str, present: Obj | None) -> Answer | Sent:
-        """The server's answer, or what it means that there is none."""
+        """The server's answer, or the meaning of a missing answer."""
         request = http_request(call, call_id=call_id, present=present)
         try:
             return await self._client.request(
@@ -84,7 +84,7 @@ class KubernetesWriter:
         return Sent("failed", f"there is one already, made by somebody else: {message}")
 
     async def look(self, call: Call, *, call_id: str) -> Looked:
-        """What an earlier attempt did, read from the object; `unclear` also when it cannot be read."""
+        """The result of an earlier attempt, read from the object; `unclear` also if it cannot be read."""
         try:
             return seen_in(call, await self._present(call), call_id=call_id)
         except ClusterError:
@@ -92,7 +92,7 @@ class KubernetesWriter:
 
     async def _present(self, call: Call) -> Obj | None:
         target = call.target
-        # What a granted call did or may do has to be known: this is asked even of a server that has been silent.
+        # The effect of a granted call must be known: this is asked even of a server that has been silent.
         return await self._reader.find(target.kind, target.namespace, target.name, insists=True)
 
 

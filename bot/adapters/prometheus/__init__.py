@@ -1,1 +1,1 @@
-"""Everything that is asked of a Prometheus: the replicas' history, a day of memory, the router's numbers."""
+"""Everything that is read from Prometheus: the replicas' history, a day of memory, the router's numbers."""

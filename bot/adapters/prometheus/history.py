@@ -1,6 +1,6 @@
-"""The history of the replicas' metrics from a Prometheus: the raw samples as they were scraped, not its own functions.
+"""The history of the replicas' metrics from a Prometheus: raw samples as scraped, without its query functions.
 
-The same windows are then computed from them as from direct scrapes, so both sources come to the same verdict.
+The same windows are then computed from them as from direct scrapes, so both sources give the same verdict.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from bot.flow.ports import ReadContext, Replica, Replicas
 DEADLINE_SECONDS = 4.0
 MAX_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""What Kubernetes allows as the name of a pod or namespace; nothing else gets into a query."""
+"""What Kubernetes allows as the name of a pod or namespace; nothing else goes into a query."""
 POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
-"""How a Deployment's pods go on after its name: template hash and a random end."""
+"""The rest of a pod's name after its Deployment's: template hash and a random suffix."""
 
 
 class EngineNames(Protocol):
-    """How the engine names its series, and what their samples say."""
+    """The engine's names of its series, and the meaning of their samples."""
 
     def series_pattern(self, metrics: frozenset[str]) -> str:
         """An RE2 pattern for the names of all series that these metrics need."""
         ...
 
     def scrape_of(self, samples: Iterable[Sample], replica: Replica, at: float) -> Scrape | None:
-        """The scrape that these samples of one moment make; None when none of them is the engine's."""
+        """The scrape that these samples of one moment make; None if none of them is the engine's."""
         ...
 
 
 Pages = dict[str, dict[str, dict[float, list[Sample]]]]
-"""Pod, then scrape target, then time: the samples that one scrape brought."""
+"""Pod, then scrape target, then time: the samples of one scrape."""
 
 
 class PrometheusHistory:
@@ -74,7 +74,7 @@ class PrometheusHistory:
         pattern, target = self._engine.series_pattern(metrics), context.target
         query = raw_query(pattern, target.namespace, [replica.name for replica in replicas], end - start, of=target)
         body = await self._ask(query, at=end)
-        # A day of a fleet's samples takes a second to read: not on the loop that serves Slack and webhooks.
+        # Reading a day of a fleet's samples takes a second: not on the loop that serves Slack and webhooks.
         return await asyncio.to_thread(self._made_of, body, replicas, end)
 
     def _made_of(self, body: bytes, replicas: Sequence[Replica], end: float) -> list[Scrape]:
@@ -85,9 +85,9 @@ class PrometheusHistory:
         return [scrape for replica in fleet for scrape in self._scrapes(replica, pages, end)]
 
     def _scrapes(self, replica: Replica, pages: Pages, end: float) -> list[Scrape]:
-        """The replica's scrapes, and one that says so when Prometheus has none that is fresh.
+        """The replica's scrapes, and a failed one if Prometheus has no fresh scrape.
 
-        Of a past moment that cannot be told: the replica may not have been there then.
+        For a past moment that is unknown: the replica may not have existed then.
         """
         best: list[Scrape] = []
         for target in sorted(pages.get(replica.name, {})):
@@ -118,7 +118,7 @@ class PrometheusHistory:
                 body += fragment
                 if len(body) > MAX_BYTES:
                     raise SourceError(f"answered more than {MAX_BYTES >> 20} MiB")
-        # A refused query is a 4xx with its reason in JSON; anything else that is not 2xx has none.
+        # A refused query is a 4xx with its reason in JSON; any other status outside 2xx has none.
         if response.status_code >= 300 and not body.startswith(b"{"):
             raise SourceError(f"answered HTTP {response.status_code}")
         return bytes(body)
@@ -128,7 +128,7 @@ class PrometheusHistory:
 
 
 def result_of(body: bytes) -> list[dict[str, Any]]:
-    """The series of a query's answer; raise `SourceError` when it is none."""
+    """The series of a query's answer; raises `SourceError` if it has none."""
     try:
         answer = json.loads(body)
         if answer["status"] != "success":
@@ -143,7 +143,7 @@ def result_of(body: bytes) -> list[dict[str, Any]]:
 def raw_query(pattern: str, namespace: str, pods: Sequence[str], seconds: float, *, of: Target | None = None) -> str:
     """The selector of all samples of these series, of these pods and of those that a Deployment `of` once had.
 
-    Raise `SourceError` for a name that Kubernetes cannot have given.
+    Raises `SourceError` for a name that is invalid in Kubernetes.
     """
     former = of.name if of is not None and of.kind == "Deployment" else ""
     strange = [name for name in (namespace, *pods, *filter(None, [former])) if not _NAME.fullmatch(name)]

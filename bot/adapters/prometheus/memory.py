@@ -1,6 +1,6 @@
 """A day of the GPUs' free memory, and of the containers' memory on the host, from a Prometheus.
 
-A day that is not whole is not known.
+An incomplete day is unknown.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from bot.domain.kernel.errors import SourceError
 
 DEADLINE_SECONDS = 4.0
 Remembered = Literal["gpu", "host"]
-"""Free memory of GPUs in MiB, or what containers use on the host in bytes."""
+"""Free memory of GPUs in MiB, or memory of containers on the host in bytes."""
 Points = Sequence[tuple[float, float]]
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""What Kubernetes allows as a name; nothing else gets into a query."""
+"""What Kubernetes allows as a name; nothing else goes into a query."""
 
 
 class PrometheusMemory:
@@ -37,9 +37,9 @@ class PrometheusMemory:
     async def day_before(
         self, what: Remembered, namespace: str, pods: Sequence[str], at: float, *, of: str = ""
     ) -> Sequence[Points]:
-        """Every series of it in the day that ends at `at`, one point in five minutes; none where nobody kept any.
+        """Every series of it in the day that ends at `at`, one point in five minutes; none if there is no record.
 
-        `of`: a Deployment whose pods of that day count too, whatever they were called.
+        `of`: a Deployment whose pods of that day are included, whatever their names.
         """
         found = await self._ask({"query": day_query(what, namespace, pods, of), "time": f"{at:.3f}"})
         return [[(float(at), float(value)) for at, value in one.get("values", [])] for one in found]
@@ -53,12 +53,12 @@ class PrometheusMemory:
 
 
 def day_query(what: Remembered, namespace: str, pods: Sequence[str], of: str = "") -> str:
-    """As a subquery, so that a fleet's day stays small. Raise `SourceError` for a name that cannot be."""
+    """As a subquery, so that a fleet's day stays small. Raises `SourceError` for an invalid name."""
     names = _pattern(namespace, pods)
     if of:
         names = f"{names}|{_pattern(namespace, [of])}{POD_OF_IT}"
     if what == "host":
-        # The sum over a pod's cgroup has no container; the engine's own container is what is restarted.
+        # The sum over a pod's cgroup has no container; the engine's own container is the one that restarts.
         where = f'{{namespace="{namespace}",pod=~"{names}",container!="",container!="POD"}}'
         return f"(max by (pod, container) (container_memory_working_set_bytes{where}))[1d:5m]"
     parts = [
@@ -69,12 +69,12 @@ def day_query(what: Remembered, namespace: str, pods: Sequence[str], of: str = "
 
 
 def least_free_query(namespace: str, pods: Sequence[str]) -> str:
-    """The least free memory of each pod's GPUs in a day, of pods that were there for the whole of it.
+    """The least free memory of each pod's GPUs in a day, of pods that existed for the whole of it.
 
-    Raise `SourceError` for a name that Kubernetes cannot have given.
+    Raises `SourceError` for a name that is invalid in Kubernetes.
     """
     names = _pattern(namespace, pods)
-    # Where Prometheus renames what the exporter says, `pod` is the exporter's own; where it honours labels, it is ours.
+    # If Prometheus renames the exporter's labels, `pod` is the exporter's own; if it honours them, it is ours.
     parts = []
     for at, where in (("exported_pod", "exported_namespace"), ("pod", "namespace")):
         series = f'DCGM_FI_DEV_FB_FREE{{{at}=~"{names}",{where}="{namespace}"}}'

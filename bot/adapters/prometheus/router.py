@@ -1,6 +1,6 @@
-"""What the router or gateway in front of the engines says, by the operator's own queries to Prometheus.
+"""The numbers of the router or gateway in front of the engines, from the operator's own queries to Prometheus.
 
-No two routers name their metrics alike, so the bot knows none of them: a query that is not written is unknown.
+Routers name their metrics differently, so the bot knows none of them: a query that is not configured is unknown.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bot.domain.kernel.target import Target
 
 DEADLINE_SECONDS = 4.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""What Kubernetes allows as a name; nothing else gets into a query."""
+"""What Kubernetes allows as a name; nothing else goes into a query."""
 
 
 class PrometheusRouter:
-    """The `Router` port. In a query `$namespace` and `$workload` stand for those of the incident."""
+    """The `Router` port. `$namespace` and `$workload` in a query are replaced by those of the incident."""
 
     def __init__(self, client: httpx.AsyncClient | None, url: str, *, errors: str, latency: str) -> None:
         self._client, self._url = client, url.rstrip("/")
@@ -52,7 +52,7 @@ class PrometheusRouter:
 
 
 def _number(answer: httpx.Response, setting: str) -> float:
-    """The one number of the answer: no series is no zero, and of several nobody knows which is meant."""
+    """The one number of the answer: no series is not zero, and several series are ambiguous."""
     try:
         body = answer.json()
         if body["status"] != "success":

@@ -1,4 +1,4 @@
-"""Claims, leases, the breakers and the kill switch: the last thing that happens before a call."""
+"""Claims, leases, the breakers and the kill switch: the last check before a call."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NODE_BREAKER = "node-breaker"
 @dataclass(frozen=True)
 class BreakerLimits:
     disruptive_changes: int = 3
-    """On one workload within `seconds` (OPERATIONS section 5); more is a facility or a bot problem."""
+    """On one workload within `seconds` (OPERATIONS section 5); a higher number is a facility or a bot problem."""
     node_disruptions: int = 2
     """Different nodes cordoned or drained within `seconds`, over the whole deployment."""
     cordoned_share: float = 0.1
-    """Of the fleet's accelerators; one node may always go, or a small fleet could cordon none."""
+    """Of the fleet's accelerators; one node is always allowed, or a small fleet could cordon none."""
     seconds: int = 3600
     lease_seconds: int = 600
     room_seconds: int = 30
-    """A pod is bound or seen waiting within seconds; from then on it is counted where it stands."""
+    """A pod is bound or seen waiting within seconds; from then on it is counted where it is."""
     replicas: int = 0
     """Redis replicas that must confirm a claim before its call."""
 

@@ -1,4 +1,4 @@
-"""One Redis connection for a process, its key names, and its scripts. Every key of a deployment shares one hash tag."""
+"""One Redis connection per process, with its key names and scripts. Every key of a deployment shares one hash tag."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redis.exceptions import NoScriptError, RedisError
 from bot.domain.kernel.errors import StorageUnavailableError
 
 SILENT_SECONDS = 3.0
-"""A frozen Redis is reported after so long. Longer than `wait_for_replicas` may take."""
+"""A frozen Redis is reported after this time. It is longer than `wait_for_replicas` may take."""
 CONNECT_SECONDS = 2.0
 SERVER_TIME = "local function TIME() return redis.call('TIME') end\n"
 """Precedes every script. Tests replace it with their own clock, so that a day passes in a moment."""
@@ -40,8 +40,9 @@ class Connection:
 
     @classmethod
     def open(cls, url: str, *, tag: str = "bot", silent_seconds: float = SILENT_SECONDS) -> Connection:
-        """`silent_seconds`: how long one command is waited for."""
-        # Never sent again by itself: silence was waited for, and after a cut the command may have been carried out.
+        """`silent_seconds`: the time-out of one command."""
+        # Never retried automatically: a silence was already waited for, and after a cut the command may have been
+        # carried out.
         retry = Retry(NoBackoff(), 0)
         client = aioredis.from_url(
             url, decode_responses=True, max_connections=500, socket_timeout=silent_seconds,
@@ -51,7 +52,7 @@ class Connection:
 
     @property
     def address(self) -> str:
-        """Host and port, or the socket's path: what may be shown of the URL."""
+        """Host and port, or the socket's path: the parts of the URL that may be shown."""
         where = self.client.connection_pool.connection_kwargs
         return str(where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}")
 
@@ -68,7 +69,7 @@ class Connection:
             raise StorageUnavailableError(f"Redis did not do '{name}': {error}") from error
 
     async def ask(self, command: Any) -> Any:
-        """Await one redis-py command; a failure becomes `StorageUnavailableError`."""
+        """Awaits one redis-py command; a failure becomes `StorageUnavailableError`."""
         try:
             return await _heard(command)
         except (RedisError, OSError, TimeoutError) as error:
@@ -79,7 +80,7 @@ class Connection:
         return float(await self.script("now", [], []))
 
     async def wait_for_replicas(self, replicas: int, *, timeout_milliseconds: int = 2000) -> None:
-        """Return once `replicas` have the last write; raise when they do not: no call on an unreplicated claim."""
+        """Returns once `replicas` have the last write; raises if they do not: no call on an unreplicated claim."""
         if replicas and await self.ask(self.client.wait(replicas, timeout_milliseconds)) < replicas:
             raise StorageUnavailableError(f"fewer than {replicas} replicas confirmed the claim")
 
@@ -91,7 +92,7 @@ async def _heard(command: Any) -> Any:
     """The answer, unless this task was cancelled meanwhile.
 
     redis-py sends by `asyncio.wait_for`, which before Python 3.12 loses a cancellation that comes just when the command
-    is sent: then a deadline would not end what it limits, and a loop that was told to end would go on for ever.
+    is sent: then a deadline would not end what it limits, and a cancelled loop would run forever.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0

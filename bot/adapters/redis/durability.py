@@ -1,6 +1,6 @@
-"""What this Redis really keeps: the bot promises that nothing accepted is lost, and the server's settings decide it.
+"""What this Redis really persists: the bot promises that nothing accepted is lost, and the server's settings decide it.
 
-`judge` is pure; what a managed Redis does not let us read is said, never assumed.
+`judge` is pure; settings that a managed Redis hides are reported as such, never assumed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ASKED = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
 
 @dataclass(frozen=True)
 class Server:
-    """What the server said of itself; `config` is None where it refuses to say."""
+    """What the server reports about itself; `config` is None if it refuses to report it."""
 
     version: str
     role: str

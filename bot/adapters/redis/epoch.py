@@ -1,4 +1,4 @@
-"""The epoch of the data in Redis: by it a process notices that the data was lost, and gives no number twice."""
+"""The epoch of the data in Redis: it lets a process detect that the data was lost, and give no number twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEVER_PROMOTED = "0" * 40
 
 
 class RedisEpoch:
-    """`flow.ports.EpochStore`. What it last saw or began is what this process knows."""
+    """`flow.ports.EpochStore`. This process knows the epoch that it last saw or began."""
 
     def __init__(self, connection: Connection) -> None:
         self._redis = connection
@@ -37,7 +37,7 @@ class RedisEpoch:
         )
 
     async def _server(self) -> Mapping[str, Any]:
-        """Nothing where a managed Redis does not say it: then only what is missing in the data tells of a failover."""
+        """Empty if a managed Redis does not report it: then only missing data shows a failover."""
         try:
             info = self._redis.client.info
             return {**await self._redis.ask(info("server")), **await self._redis.ask(info("replication"))}
@@ -54,7 +54,7 @@ class RedisEpoch:
         await self._redis.script("raise_counter", [self._redis.key("counter")], [least])
 
     async def next_number(self) -> int:
-        """Raise `StorageUnavailableError` until it is known which epoch this is."""
+        """Raises `StorageUnavailableError` until the epoch is known."""
         keys = [self._redis.key("epoch"), self._redis.key("counter")]
         number = await self._redis.script("next_number", keys, [self._known]) if self._known else None
         if number is None:

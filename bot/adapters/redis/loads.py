@@ -20,7 +20,7 @@ class RedisLoads:
     async def add(self, workload: str, point: LoadPoint) -> None:
         key = self._redis.key("loads", workload)
         pipe = self._redis.client.pipeline(transaction=True)
-        # Several replicas of the bot see the same slot: one point stays.
+        # Several replicas of the bot record the same slot: one point stays.
         pipe.zremrangebyscore(key, point.start, point.start)
         pipe.zadd(key, {point.model_dump_json(exclude_defaults=True): point.start})
         pipe.zremrangebyscore(key, "-inf", point.start - KEPT_SECONDS)

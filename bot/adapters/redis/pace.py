@@ -1,4 +1,4 @@
-"""Token buckets shared by every replica of the bot, so that together they keep Slack's pace."""
+"""Token buckets shared by every replica of the bot, so that together they keep within Slack's limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class RedisPace:
         self._redis, self._buckets = connection, buckets
 
     async def take(self, kind: str, key: str) -> float:
-        """Seconds to wait before one more of this kind; 0 when it may go now."""
+        """Seconds to wait before one more of this kind; 0 if it may go now."""
         per_second, burst = self._buckets[kind]
         keys = [self._redis.key("pace")]
         return float(await self._redis.script("pace", keys, [f"{kind}/{key}", per_second, burst]))

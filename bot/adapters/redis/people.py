@@ -1,4 +1,4 @@
-"""What Slack last said about accounts and groups, with its time, for every replica of the bot."""
+"""Slack's last answers about accounts and groups, with their time, for every replica of the bot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class RedisPeople:
         await self._redis.ask(self._redis.client.hset(self._key, what, f"{at}|{said}"))
 
     async def last(self, what: str) -> tuple[str, float] | None:
-        """What was said, and when; None when it was never read."""
+        """The last answer and its time; None if it was never read."""
         found = await self._redis.ask(self._redis.client.hget(self._key, what))
         if found is None:
             return None

@@ -1,6 +1,6 @@
 """The history of scrapes for each workload, shared by all its incidents; bounded by age, by rounds and by bytes.
 
-A fleet of 200 says 500 kB a round; packed it is a fifth of that, so that an hour of it fits.
+A fleet of 200 produces 500 kB a round; packed it is a fifth of that, so that an hour of it fits.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _ROUND: TypeAdapter[list[Scrape]] = TypeAdapter(list[Scrape])
 MANY_SCRAPES, MANY_BYTES = 16, 128 * 1024
 """From here on packing and unpacking take milliseconds; below, a thread would cost more than it saves."""
 FEWEST_ROUNDS = 2
-"""A counter needs two samples; a round so large that two break the bound is still worth more than nothing."""
+"""A counter needs two samples: two are kept even if they exceed the bound in bytes."""
 
 
 @dataclass(frozen=True)
 class SampleLimits:
-    """What one workload may hold in Redis."""
+    """The limits for one workload in Redis."""
 
     seconds: float = 3600.0
     rounds: int = 2000
     bytes: int = 32 * 1024 * 1024
 
     def rounds_of(self, size: int) -> int:
-        """How many rounds as large as this may be kept."""
+        """How many rounds of this size may be kept."""
         return max(FEWEST_ROUNDS, min(self.rounds, self.bytes // max(size, 1)))
 
 
@@ -51,7 +51,7 @@ class RedisSamples:
         pipe = self._redis.client.pipeline(transaction=True)
         pipe.zadd(key, {body: at})
         pipe.zremrangebyscore(key, "-inf", at - kept.seconds)
-        # The rounds of a workload are about as large as each other: the newest stands for all.
+        # The rounds of a workload have about the same size: the newest represents all.
         pipe.zremrangebyrank(key, 0, -kept.rounds_of(len(body)) - 1)
         pipe.expire(key, int(kept.seconds))
         await self._redis.ask(pipe.execute())
@@ -60,7 +60,7 @@ class RedisSamples:
         raw = await self._redis.ask(self._redis.client.zrangebyscore(self._redis.key("samples", workload), start, end))
         if sum(map(len, raw)) < MANY_BYTES:
             return _unpacked(raw)
-        # A long window of a large fleet takes a second to unpack: not on the loop that serves Slack and webhooks.
+        # Unpacking a long window of a large fleet takes a second: not on the loop that serves Slack and webhooks.
         return await asyncio.to_thread(_unpacked, raw)
 
 

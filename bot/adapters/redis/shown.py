@@ -1,4 +1,4 @@
-"""What is known to stand in Slack, slot by slot. The messenger's own record; wiring hands it over."""
+"""The known content of Slack, slot by slot. The messenger's own record; wiring connects it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ S = TypeVar("S")
 
 
 class RedisShown(Generic[S]):
-    """Keeps one record a slot. `make` and `fields` turn a record from and into plain fields, so that no adapter
-    needs to know another."""
+    """Keeps one record a slot. `make` and `fields` convert it from and to plain fields: adapters stay independent."""
 
     def __init__(
         self, connection: Connection, make: Callable[..., S], fields: Callable[[S], Mapping[str, Any]]
@@ -26,7 +25,7 @@ class RedisShown(Generic[S]):
         return {slot: self._make(**json.loads(record)) for slot, record in raw.items()}
 
     async def save(self, incident_id: str, slot: str, shown: S) -> None:
-        """Raise `LostRunError` when the incident is not stored: what it shows would be posted a second time."""
+        """Raises `LostRunError` if the incident is not stored: its messages would be posted a second time."""
         record = json.dumps(dict(self._fields(shown)))
         keys = [self._redis.key("run", incident_id), self._redis.key("shown", incident_id)]
         if not int(await self._redis.script("keep_shown", keys, [slot, record])):

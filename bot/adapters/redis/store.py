@@ -1,4 +1,4 @@
-"""Alerts, runs, timelines and owed effects in Redis. What changes together changes in one script."""
+"""Alerts, runs, timelines and owed effects in Redis. Related changes are written in one script."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
 @dataclass(frozen=True)
 class StoreLimits:
     remember_alerts_seconds: int = 3600
-    """How long a repeat of an alert (same fingerprint, startsAt and status) is known as one."""
+    """How long an alert with the same fingerprint, startsAt and status counts as a repeat."""
     unmatched_kept: int = 500
     lease_seconds: int = 15
     retention_seconds: int = 90 * 24 * 3600
@@ -34,7 +34,7 @@ class StoreLimits:
 
 
 class RedisStore:
-    """Keeps the promises of `AlertStore` and `RunStore`. `owner` names this process in leases."""
+    """Implements `AlertStore` and `RunStore`. `owner` names this process in leases."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class RedisStore:
         limits: StoreLimits | None = None,
         next_number: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
-        """`next_number` numbers incidents; None: by the counter alone, for who opens none."""
+        """`next_number` numbers incidents; None: by the counter alone, for callers that open none."""
         self._redis, self._owner, self._limits = connection, owner, limits or StoreLimits()
         self._next_number = next_number or self._count
 
@@ -67,7 +67,7 @@ class RedisStore:
         return [self._intake(item) for item in raw]
 
     async def levels(self) -> Mapping[str, int]:
-        """How much there is of what should not pile up. Raise when Redis does not say, so that nobody reads a 0."""
+        """The sizes of what should not pile up. Raises if Redis does not answer, so that it is not taken for 0."""
         client, key = self._redis.client, self._redis.key
         return {
             "intake_alerts": int(await self._redis.ask(client.llen(key("intake")))),
@@ -84,7 +84,7 @@ class RedisStore:
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
     ) -> bool:
         incident = run.incident_id
-        # By its number in the intake: an incident may hear of one alert many times, with or without a close between.
+        # By its number in the intake: an incident may receive one alert many times, with or without a close between.
         event = AlertChanged(
             event_id=f"alert/{entry.entry_id.partition('|')[0]}/{entry.alert.dedupe_key}",
             alert=entry.alert,
@@ -274,7 +274,7 @@ class RedisStore:
         )
 
     async def is_first_no_more(self, what: str) -> None:
-        """What was to be done first was not done: the next one to ask is first."""
+        """The first caller did not succeed: the next caller is first."""
         await self._redis.ask(self._redis.client.delete(self._first(what)))
 
     # --- effects ----------------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class RedisStore:
         taken = await self._redis.script("take", keys, arguments)
         if taken is None:
             return None
-        # Lua ends a list at its first nil: there is no run where nothing stands in its place.
+        # Lua ends a list at its first nil: a missing run needs a placeholder.
         value, at, *stored = taken
         attempts, _version, body = str(value).split("|", 2)
         run = Run.model_validate_json(stored[0]) if stored and stored[0] else None
@@ -355,7 +355,7 @@ class RedisStore:
 
 
 def _lane_of(value: str | None) -> Lane:
-    """Of an effect as it is stored. One that is void needs no room: taking it ends it."""
+    """The lane of a stored effect. A void effect needs no room: taking it ends it."""
     return EFFECT.validate_json(value.split("|", 2)[2]).lane if value else "people"
 
 

@@ -1,4 +1,4 @@
-"""Which incidents share the digest, and the message that it is. The messenger's own record; wiring hands it over."""
+"""Stores which incidents share a summary message, and that message. The messenger's own record; wiring connects it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ M = TypeVar("M")
 MESSAGE = "message"
 INCIDENT = "incident:"
 CLAIM_SECONDS = 20
-"""Longer than a call to Slack may take; who needs more loses the word, and what they say then is not kept."""
+"""Longer than a call to Slack may take; a holder that needs more loses the claim, and its record is not kept."""
 
 
 class RedisSummary(Generic[K, F, M]):
-    """`make` builds all that is kept, of `folded` and `message`; `fields` turns one of these into plain fields."""
+    """`make` builds the stored state from `folded` and `message`; `fields` turns one of these into plain fields."""
 
     def __init__(
         self,

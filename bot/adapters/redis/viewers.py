@@ -1,4 +1,4 @@
-"""Who opened the app's Home and what stands there, for every replica of the bot."""
+"""Who opened the app's Home and its content, for every replica of the bot."""
 
 from __future__ import annotations
 

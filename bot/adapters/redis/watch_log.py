@@ -1,4 +1,4 @@
-"""The looks of each watch, kept until they are of no more use."""
+"""The samples of each watch, kept until they are no longer needed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""vLLM: what its `/metrics` page, its logs and its flags say, in the bot's own words."""
+"""vLLM: parses its `/metrics` page, its logs and its flags into the bot's own terms."""

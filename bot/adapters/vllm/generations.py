@@ -1,7 +1,7 @@
 """The only code that gives an engine work: one long completion of an approved plan, straight to its pod, sent once.
 
-What certainly did not begin is refused; a connection that breaks after the request went out is broken. The caller has
-the deadline: closing the connection makes vLLM drop the request.
+A request that certainly did not begin is refused; a connection that breaks after the request was sent is broken. The
+caller sets the deadline: closing the connection makes vLLM drop the request.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class VllmGenerations:
             async with self._opened().post(url, json=asked, allow_redirects=False) as answer:
                 if answer.status != 200:
                     said = (await answer.text())[:MAX_ERROR_LETTERS]
-                    # A full queue (503) and a fault of the request were turned away before anything began.
+                    # A full queue (503) and a malformed request were rejected before anything began.
                     is_turned_away = answer.status < 500 or answer.status == 503
                     return Generated("refused" if is_turned_away else "broken", detail=f"HTTP {answer.status}: {said}")
                 return _ended(await answer.json(content_type=None), max_tokens)
@@ -78,7 +78,7 @@ class VllmGenerations:
             return Generated("broken", detail=f"{url}: {error or type(error).__name__}")
 
     def _opened(self) -> aiohttp.ClientSession:
-        """Opened on the loop that sends. The environment's proxy must not stand before a pod."""
+        """Opened on the loop that sends. The environment's proxy must not be used for pods."""
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout, trust_env=False)

@@ -1,6 +1,7 @@
 """From vLLM's `/metrics` text to a scrape: one name for each metric, versions 0.5 to 0.33, V0 and V1, Ray and KServe.
 
-What the page does not say is absent. A deprecated twin of a metric never adds to it, and neither does a router's copy.
+A metric that the page lacks is absent. A deprecated twin of a metric never adds to it, and neither does a router's
+copy.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bot.flow.ports import Replica
 
 PREFIX = r"(?:ray_|kserve_)?vllm[:_]"
 ALIASES = {
-    # V0 and V1 to 0.11 measured in GPU words; both names are on the page of 0.9 to 0.10.
+    # V0 and V1 to 0.11 used names with GPU in them; both names are on the page of 0.9 to 0.10.
     "gpu_cache_usage_perc": "kv_cache_usage_perc",
     "gpu_prefix_cache_hits": "prefix_cache_hits",
     "gpu_prefix_cache_queries": "prefix_cache_queries",
@@ -26,7 +27,7 @@ ALIASES = {
 }
 CONFIG = "cache_config_info"
 CONFIG_LABELS = ("block_size", "num_gpu_blocks", "cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
-"""The labels worth keeping: there are 45 by now, and they change with every release."""
+"""The labels to keep: there are 45 by now, and they change with every release."""
 START = "process_start_time_seconds"
 
 T = TypeVar("T")
@@ -34,14 +35,14 @@ SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
 
 
 def series_pattern(metrics: frozenset[str]) -> str:
-    """A regular expression (RE2 too) for the series names of these metrics, and of what is always needed with them."""
+    """A regular expression (RE2 too) for the series names of these metrics, and of those that are always needed."""
     bases = {CONFIG} | {_page_name(metric) for metric in on_the_page(metrics)}
     bases |= {old for old, new in ALIASES.items() if new in bases}
     return f"(?:{PREFIX}(?:{'|'.join(sorted(bases))})(?:_total|_bucket|_sum|_count)?|{START})"
 
 
 def _page_name(metric: str) -> str:
-    """Where the page has it: some metrics are labels of another."""
+    """The metric's name on the page: some metrics are labels of another."""
     if metric in ("num_gpu_blocks", "block_size"):
         return CONFIG
     return "request_success" if metric.startswith("request_success") else metric
@@ -54,9 +55,9 @@ _WANTED_LINE = re.compile(rf"^{series_pattern(GAUGES | COUNTERS | HISTOGRAMS)}[{
 
 
 def parse(text: str) -> list[Sample]:
-    """The samples that the bot reads, a NaN left out. Raise `ValueError` for a line that is not in the text format.
+    """The samples that the bot reads, without NaN. Raises `ValueError` for a line that is not in the text format.
 
-    A fleet of 200 has 10 MB of pages: only the wanted lines are looked at, and the library takes four times as long.
+    A fleet of 200 has 10 MB of pages: only the wanted lines are parsed, and the library takes four times as long.
     """
     samples = (_sample(line) for line in _WANTED_LINE.findall(text))
     return [sample for sample in samples if not math.isnan(sample.value)]
@@ -86,7 +87,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def scrape_of(samples: Iterable[Sample], replica: Replica, at: float) -> Scrape | None:
-    """What the samples say about one replica at one moment; None when none of them is vLLM's."""
+    """One replica's scrape at one moment; None if none of the samples is vLLM's."""
     found = _Found()
     started_at: float | None = None
     for sample in samples:
@@ -158,7 +159,7 @@ class _Found:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """The name without the ending of its kind of series; `_created` is a time, no value, and stays unknown."""
+    """The name without the suffix of its kind of series; `_created` is a time, not a value, and stays unknown."""
     found = SUFFIX.search(name)
     return (name[: found.start()], found[1]) if found else (name, "")
 
@@ -169,7 +170,7 @@ def _histogram(parts: Mapping[str, float]) -> Histogram:
 
 
 def _resolved(found: Mapping[str, Mapping[str, T]]) -> dict[str, dict[str, T]]:
-    """Old names become new ones where those are absent; where both are on the page they say the same thing twice."""
+    """Old names become new ones if those are absent; if both are on the page they carry the same value."""
     return {
         rank: {
             **{ALIASES[name]: value for name, value in by_name.items() if name in ALIASES},

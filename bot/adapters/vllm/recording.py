@@ -1,7 +1,7 @@
 """A recorded folder of `/metrics` pages, read as the scraper would have read them, and served as a history.
 
-A folder holds `scrapes/index.jsonl` (`t`, and `file` or `error`) with the pages beside it, and maybe `timeline.jsonl`
-(`t`, `event`); or one such folder for each replica.
+A folder contains `scrapes/index.jsonl` (`t`, and `file` or `error`) with the pages beside it, and maybe
+`timeline.jsonl` (`t`, `event`); or one such folder for each replica.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INDEX = Path("scrapes") / "index.jsonl"
 class Recording:
     scrapes: tuple[Scrape, ...]
     events: tuple[tuple[float, str], ...]
-    """What was done while it was recorded, by who recorded it."""
+    """Actions during the recording, as noted by its author."""
 
     @property
     def begins(self) -> float:
@@ -36,7 +36,7 @@ class Recording:
 
 
 class RecordedHistory:
-    """The `History` port over a recording: it grows as virtual time passes, by itself."""
+    """The `History` port over a recording: it grows as virtual time passes, without scrapes."""
 
     source = "recorded scrapes"
 
@@ -53,7 +53,7 @@ class RecordedHistory:
 
 
 def read_recording(folder: Path) -> Recording:
-    """Raise `SourceError` when the folder holds no recording."""
+    """Raises `SourceError` if the folder contains no recording."""
     folders = (
         [folder] if (folder / INDEX).is_file() else sorted(path.parent.parent for path in folder.glob(f"*/{INDEX}"))
     )

@@ -1,6 +1,6 @@
-"""Scrape every replica in parallel, all within one deadline, however many they are and however many hang.
+"""Scrapes every replica in parallel, all within one deadline, however many there are and however many hang.
 
-One that does not answer becomes a scrape with its reason, so that nobody takes its silence for idleness.
+A replica that does not answer becomes a scrape with its reason, so that its silence is not taken for idleness.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bot.flow.ports import PodPage, PodPages, Replica
 
 DEADLINE_SECONDS = 2.0
 AT_ONCE = 256
-"""Few enough for the open files of a container; the replicas of a large fleet that hang do not keep the others out."""
+"""Few enough for the open files of a container; hanging replicas of a large fleet do not block the others."""
 
 
 class VllmScraper:

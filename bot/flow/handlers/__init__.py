@@ -1,1 +1,1 @@
-"""One handler for each kind of effect: it does what a run wants done outside, and its outcome is events."""
+"""One handler for each kind of effect: it acts outside on behalf of a run, and its outcome is events."""

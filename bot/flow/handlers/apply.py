@@ -1,6 +1,6 @@
-"""Apply one step of a granted plan: prove the grant, look again, claim, send. A call can win at most once.
+"""Applies one step of a granted plan: prove the grant, check again, claim, send. A call can win at most once.
 
-After a possible earlier attempt the snapshot is asked first: the stamp or the after-value means done, the before-value
+After a possible earlier attempt it reads the cluster first: the stamp or the after-value means done, the before-value
 means that the same call may be sent again, and anything else is unclear and goes to a person.
 """
 
@@ -36,15 +36,15 @@ from bot.flow.snapshot_reader import SnapshotReader, context_of
 log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 1.0
 ONE_TURN_SECONDS = 20.0
-"""A wait goes back after this long, so that nothing blocks an effect slot for minutes."""
+"""A wait is put back after this long, so that nothing blocks an effect slot for minutes."""
 LOOKS_APART_SECONDS = (2.0, 4.0)
-"""How long after each look the next one follows while something speaks against a granted call."""
+"""Pauses between checks while a check contradicts a granted call."""
 UNCLEAR_ATTEMPTS = 3
 CLOCK_STEP_SECONDS = 5.0
-"""Clocks of two servers may differ by so much."""
+"""Allowed difference between the clocks of two servers."""
 SEEN_DONE = "seen in the cluster after an interrupted attempt"
 PATIENCE_SECONDS = 600.0
-"""How long a call may be put off by a budget (429) or by another incident's lease before people are asked."""
+"""How long a budget (429) or another incident's lease may delay a call before people are asked."""
 
 ROOM_TAKEN = "another incident took accelerators a moment ago; the room is looked at again once its pods are seen"
 HELD_BY_OTHERS: Mapping[str, str] = {
@@ -89,7 +89,7 @@ class ApplyCall:
         if (stopped := await self._stopped(context, effect, request)) is not None:
             return stopped
         if isinstance(step, Wait):
-            # A rollout may take longer than a lease lasts, and is no less a hand on the wheel than its calls.
+            # A rollout may outlast a lease, and it changes the workload as much as its calls do.
             await self._claims.hold(context.incident_id, lease_keys(context.run, request.plan, is_first=False))
             return await self._wait(context, effect, step)
         try:
@@ -99,15 +99,15 @@ class ApplyCall:
         outcome = await self._call(context, effect, request, approved, step)
         return await self._with_impact(context, effect, request, outcome)
 
-    # --- those who stay ---------------------------------------------------------------------------------------------
+    # --- remaining replicas -----------------------------------------------------------------------------------------
 
     async def _stopped(self, context: EffectContext, effect: ApplyStep, request: Request) -> Done | None:
-        """Before each step but the first: whether users of the other replicas pay too dearly for it to go on."""
+        """Before each step but the first: whether the impact on users of the other replicas is too high to go on."""
         change = context.run.change
         if effect.step == 0 or change is None or change.impact is None or not takes_capacity(request.plan):
             return None
         call_id = f"{context.incident_id}/{request.request_id}/{effect.step}"
-        # A call that may have gone out already has an outcome, which must be known first.
+        # A call that may already have been sent has an outcome, which must be known first.
         if await self._claims.was_claimed(context.incident_id, call_id):
             return None
         now = await self._impact(context, at=context.now)
@@ -124,7 +124,7 @@ class ApplyCall:
     async def _with_impact(
         self, context: EffectContext, effect: ApplyStep, request: Request, outcome: Done | Later
     ) -> Done | Later:
-        """The first step also tells what users bore at the grant: from the samples, so the same after a crash."""
+        """Adds the impact at the time of the grant to the first step: from samples, so it is the same after a crash."""
         if effect.step > 0 or not isinstance(outcome, Done) or not takes_capacity(request.plan):
             return outcome
         impact = await self._impact(context, at=request.decided_at if request.decided_at is not None else context.now)
@@ -147,7 +147,8 @@ class ApplyCall:
             changed = await self._looked_again(context, effect, request)
             if changed is not None:
                 return changed
-        # An undo compares each value itself; after a possible attempt, the cluster may show what this very call did.
+        # An undo compares each value itself; after a possible attempt, the cluster may show the effect of this very
+        # call.
         if not claimed_before and request.plan.verb != "undo":
             touched = await self._touched(context, effect, call_id)
             if touched is not None:
@@ -178,7 +179,7 @@ class ApplyCall:
         return known if known is not None else await self._send_again(context, effect, approved, call, call_id)
 
     async def _node_at_stake(self, context: EffectContext, plan: Plan) -> NodeDisruption | str | None:
-        """What the plan takes from the fleet, read now; None when it disturbs no node, a text when it is not known."""
+        """What the plan takes from the fleet, read now; None if it disturbs no node, a text if that is not known."""
         verb = VERBS.get(plan.verb)
         if verb is None or not verb.takes_node:
             return None
@@ -208,14 +209,14 @@ class ApplyCall:
         return unclear
 
     async def _is_done_after_all(self, context: EffectContext, call: Call, call_id: str) -> bool:
-        """Look once more a moment after the last attempt, before a person is asked."""
+        """Checks once more a moment after the last attempt, before a person is asked."""
         await self._pause(LOOK_EVERY_SECONDS)
         return await self._look(context, call, call_id) == "done"
 
     async def _send_again(
         self, context: EffectContext, effect: ApplyStep, approved: Approved, call: Call, call_id: str
     ) -> Done | Later:
-        """Look once more at what is refused now: the earlier attempt may have been carried out in this very moment."""
+        """Checks a refused call once more: the earlier attempt may have been carried out at this very moment."""
         outcome = await self._send(context, effect, approved, call, call_id)
         refused = next((e for e in _settlements(outcome) if e.result == "failed"), None)
         seen = await self._look(context, call, call_id) if refused is not None else "not_done"
@@ -228,7 +229,7 @@ class ApplyCall:
     async def _generated(
         self, context: EffectContext, effect: ApplyStep, approved: Approved, call: Call, call_id: str
     ) -> Done | Later:
-        """Stays with the request until its end, which a halt or a lost lease brings sooner."""
+        """Waits with the request until it ends; a halt or a lost lease ends it early."""
 
         async def tell(text: str) -> None:
             await self._runs.append(context.incident_id, self._progress(context, effect, text))
@@ -242,7 +243,7 @@ class ApplyCall:
     async def _after_an_attempt(
         self, context: EffectContext, effect: ApplyStep, request: Request, call: Call, call_id: str
     ) -> Done | Later | None:
-        """What an earlier attempt did; None when it did nothing and the same call may be sent (at most one can win)."""
+        """The outcome of an earlier attempt; None if it had no effect and the call may be sent (only one can win)."""
         if call.method == "generate":
             reason = "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended"
             return self._settled(effect, "unclear", reason, call_id=call_id)
@@ -261,7 +262,7 @@ class ApplyCall:
         return seen
 
     def _unclear(self, context: EffectContext, effect: ApplyStep, detail: str, call_id: str) -> Done | Later:
-        """Look again a moment later; after some attempts nobody but a person can tell."""
+        """Checks again a moment later; after some attempts only a person can decide."""
         if context.owed.attempts + 1 < UNCLEAR_ATTEMPTS:
             return Later(LOOK_EVERY_SECONDS, failed=True)
         return self._settled(effect, "unclear", detail, call_id=call_id)
@@ -276,9 +277,9 @@ class ApplyCall:
         return Later(after_seconds, self._progress(context, effect, f"waiting: {why}"))
 
     async def _looked_again(self, context: EffectContext, effect: ApplyStep, request: Request) -> Done | None:
-        """Right before the first call: grant still fresh, reason still there, plan still the same and no riskier.
+        """Right before the first call: grant still fresh, reason still valid, plan still the same and no riskier.
 
-        A look that speaks against it is repeated: one failed read must not cost people their decision.
+        A check that contradicts the grant is repeated: one failed read must not discard people's decision.
         """
         if (lapsed := self._lapsed(context, effect, request)) is not None:
             return lapsed
@@ -304,18 +305,18 @@ class ApplyCall:
     def _lapsed(
         self, context: EffectContext, effect: ApplyStep, request: Request, more_seconds: float = 0.0
     ) -> Done | None:
-        """A grant of long ago, of which nothing has arrived yet, is asked for again: nobody watches it any more.
+        """Whether the grant is too old to start on: it must be requested again, since its approvers no longer watch.
 
-        `more_seconds`: how long a call may be put off once it was claimed.
+        `more_seconds`: how long a call may be delayed once it was claimed.
         """
         waited = context.now - (request.decided_at if request.decided_at is not None else context.now)
-        # Less than nothing: the storage's clock went back, and nobody can tell how long ago it was decided.
+        # A negative age: the storage's clock went back, so the age of the decision is unknown.
         if -CLOCK_STEP_SECONDS <= waited <= self._grant_valid + more_seconds:
             return None
         return self._settled(effect, "lapsed", f"the grant was not begun within {self._grant_valid / 60:.0f} minutes")
 
     async def _touched(self, context: EffectContext, effect: ApplyStep, call_id: str) -> Done | Later | None:
-        """Whether somebody else changed meanwhile what this run has changed: then a person says how to go on."""
+        """Whether somebody else has since changed what this run changed: then a person decides how to go on."""
         if not context.run.held:
             return None
         playbook = await self._playbook_of(context.run)
@@ -333,7 +334,7 @@ class ApplyCall:
     # --- waits ------------------------------------------------------------------------------------------------------
 
     async def _wait(self, context: EffectContext, effect: ApplyStep, wait: Wait) -> Done | Later:
-        """Look until it is seen, failed or too late. Waiting is not a call: it may be repeated and needs no claim."""
+        """Checks until the wait is over, failed or late. A wait is not a call: it can be repeated without a claim."""
         change = context.run.change
         started = change.step_started_at if change else context.now
         playbook = await self._playbook_of(context.run)
@@ -358,7 +359,7 @@ class ApplyCall:
         return Later(0.0)
 
     async def _given(self, context: EffectContext, wait: Wait, *, at: float) -> dict[str, Reading]:
-        """What there is to read once the wait is over."""
+        """The readings that are available once the wait is over."""
         return {wait.gives: await self._job_result(context.run, wait.about, at=at)} if wait.gives else {}
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -398,7 +399,7 @@ def _breaker_text(verdict: str, node: NodeDisruption | None) -> str:
 
 
 def what_changed(approved: Plan, now: Plan) -> str:
-    """Why the approved plan must be asked for again; empty when the same would be done under no worse circumstances."""
+    """Why the approved plan must be approved again; empty if it is the same and the circumstances are no worse."""
     if approved.digest != now.digest:
         old = [line.text or line.path for call in approved.calls for line in call.differences]
         new = [line.text or line.path for call in now.calls for line in call.differences]
@@ -412,7 +413,7 @@ def what_changed(approved: Plan, now: Plan) -> str:
 
 
 def lease_keys(run: Run, plan: Plan, *, is_first: bool) -> list[str]:
-    """One hand on the wheel: the workload, every node that the plan touches, and at first the room that it takes."""
+    """The exclusive leases: the workload, every node that the plan touches, and at first the room that it takes."""
     nodes = {step.target.name for step in _calls(plan.steps) if step.target.kind == "Node"}
     nodes |= {str(plan.choices["node"])} if "node" in plan.choices else set()
     takes_room = is_first and any(each.name == "room" for each in plan.circumstances)

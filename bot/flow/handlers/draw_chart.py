@@ -1,7 +1,7 @@
-"""Effects: the run's telling signals as lines on its timeline, and these as one picture in its thread.
+"""Effects: the run's key signals as lines on its timeline, and the same signals as one picture in its thread.
 
-They come with the first question or request and after the end, and hold nothing up: what could not be read or
-uploaded is an entry of the timeline.
+They come with the first question or request and after the end, and delay nothing: a failed read or upload becomes an
+entry of the timeline.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bot.flow.ports import History, Messenger, ReadContext, RunStore
 from bot.flow.snapshot_reader import context_of
 
 Aside = Callable[..., Awaitable[Any]]
-"""Runs a function that takes long where nobody's press waits for it."""
+"""Runs a slow function so that it delays no button press."""
 
 
 class ReadSeriesHandler:
@@ -41,11 +41,11 @@ class ReadSeriesHandler:
         read_context = context_of(run, playbook.settings)
         shown = shown_time(run, now)
         wanted = charted(playbook, run.findings.path)
-        # One after the other: nobody waits for a picture, and a fleet's hours need not be in memory four times.
+        # One after the other: the picture is not urgent, and a fleet's hours need not be in memory four times.
         return tuple([await self._line(playbook, name, limits, read_context, shown) for name, limits in wanted.items()])
 
     async def lines_or_why_not(self, run: Run, now: float) -> tuple[Series, ...]:
-        """As `lines`, but where the history does not answer each line says so: a report is made all the same."""
+        """As `lines`, but if the history does not answer, each line gives the reason: the report is still made."""
         try:
             return await self.lines(run, now)
         except BotError as error:
@@ -77,7 +77,7 @@ class DrawChartHandler:
         chart = chart_of(await self._runs.timeline(context.incident_id))
         if chart is None:
             return Done()
-        # Drawing takes most of a second, in which nobody else's press may wait.
+        # Drawing takes most of a second and must not delay button presses.
         content = await self._aside(self._draw, chart)
         await self._messenger.upload(
             context.run,
@@ -90,6 +90,6 @@ class DrawChartHandler:
 
 
 def comment_of(run: Run, chart: Chart) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """The caption: what the picture shows, for people who cannot see it."""
     said = [f"{panel.title} {panel.change}" for panel in chart.panels if panel.change]
     return f"{run.incident_id} in pictures: " + "; ".join(said or [panel.title for panel in chart.panels])

@@ -1,4 +1,4 @@
-"""Effect: the playbook as a picture, with the way that the run took, as a file in its thread."""
+"""Effect: uploads the playbook as a picture, with the run's path marked, to its thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Messenger
 
 Share = Callable[[str, str, bytes, str], Awaitable[None]]
-"""A file for a channel: where, its name, what is in it, and what is said with it. Raise `MessengerError`."""
+"""Uploads a file to a channel: channel, file name, content, and comment. Raises `MessengerError`."""
 
 
 class DrawPathHandler:
@@ -29,7 +29,7 @@ class DrawPathHandler:
     async def __call__(self, context: EffectContext, effect: DrawPath) -> Done:
         run = context.run
         drawing = way_picture(run, await self._playbook_of(run))
-        # Drawing takes most of a second, in which nobody else's press may wait.
+        # Drawing takes most of a second and must not delay button presses.
         content = await asyncio.to_thread(self._draw, drawing)
         where = f"now in {run.state}" if run.is_open else f"closed as {run.ending}"
         comment = f"The way of {run.incident_id} through {run.playbook}, {where}"
@@ -40,7 +40,7 @@ class DrawPathHandler:
 
 
 class DrawForChannel:
-    """A playbook's picture, into the channel where somebody asked for it. Raise `MessengerError`."""
+    """Posts a playbook's picture in the channel where it was requested. Raises `MessengerError`."""
 
     def __init__(self, share: Share, draw: Callable[[Picture], bytes]) -> None:
         self._share, self._draw = share, draw

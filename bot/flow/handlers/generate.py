@@ -1,7 +1,7 @@
-"""Send one long generation to a replica that serves nobody, and watch its blocks until it ends.
+"""Sends one long generation to a replica that serves no traffic, and watches its blocks until it ends.
 
-Nothing outside shows that it was sent, so it is begun once. It ends early when the lease is lost or somebody halts:
-then the connection closes, and the engine drops the request.
+Nothing outside shows that it was sent, so it is started only once. It ends early if the lease is lost or a person
+halts: then the connection closes, and the engine drops the request.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from bot.flow.ports import CallClaims, Generated, Generations, Replica, Replicas
 
 log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 0.5
-"""The pool is full for only a moment at the end: looks further apart would miss what was taken last."""
+"""The pool is full for only a moment at the end: a longer interval would miss the last blocks."""
 TELL_EVERY_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class Made:
-    """How the call ended, and what was seen; no reading where nothing ran."""
+    """How the call ended, and what was observed; no reading if nothing ran."""
 
     result: Literal["done", "failed", "unclear"]
     detail: str
@@ -38,7 +38,7 @@ class Made:
 
 @dataclass
 class _Watched:
-    """What was seen while it ran, and why it was ended before its time; empty when it was not."""
+    """What was observed while it ran, and why it was ended early; empty if it was not."""
 
     during: list[Blocks]
     ended_because: str = ""
@@ -122,7 +122,7 @@ class GenerateOnReplica:
         log.info("generation.ended", target=str(call.target), finished=is_finished, error=error)
         if watched.is_halted:
             return Made("failed", watched.ended_because, reading)
-        # That it broke is what a probe is there to find out.
+        # A probe exists to find out whether this breaks.
         return Made("done", reading.detail, reading)
 
 

@@ -1,4 +1,4 @@
-"""Read what a Job of ours came to from the end of its pod's log; what cannot be read is unknown, with the reason."""
+"""Reads the result of one of our Jobs from the end of its pod's log. An unreadable result is unknown, with a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JobResult:
             pods = pods_of_job(snapshot, job) if job else ()
             if not pods:
                 return unknown(RESULT, f"{about} has no pod whose log could be read", at=at, source=SOURCE)
-            # The last attempt is the one that decided.
+            # The last attempt decides.
             log = await self._logs.last_lines(namespace_of(pods[-1]), name_of(pods[-1]), lines=LOG_LINES)
         except ClusterError as error:
             return unknown(RESULT, f"the Job's log cannot be read: {error}", at=at, source=SOURCE)

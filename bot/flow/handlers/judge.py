@@ -1,4 +1,4 @@
-"""Read the authority of a presser once, and hand it to the decision as evidence."""
+"""Reads once whether the person who pressed may decide, and passes it to the decision as evidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JudgeHandler:
         request, question = context.run.requests.get(press.about), context.run.questions.get(press.about)
         policy = request.policy if request else question.by if question else None
         if request is not None and request.status != "open":
-            # Nothing can come of it any more, so nobody is asked who that is.
+            # The press can no longer have an effect, so the account is not looked up.
             authority = Authority(
                 allowed=False, reason=f"the request was {request.status} already", read_at=context.now
             )

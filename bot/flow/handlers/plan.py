@@ -1,4 +1,4 @@
-"""Compute exactly what a change would do now: read, plan, and let the API server rehearse it. Changes nothing."""
+"""Computes exactly what a change would do now: read, plan, and a dry run by the API server. Changes nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PlanHandler:
         return Done((event,))
 
     async def plan(self, run: Run, *, at: float) -> tuple[PlanResult, Mapping[str, Reading]]:
-        """The plan as of now, and the readings that it rests on."""
+        """The plan as of now, and the readings that it is based on."""
         playbook = await self._playbook_of(run)
         change = run.change
         if change is None:
@@ -59,7 +59,7 @@ class PlanHandler:
         self, run: Run, playbook: CompiledPlaybook, verb: str, arguments: Mapping[str, object], *, at: float
     ) -> PlanResult:
         if verb == "rollback" and (done := await rollbacks_in_a_day(self._runs, run.target, at=at)):
-            # Two revisions that are each taken for the good one would follow each other for ever.
+            # Otherwise two revisions that are each taken for the good one would replace each other forever.
             why = f"{run.target} was rolled back within the last day already ({', '.join(done)})"
             return PlanResult(outcome="impossible", reason=why, hint="look what both revisions have in common")
         try:
@@ -74,11 +74,11 @@ class PlanHandler:
         return rehearsed.model_copy(update={"asked_before": asked})
 
     async def _rehearsed(self, result: PlanResult) -> PlanResult:
-        """Every call is allowed, and the first one tried by the API server without effect.
+        """Checks that every call is allowed, and sends the first one as a dry run.
 
-        Later calls rest on what the first one does.
+        Later calls depend on the effect of the first one.
         """
-        # A generation is no request to the API server.
+        # A generation is not a request to the API server.
         calls = [call for call in result.plan.calls if call.method != "generate"] if result.plan else []
         if not calls:
             return result
@@ -96,7 +96,7 @@ class PlanHandler:
 def arguments_of(
     run: Run, playbook: CompiledPlaybook, state: ChangeState, readings: Mapping[str, Reading]
 ) -> Mapping[str, object] | PlanResult:
-    """What the `with` of the run's present change comes to under these readings; or why there is nothing to plan."""
+    """The values of the `with` of the run's present change under these readings; or why nothing can be planned."""
     values = scope_values(run, dict(readings), playbook.settings)
     holds = playbook.still_holds(run.state, values)
     if isinstance(holds, Unknown):

@@ -1,4 +1,4 @@
-"""Read what the present state of a run needs; the readings come back as an event."""
+"""Reads the signals that the present state of a run needs, and returns them as an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves for Slack: the card and thread, an answer to one person, an exported file."""
+"""Everything that is sent to Slack: the card and thread, an answer to one person, an exported file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bot.flow.whole_timeline import whole_timeline
 
 class ShowHandler:
     def __init__(self, messenger: Messenger, changed: Callable[[], None] = lambda: None) -> None:
-        """`changed` is told that what people see of a run is not as it was."""
+        """`changed` is called when the visible state of a run has changed."""
         self._messenger, self._changed = messenger, changed
 
     async def __call__(self, context: EffectContext, effect: ShowInSlack) -> Done:
@@ -27,13 +27,13 @@ class ShowHandler:
 
 
 class ShowAgain:
-    """Somebody looks at incidents: what Slack does not show of them yet is tried now, not in a minute."""
+    """Shows pending updates now, not in a minute, because somebody is viewing incidents."""
 
     def __init__(self, messenger: Impatient, effects: EffectStore, wake: Callable[[str, str, Lane], None]) -> None:
         self._messenger, self._effects, self._wake = messenger, effects, wake
 
     async def one(self, incident_id: str) -> None:
-        """Also what was given up, and a card that waits for its turn."""
+        """Includes updates that were given up, and a card that waits for its turn."""
         await self._messenger.want_card(incident_id)
         await self._show(incident_id, again=True)
 
@@ -78,9 +78,9 @@ class ExportHandler:
             case "json":
                 return as_json(entries, stored)
             case "html":
-                # What was drawn for the first question ends there; an incident that is over was drawn whole.
+                # The chart for the first question stops there; a closed incident was drawn whole.
                 lines = await self._series.lines_or_why_not(context.run, context.now) if context.run.is_open else ()
-                # Its chart takes most of a second to draw, in which nobody else's press may wait.
+                # Its chart takes most of a second to draw and must not delay button presses.
                 return await asyncio.to_thread(html, entries, self._draw, lines, stored)
             case "md":
                 return markdown(entries, stored)

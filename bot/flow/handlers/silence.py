@@ -1,6 +1,6 @@
-"""Effects: Alertmanager keeps quiet about an incident, and speaks again. A person who may decides it, never the bot.
+"""Effects: create and end an incident's silence in Alertmanager. An authorized person decides it, never the bot.
 
-Just what was shown to that person is silenced, and it has an end from the beginning.
+It covers exactly what that person was shown, and it expires at a fixed time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EndSilencesHandler:
 
 
 def _known(silences: Silences | None) -> Silences:
-    """Raise `SourceError` where a bot that knew Alertmanager's address was replaced by one that does not."""
+    """Raises `SourceError` if this bot has no Alertmanager address although an earlier one had."""
     if silences is None:
         raise SourceError("INCIDENT_BOT_ALERTMANAGER_URL is not set: the bot cannot reach Alertmanager")
     return silences

@@ -1,7 +1,7 @@
 """Watches named parts until all have held long enough, the time is over, or something breaks.
 
-Samples are stored, so that a restart neither forgets nor repeats them. A gap of more than twice the interval starts the
-watch again.
+Samples are stored, so that a restart neither forgets nor repeats them. A gap of more than twice the interval restarts
+the watch.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ def _said(verdict: bool | Unknown) -> str:
 
 
 def cadence(playbook: CompiledPlaybook, state: WatchState) -> float:
-    """Seconds between two looks: as written, else a sixth of what must hold, within 1 and 15 s."""
+    """Seconds between two samples: as configured, else a sixth of the required holding time, within 1 and 15 s."""
     if state.every:
         return playbook.seconds(state.every)
     return min(MAX_SECONDS, max(MIN_SECONDS, playbook.seconds(state.for_) / 6))
 
 
 def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
-    """How long every part has held without a gap, up to the newest look; 0 when the newest did not hold."""
+    """How long every part has held without a gap, up to the newest sample; 0 if the newest did not hold."""
     newest = None
     since = None
     for sample in reversed(samples):
@@ -116,7 +116,7 @@ def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
 def _progress(
     context: EffectContext, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], wanted: float
 ) -> tuple[Progressed, ...]:
-    """Now and then the newest numbers too: a watch may last for hours, and the card must not show those from before."""
+    """Updates the newest numbers from time to time: a watch may last for hours, and the card must not show old ones."""
     lacking = [part for part, said in sample.parts.items() if said != HELD]
     text = f"waits for {', '.join(lacking)}" if lacking else f"holds; must hold for {wanted:.0f} s"
     shown = max((context.run.latest[name].at for name in readings if name in context.run.latest), default=0.0)

@@ -28,7 +28,7 @@ class CanaryEdits:
 
 
 async def canary_edits(request: ProbeRequest) -> Reading:
-    """Whether our canary is there and Ready, and whether the workload's own template has what the canary was given."""
+    """Whether our canary exists and is Ready, and whether the workload's own template has the canary's edits."""
     snapshot = await request.snapshot()
     if failed := unreadable(request, snapshot, "canary", "pods"):
         return failed

@@ -1,7 +1,7 @@
-"""Who else is on the nodes of the replicas that crashed and may still hold GPU memory there.
+"""Which other pods on the nodes of the crashed replicas may still hold GPU memory.
 
-Kubernetes says which pods hold GPUs, not how much memory. A process outside of it stays unseen, so nothing here says
-that a GPU is free.
+Kubernetes shows which pods hold GPUs, not how much memory. It does not show processes outside of it, so no result here
+means that a GPU is free.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The `last_good` probe: which revision served well before the incident.
 
-A revision that is too young or has no date is unknown; a guess would be rolled back to.
+A revision that is too young or has no date is unknown: a guess would become a rollback target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bot.probes.declaration import Probe
 from bot.probes.revisions import is_ours, rolled_out_at
 
 GOOD_SECONDS = 24 * 3600.0
-"""A revision that went through a whole day's load has proved itself; an hour at night has not."""
+"""A revision that served a whole day's load has proved itself; one that served an hour at night has not."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class LastGood:
 
 @dataclass(frozen=True)
 class _Served:
-    """A revision and how long it was the newest before the incident, counted from the last one that fell into its time.
+    """A revision and how long it was the newest before the incident, counted from the last incident in its time.
 
-    None where its beginning or end has no date.
+    None if its beginning or end has no date.
     """
 
     replica_set: Obj
@@ -48,7 +48,8 @@ class _Served:
 class ReadLastGood:
     """The newest revision that served its last day before the incident without another one, and is not the bot's own.
 
-    Kubernetes dates a revision by its ReplicaSet; one that was rolled back to is dated only while it is the newest.
+    Kubernetes dates a revision by its ReplicaSet; a revision that was rolled back to has a date only while it is the
+    newest.
     """
 
     def __init__(self, runs: PastRuns) -> None:
@@ -75,7 +76,7 @@ class ReadLastGood:
 
 
 def _served(snapshot: ClusterSnapshot, request: ProbeRequest, troubled: Sequence[tuple[float, float]]) -> list[_Served]:
-    """Newest first, without the bot's own. Each ends where the next revision began, the bot's own included."""
+    """Newest first, without the bot's own. Each ends when the next revision began, the bot's own included."""
     found = replica_sets_of(snapshot)
     until: float | None = request.context.began_at
     served = []
@@ -85,20 +86,20 @@ def _served(snapshot: ClusterSnapshot, request: ProbeRequest, troubled: Sequence
         seconds = None if began is None or until is None else _quiet_seconds(began, until, troubled)
         if not is_ours(replica_set, before, request) and (index > 0 or _is_rolled_out(snapshot)):
             served.append(_Served(replica_set, seconds, index == 0))
-        # What was rolled out after the incident began took nothing from the revision before it.
+        # A rollout after the incident began does not shorten the revision before it.
         until = min(began, request.context.began_at) if began is not None else None
     return served
 
 
 def _quiet_seconds(began: float, until: float, troubled: Sequence[tuple[float, float]]) -> float:
-    """The time up to its end in which it served without an incident."""
+    """How long it served without an incident, up to its end."""
     return until - max(
         (min(ended, until) for start, ended in troubled if start < until and ended > began), default=began
     )
 
 
 def _is_rolled_out(snapshot: ClusterSnapshot) -> bool:
-    """Whether the newest revision has all its replicas; one that is stuck half-way has served nobody whole."""
+    """Whether the newest revision has all its replicas; a rollout that is stuck half-way has never served fully."""
     wanted = dig(snapshot.workload, "spec", "replicas")
     updated = dig(snapshot.workload, "status", "updatedReplicas")
     return wanted is None or updated is None or updated >= wanted

@@ -18,7 +18,7 @@ from bot.probes.declaration import Probe
 
 LATELY = "15m"
 CREATED_WITHIN_SECONDS = 2.0
-"""Who creates an object and fills it in does so within a moment; that is no hand on what runs."""
+"""A creator fills in its object within a moment; that does not count as a change to a running workload."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _Hand:
 
 
 async def other_actors(request: ProbeRequest) -> Reading:
-    """Who besides us wrote the workload's spec or scaled it lately: a person, a sync, an autoscaler."""
+    """Which actors besides us wrote the workload's spec or scaled it lately: a person, a sync, an autoscaler."""
     snapshot = await request.snapshot()
     workload = snapshot.workload
     if workload is None:

@@ -21,7 +21,7 @@ from bot.probes.declaration import Probe
 from bot.probes.revisions import is_ours, rolled_out_at
 
 BEFORE_SECONDS, AFTER_SECONDS = 2 * 3600.0, 600.0
-"""A deploy shows late, through caches and traffic ramps; one long after the beginning cannot be the cause."""
+"""A bad rollout shows late, because of caches and traffic ramps; one long after the beginning cannot be the cause."""
 _CAN_MATTER = re.compile(
     r"/spec/(?:initContainers|volumes|nodeSelector|affinity|tolerations|runtimeClassName|hostIPC)\b"
     r"|/containers(?:$|/\d+(?:$|/(?:image|command|args|env|envFrom|resources|volumeMounts)\b))"
@@ -39,7 +39,7 @@ class RecentRollout:
 
 
 async def recent_rollout(request: ProbeRequest) -> Reading:
-    """What was rolled out shortly before the incident began, by whom, and whether it can have caused it."""
+    """What was rolled out shortly before the incident began, by whom, and whether it can be the cause."""
     snapshot = await request.snapshot()
     kind = request.context.target.kind
     if failed := unreadable(request, snapshot, "revisions" if kind in NUMBERED else "replica_sets"):
@@ -55,7 +55,8 @@ async def recent_rollout(request: ProbeRequest) -> Reading:
         reason = "when its present revision was rolled out is not known" if every else "its controller kept no revision"
         return no_answer(request, reason)
     recent = [one for one in every if one.at is not None and began - BEFORE_SECONDS <= one.at <= began + AFTER_SECONDS]
-    # Our own fix is never the suspect: with a deploy before it, the deploy is. What was taken back is none either.
+    # Our own fix is never the suspect: if it follows a deploy, the deploy is. A reverted rollout is not a suspect
+    # either.
     over = {id(one): said for one in recent if (said := _is_over(one, every, recent))}
     suspect = next((one for one in recent if one.by_bot is not True and id(one) not in over), None)
     chosen = suspect or (recent[0] if recent else None)
@@ -76,7 +77,7 @@ async def recent_rollout(request: ProbeRequest) -> Reading:
 
 
 def _is_over(rollout: RolledOut, every: Sequence[RolledOut], recent: Sequence[RolledOut]) -> str:
-    """How this rollout and another one cancel out, in words; empty while what it changed is in effect."""
+    """How this rollout and another one cancel out, in words; empty while its changes are in effect."""
     place = next(index for index, one in enumerate(every) if one is rollout)
     if any(_takes_back(later, rollout) for later in every[:place]):
         return "rolled back since"
@@ -87,13 +88,13 @@ def _is_over(rollout: RolledOut, every: Sequence[RolledOut], recent: Sequence[Ro
 
 
 def _takes_back(later: RolledOut, rollout: RolledOut) -> bool:
-    """Whether nothing that `rollout` changed, and that can matter, was left after `later`."""
+    """Whether `later` reverted every relevant change of `rollout`."""
     changed = _left_of(rollout.before, rollout.after)
     return bool(changed) and not changed & _left_of(rollout.before, later.after)
 
 
 def _left_of(before: Sequence[Obj] | None, after: Sequence[Obj]) -> set[str]:
-    """What differs between them and can matter: each by its name and what it was before."""
+    """The relevant differences between them: each by its name and its previous value."""
     pairs = zip(before or (), after, strict=False)
     differences = [change for old, new in pairs for change in template_differences(old, new)]
     return {f"{one.path} {one.text.rpartition(' → ')[0]}" for one in differences if _can_matter(one)}
@@ -104,7 +105,7 @@ def _can_matter(change: Difference) -> bool:
 
 
 def _written_config_maps(snapshot: ClusterSnapshot, began: float) -> str:
-    """Flags that changed beside the template, which keeps no revision of them: told, since no rollback undoes them."""
+    """Flags that changed outside the template, which has no revisions of them: no rollback reverts them."""
     found = []
     for name, config_map in sorted(snapshot.config_maps.items()):
         created = seconds_of(dig(config_map, "metadata", "creationTimestamp")) or 0.0
@@ -157,7 +158,7 @@ def _told(request: ProbeRequest, rollout: RolledOut, written: str, *, over: str)
     """`over`: how it and another rollout cancel out, in words."""
     differences = _differences(rollout)
     can_matter = any(map(_can_matter, differences))
-    # What nobody knows is neither a cause nor none; what our own call rolled out is none.
+    # A rollout of unknown origin is neither a cause nor ruled out; one by our own call is ruled out.
     in_doubt = rollout.is_lost or (can_matter and rollout.by_bot is None)
     assert rollout.at is not None
     when = _when(request.context.began_at, rollout.at)
@@ -177,7 +178,7 @@ def _told(request: ProbeRequest, rollout: RolledOut, written: str, *, over: str)
 
 
 def _differences(rollout: RolledOut) -> tuple[Difference, ...]:
-    """Over all templates of a replica, as far as there were as many before."""
+    """Compares all templates of a replica, as far as there were as many before."""
     pairs = zip(rollout.before or (), rollout.after, strict=False)
     return tuple(change for old, new in pairs for change in template_differences(old, new))
 

@@ -25,7 +25,7 @@ async def rollout_progress(request: ProbeRequest) -> Reading:
         return answer(request, RolloutProgress(exists=False, running=False), detail=NOT_THERE)
     state = rollout_state(snapshot.workload)
     detail = f"{state.updated} of {state.wanted} updated, {state.available} available"
-    # Too few that are all new is a scale-out or a crash, not a rollout that an edit would overtake.
+    # Too few replicas, all of them new, mean a scale-out or a crash, not a rollout that an edit would overtake.
     is_running = not state.is_observed or state.updated < state.total
     return answer(request, RolloutProgress(exists=True, running=is_running), detail=detail)
 

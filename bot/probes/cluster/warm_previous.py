@@ -44,7 +44,7 @@ def _owners(pod: Obj) -> list[dict[str, Any]]:
 
 
 def _strangers(snapshot: ClusterSnapshot) -> list[Obj]:
-    """Ready pods of other workloads that the same Services list: a progressive delivery's stable part."""
+    """Ready pods of other workloads behind the same Services: the stable part of a progressive delivery."""
     known = {uid_of(pod) for pod in snapshot.pods}
     selectors = [dig(service, "spec", "selector") or {} for service in snapshot.services]
     return [

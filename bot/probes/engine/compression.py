@@ -1,7 +1,7 @@
-"""Which way of keeping the KV cache small a server uses, by what can be seen of it without a shell.
+"""Which KV cache compression a server uses, from evidence that needs no shell.
 
-Each class frees memory in its own way or not at all, and vLLM's usage gauge does not tell them apart. What could not be
-seen is not called `none`.
+Each class frees memory differently or not at all, and vLLM's usage gauge does not distinguish them. If evidence is
+missing, the answer is not `none`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _STARTED = re.compile(r"Initializing a V[01] LLM engine \(v([\w.+]+)\)")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is seen of one server; `flags` is None where they cannot be read, `log` where no start of it is left."""
+    """The evidence about one server; `flags` is None if they cannot be read, `log` if it has no start lines left."""
 
     flags: Mapping[str, str | bool] | None
     env: Mapping[str, str]
     image: str
     cache_dtype: str = ""
-    """As `cache_config_info` has it."""
+    """As in `cache_config_info`."""
     log: str = ""
 
 
 @dataclass(frozen=True)
 class Compression:
-    """`kind` is None where it cannot be told; `seen` is the evidence, `missing` what would have decided."""
+    """`kind` is None if it is unknown; `seen` is the evidence, `missing` the evidence that would have decided."""
 
     kind: Kind | None
     offloads: bool | None
@@ -66,7 +66,7 @@ def compression_of(evidence: Evidence) -> Compression:
         "page_selection": _selection(evidence),
         "quantised_kv": _quantised(evidence),
     }
-    # A plugin may stand on a quantised cache: what changes which blocks there are comes first, all signs are told.
+    # A plugin may run on a quantised cache: signs that blocks themselves change come first, and all signs are reported.
     if kind := next((kind for kind, seen in signs.items() if seen), None):
         return Compression(kind, offloads, (*(sign for seen in signs.values() for sign in seen), *moved))
     missing = _undecided(evidence)
@@ -77,7 +77,7 @@ def _compaction(evidence: Evidence) -> tuple[str, ...]:
     switch = evidence.env.get("ENABLE_TRIATTENTION")
     if found := _COMPACTS.search(evidence.log):
         freed = [int(count) for count in _FREED.findall(evidence.log)]
-        # A pass that is logged and frees nothing compacts in name only, and readers must see that.
+        # A logged pass that frees nothing compacts in name only, and readers must see that.
         sums = (f"its passes freed {sum(freed)} blocks",) if freed else ()
         return (f"its log: {found[0]}", *sums)
     if switch is not None and switch.lower() not in _OFF:
@@ -108,7 +108,7 @@ def _quantised(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _offloads(evidence: Evidence) -> tuple[bool | None, tuple[str, ...]]:
-    """Moving blocks to host memory is no compression: it makes reuse cheaper and the pool no larger."""
+    """Moving blocks to host memory is not compression: it makes reuse cheaper and the pool no larger."""
     flags = evidence.flags or {}
     found = [name for name in ("--kv-offloading-size", "--kv-transfer-config") if flags.get(name)]
     found += sorted(name for name in evidence.env if name.startswith("LMCACHE_"))
@@ -122,7 +122,7 @@ def _plugins(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _undecided(evidence: Evidence) -> str:
-    """What keeps nothing-seen from meaning that nothing is there."""
+    """Why the absence of signs does not prove the absence of compression."""
     started = _STARTED.search(evidence.log)
     if evidence.flags is None:
         return "its flags cannot be read"

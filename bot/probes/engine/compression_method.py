@@ -47,7 +47,7 @@ class ReadCompressionMethod(PodsProbe):
         try:
             return await self._logs.read(namespace_of(pod), name_of(pod)) or ""
         except ClusterError:
-            # Without the log the flags and the image may still tell; where they do not, the answer is unknown.
+            # Without the log the flags and the image may still decide; if they do not, the answer is unknown.
             return ""
 
     async def _cache_dtypes(self, request: ProbeRequest) -> Mapping[str, str]:
@@ -57,7 +57,7 @@ class ReadCompressionMethod(PodsProbe):
             await self._history.sample(request.context)
             scrapes = await self._history.between(request.context, wanted, now - STALE_SECONDS, now)
         except BotError:
-            # One of five kinds of evidence: what the others do not tell stays unknown.
+            # One of five kinds of evidence: what the others do not show stays unknown.
             return {}
         return {scrape.replica: scrape.config["cache_dtype"] for scrape in scrapes if "cache_dtype" in scrape.config}
 

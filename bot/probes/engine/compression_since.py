@@ -1,7 +1,7 @@
-"""When the present KV compression was turned on: as a person says, else by the rollout that brought its first sign.
+"""When the present KV compression was turned on: as given by a person, else the rollout that brought its first sign.
 
-The reading is dated by that moment, so that windows can end there. Where nobody knows it, it is unknown and there is no
-such window: the present is never taken for the time before.
+The reading is dated by that moment, so that windows can end there. If the moment is unknown, so is the reading, and
+there is no such window: the present is never taken for the time before.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class _TurnedOn:
-    """A revision with signs of a compression after one without any; `at` is None where it has no date."""
+    """A revision with signs of a compression after one without any; `at` is None if it has no date."""
 
     at: float | None
     before: Obj
     after: Obj
     revision_before: float | None
-    """The number of the last revision without it: going back there turns it off whole."""
+    """The number of the last revision without it: rolling back to that turns it off completely."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CompressionSince:
 
 
 async def compression_since(request: ProbeRequest) -> Reading:
-    """`said`: names of moments that a person may have given, the first known one counts."""
+    """`said`: names of moments that a person may have given; the first known one counts."""
     snapshot = await request.snapshot()
     if failed := unreadable(request, snapshot, "replica_sets"):
         return failed
@@ -86,7 +86,7 @@ def _turned_on(snapshot: ClusterSnapshot) -> _TurnedOn | None:
 
 
 def _signs(template: Obj, config_maps: Mapping[str, Obj]) -> tuple[str, ...]:
-    """What a template alone shows of a compression; offloading is none."""
+    """The signs of a compression in a template alone; offloading does not count."""
     spec, engine = flags_of_template(template, config_maps=config_maps), engine_container(template)
     container = engine[1] if engine else {}
     env = {str(one["name"]): str(one.get("value") or "") for one in container.get("env") or [] if "name" in one}

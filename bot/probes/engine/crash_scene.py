@@ -1,6 +1,6 @@
 """The scene of a crash: how many replicas, of which revision, how long each had lived, and whether they stay up now.
 
-A container's own times decide; a pod without them says nothing, and nothing is assumed of it.
+A container's own times decide; a pod without them proves nothing, and no value is assumed for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CrashScene:
 
 
 class ReadCrashScene(PodsProbe):
-    """Who crashed since the incident opened or shortly before, and for how long all have been up."""
+    """Which replicas crashed since the incident opened or shortly before, and for how long all have been up."""
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         since = request.context.opened_at - BEFORE_SECONDS
@@ -68,7 +68,7 @@ class _Life:
 
 
 def _lives(pod: Obj) -> list[_Life]:
-    """The last ended container of each, as Kubernetes dates it."""
+    """The last ended container of each, with its dates from Kubernetes."""
     found = []
     for status in dig(pod, "status", "containerStatuses") or []:
         ended = dig(status, "state", "terminated") or dig(status, "lastState", "terminated") or {}
@@ -78,7 +78,7 @@ def _lives(pod: Obj) -> list[_Life]:
 
 
 def _lived(crashed: Sequence[Ended]) -> float | None:
-    """The shortest life of those that crashed: how long one has to watch to see the next crash."""
+    """The shortest life of a crashed container: how long to watch before the next crash would show."""
     lives = [
         life.ended - life.began
         for end in crashed
@@ -89,7 +89,7 @@ def _lived(crashed: Sequence[Ended]) -> float | None:
 
 
 def _age(pod: Obj, now: float) -> float | None:
-    """How long its engine has run by now; 0 while it does not run, None where nobody says."""
+    """How long its engine has run by now; 0 while it does not run, None if that is unknown."""
     statuses = dig(pod, "status", "containerStatuses") or []
     if not statuses:
         return 0.0 if dig(pod, "status", "phase") == "Pending" else None
@@ -100,13 +100,13 @@ def _age(pod: Obj, now: float) -> float | None:
 
 
 def _steady_for(pods: Sequence[Obj], now: float) -> float | None:
-    """The time for which every replica has been up; one that is not Ready has not."""
+    """How long all replicas have been up; 0 if one is not Ready."""
     ages = [_age(pod, now) if is_ready(pod) else 0.0 for pod in pods]
     return None if None in ages else min((age for age in ages if age is not None), default=math.inf)
 
 
 def _only_new(snapshot: ClusterSnapshot, crashed: Sequence[Ended]) -> bool | None:
-    """Whether all that crashed is of the newest revision while an older one still serves: a rollout that is stuck."""
+    """Whether all crashed replicas are of the newest revision while an older one still serves: a stuck rollout."""
     if not crashed:
         return False
     parted = new_and_old_pods(snapshot)
@@ -118,7 +118,7 @@ def _only_new(snapshot: ClusterSnapshot, crashed: Sequence[Ended]) -> bool | Non
 
 
 def _serves(pods: Sequence[Obj]) -> bool | None:
-    """Whether these are engines that serve: a Job's pods do not, and what does not name the engine is not known."""
+    """Whether these engines serve: a Job's pods do not, and a pod spec that does not name the engine is unknown."""
     owners = {owner.get("kind") for pod in pods for owner in dig(pod, "metadata", "ownerReferences") or []}
     if "Job" in owners:
         return False

@@ -31,7 +31,7 @@ class EngineFlags:
 
 
 class ReadEngineFlags(PodsProbe):
-    """The flags that decide most, as they are in effect now. Replicas that differ make a part unknown."""
+    """The most important flags, as they are in effect now. A part is unknown if the replicas differ."""
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         pods = one_of_each_template(pods)[:MAX_LOGS]

@@ -1,6 +1,6 @@
-"""Flags and variables of the live engines that do not do what they seem to: removed, ignored, without effect, risky.
+"""Flags and variables of the live engines that are removed, ignored, without effect or risky.
 
-Nothing of it is changed by the bot; a command line that cannot be read whole is not called clean.
+The bot changes none of them; a command line that cannot be read whole is not called clean.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FlagHygiene:
 
 
 class ReadFlagHygiene(PodsProbe):
-    """The `flag_hygiene` probe: every template's findings together."""
+    """The `flag_hygiene` probe: the findings of every template together."""
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         pods = one_of_each_template(pods)[:MAX_LOGS]
@@ -107,7 +107,7 @@ def hygiene_of(
 
 
 def _engine(version: str | None, flags: FlagsInSpec) -> Engine:
-    """Of an engine whose version nobody says, nothing is known that depends on it."""
+    """If the version of the engine is unknown, so is every finding that depends on it."""
     if not version:
         return Engine("")
     at = release_of(version)
@@ -134,7 +134,7 @@ def _ignored_variables(pod: Obj, config_maps: Mapping[str, Obj] | None, engine: 
 
 
 def _is_default(name: str, flags: FlagsInSpec, engine: Engine) -> bool:
-    """Only switches: a number that equals today's default is a decision that outlives the default."""
+    """Switches only: a number that equals today's default is a decision that outlives the default."""
     written = flags.values[name]
     if not isinstance(written, bool):
         return False

@@ -1,6 +1,6 @@
-"""The engine flags in effect on a pod: as written in its spec, else as its start log says, else the version's default.
+"""The engine flags in effect on a pod: as written in its spec, else as in its start log, else the version's default.
 
-What none of the three says is not known.
+A flag that none of the three contains is unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IMAGE_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)(?:[-.+][\w.+-]*)?$")
 
 @dataclass(frozen=True)
 class FlagsInEffect:
-    """Each part with where it comes from; None with the reason why it is not known."""
+    """Each part with its source; None with the reason if it is unknown."""
 
     max_num_seqs: float | None
     version: str | None
@@ -55,18 +55,18 @@ def flags_in_effect(
 
 
 def _written(spec: FlagsInSpec, *, of_file: bool) -> dict[str, str | bool]:
-    """Without values that are references to what the pod spec does not hold."""
+    """Skips values that refer to something outside the pod spec."""
     flags = [flag for flag in spec.written if (flag.entry is not None) is of_file]
     return {flag.name: flag.value for flag in flags if not str(flag.value).startswith("$")}
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The places in which a flag's value is looked for, and which of them gave each."""
+    """The sources of a flag's value, and which of them gave each."""
 
     written: dict[str, str | bool]
     filed: dict[str, str | bool]
-    """From a ConfigMap, which may have changed since the pod started: what its log says counts before it."""
+    """From a ConfigMap, which may have changed since the pod started: the pod's log takes precedence."""
     unparsable: str
     logged: dict[str, object] | None
     sources: dict[str, str]
@@ -91,7 +91,7 @@ class _Found:
 
 
 def _gpu_of(pod: Obj, node: Obj | None, log: StartLines) -> str | None:
-    """The model of the GPU that the engine has whole, empty where its node does not name it; None where it has none.
+    """The model of the GPU that the engine has whole, empty if its node does not name it; None if it has none.
 
     An engine on the CPU of a GPU node, or on a slice of a GPU, has other defaults.
     """
@@ -104,7 +104,7 @@ def _gpu_of(pod: Obj, node: Obj | None, log: StartLines) -> str | None:
 
 
 def _defaults(version: str | None, gpu: str | None) -> dict[str, object]:
-    """What an absent flag means; a flag that the version does not have counts as what the engine then does."""
+    """The meaning of an absent flag; for a flag that the version lacks, what the engine does instead."""
     known: dict[str, object] = {"--kv-cache-dtype": "auto"}
     if version:
         # Before 0.18 there is no such flag and the engine aborts on SIGTERM, as with 0.

@@ -23,7 +23,7 @@ class KvBudget:
 
 
 class ReadKvBudget(Sampled):
-    """The tokens that the smallest replica's KV pool can hold for requests, by its own page."""
+    """The tokens that the smallest replica's KV pool can hold for requests, from its metrics page."""
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         context = request.context

@@ -29,7 +29,7 @@ class KvRoom:
 
 
 class ReadKvRoom(Sampled):
-    """Block arithmetic: blocks of a mean request, how many fit now and at all, what last blocks waste."""
+    """Block arithmetic: blocks of a mean request, how many fit now and in total, and the waste in last blocks."""
 
     OVER = "30m"
 

@@ -44,7 +44,7 @@ class LastWordsOfEngines:
 
 
 class ReadLastWords(PodsProbe):
-    """What the newest logs say of memory, devices and death; a container that ended is read where it ended."""
+    """What the newest logs report about memory, devices and death; for an ended container, its end of the log."""
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         shown = one_of_each_template(pods)[:MAX_LOGS]
@@ -64,10 +64,10 @@ class ReadLastWords(PodsProbe):
         try:
             log = await self._logs.read(namespace_of(pod), name_of(pod), previous=is_previous, tail_lines=TAIL_LINES)
         except ClusterError:
-            # Counted as unread: the other logs may still tell, and none of them may deny for this one.
+            # Counted as unread: the other logs may still prove a cause, but cannot rule one out for this log.
             return None
         if log is None:
-            # A container that has not begun said nothing; one that ended did, and its log is gone.
+            # A container that has not begun has no log; one that ended had a log, which is gone.
             return None if is_previous else LastWords("none")
         return last_words(log)
 
@@ -93,7 +93,7 @@ def _told(
 
 
 def _newest(lines: Sequence[str]) -> str:
-    """Whole lines from the last one back, as many as the timeline has room for: the end is where it says why."""
+    """The last whole lines that fit on the timeline: the end gives the cause."""
     kept: list[str] = []
     room = MAX_LETTERS
     for line in reversed(lines):
@@ -105,7 +105,7 @@ def _newest(lines: Sequence[str]) -> str:
 
 
 def _claim(claims: Iterable[bool], unread: int) -> bool | None:
-    """One log is enough to say that it was so; all are needed to say that it was not."""
+    """One log is enough to prove it; all are needed to rule it out."""
     if any(claims):
         return True
     return None if unread else False

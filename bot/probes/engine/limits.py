@@ -1,6 +1,6 @@
-"""The limits that the live engines run with, and which of those that prevent a recurrence are missing.
+"""The limits of the live engines, and which of the limits that prevent a recurrence are missing.
 
-A flag is taken as absent only where the whole command line, or the engine's own start line, was read.
+A flag is taken as absent only if the whole command line, or the engine's own start line, was read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Limits:
     offloading: float | None
     ranks: float | None
     active_cap: float | None
-    """0 where nothing caps the running requests below --max-num-seqs."""
+    """0 if nothing caps the running requests below --max-num-seqs."""
     v0: bool | None
     host_room: float | None
     bytes_per_token: float | None
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Live:
-    """What one engine was started with. `flag` gives None for absent, and raises `LookupError` when nobody knows."""
+    """The start arguments of one engine. `flag` returns None for absent, and raises `LookupError` if it is unknown."""
 
     spec: FlagsInSpec
     log: StartLines
@@ -79,7 +79,7 @@ class Live:
         value = self.flag(name)
         if value is None or value == "None":
             return None
-        # `8k` and `16Gi` are numbers to the engine too; what it would not take is a FlagValueError, a ValueError.
+        # `8k` and `16Gi` are numbers to the engine too; a value that it would reject is a FlagValueError, a ValueError.
         return float(parse_value(newest_table().spec(f"--{name}"), value))
 
     @property
@@ -88,13 +88,13 @@ class Live:
             return None
         if self.log.generation is not None:
             return self.log.generation == "V0"
-        # Asked for V1, 0.8 to 0.10 fall back to V0 for what V1 cannot do; then only their log knows.
+        # If V1 is requested, 0.8 to 0.10 fall back to V0 for what V1 does not support; then only their log shows it.
         major, minor = self.version
         return is_v0(f"{major}.{minor}", self.spec.variables.value("VLLM_USE_V1"))
 
 
 class ReadLimits:
-    """The `limits` probe. Replicas that differ make a part unknown."""
+    """The `limits` probe. A part is unknown if the replicas differ."""
 
     def __init__(self, logs: PodLogs) -> None:
         self._logs = logs
@@ -124,13 +124,13 @@ class ReadLimits:
 
 
 def _agreed(found: Sequence[Limits]) -> Limits:
-    """With None where the replicas differ."""
+    """None if the replicas differ."""
     values = {name: {getattr(one, name) for one in found} for name in PROBE.kinds}
     return Limits(**{name: next(iter(own)) if len(own) == 1 else None for name, own in values.items()})
 
 
 def limits_of(live: Live, pod: Obj) -> Limits:
-    """Every part of the probe, None where it is not known."""
+    """Every part of the probe, None if it is unknown."""
     return Limits(
         utilization=_known(_utilization, live),
         sizes_by_utilization=_known(_sizes_by_utilization, live),
@@ -150,7 +150,7 @@ def limits_of(live: Live, pod: Obj) -> Limits:
 
 
 def _known(read: Callable[[Live], T | None], live: Live) -> T | None:
-    """What `read` makes of the engine; None where it cannot be told or is not written as it should be."""
+    """The result of `read` for the engine; None if it is unknown or malformed."""
     try:
         return read(live)
     except (LookupError, ValueError):
@@ -182,7 +182,7 @@ def _switch(live: Live, name: str) -> bool | None:
 
 
 def _generation(live: Live) -> dict[str, float]:
-    """The overridden generation defaults; a text that is no JSON is not known."""
+    """The overridden generation defaults; a text that is not JSON is unknown."""
     written = live.flag("override-generation-config")
     if written is None:
         return {}
@@ -191,7 +191,7 @@ def _generation(live: Live) -> dict[str, float]:
 
 
 def missing_limits(live: Live) -> list[str]:
-    """What nothing enforces on this engine under load."""
+    """The limits that this engine does not enforce under load."""
     lacks = {
         "request length (--max-model-len)": live.flag("max-model-len") is None,
         "answer length (--override-generation-config)": "max_new_tokens" not in _generation(live),
@@ -206,7 +206,7 @@ def missing_limits(live: Live) -> list[str]:
 
 
 def _host_room(pod: Obj) -> float | None:
-    """GiB that the pod may use beyond what it reserved; without both there is no bound that could be kept."""
+    """GiB that the pod may use beyond what it reserves; without both numbers there is no bound."""
     container = engine_container(pod)
     resources = dig(container[1], "resources") if container else None
     limit, request = (_bytes(dig(resources, kind, "memory")) for kind in ("limits", "requests"))
@@ -225,7 +225,7 @@ def _bytes(text: object) -> float | None:
 def _bytes_per_token(live: Live) -> float | None:
     """On one GPU: with tensor parallelism each holds its share."""
     log = live.log
-    # With a number of blocks given, the pool is not as large as the memory that was available.
+    # If the number of blocks is set, the pool is smaller than the available memory.
     if log.kv_gib is None or not log.kv_tokens or live.flag("num-gpu-blocks-override") is not None:
         return None
     return log.kv_gib * GIB / log.kv_tokens

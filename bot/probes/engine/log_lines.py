@@ -1,4 +1,4 @@
-"""What a vLLM log says, by its exact lines: why the engine did not start or died, and what it started with.
+"""Parses a vLLM log by its exact lines: why the engine did not start or died, and its start arguments.
 
 Lines are searched, not matched: newer versions put a process name before them, and 0.10 and 0.11 colour it.
 """
@@ -40,7 +40,7 @@ _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError: (?:CUDA|HIP) out of memory|(?:CUDA|HIP) out of memory\. Tried to allocate ([\d.]+ [KMG]iB)"
 )
 _SERVES = re.compile(r"Application startup complete|Engine \d+: .*Running: \d+ reqs")
-# From the most exact line to the vaguest: the last two follow upon nearly all others.
+# From the most exact line to the vaguest: the last two follow nearly all others.
 _CLASSES: tuple[tuple[OomClass, re.Pattern[str]], ...] = (
     ("bad_flag", re.compile(r"error: (?:unrecognized arguments: .+|argument [^:]+: (?:invalid|expected) .+)")),
     ("bad_config", re.compile(r"ValidationError: \d+ validation errors? for \w+Config")),
@@ -87,20 +87,20 @@ _PLAIN_ARGUMENT = re.compile(r"'(\w+)': ('[^']*'|-?[\d.]+|True|False|None)[,}]")
 
 @dataclass(frozen=True)
 class StartLines:
-    """What an engine said of itself as it started; None where the line is not in the log (any more)."""
+    """What an engine logged as it started; None if the line is not in the log (any more)."""
 
     version: str | None = None
     generation: str | None = None
-    """`V0` or `V1`, as the engine says it."""
+    """`V0` or `V1`, from the engine's log."""
     kv_tokens: float | None = None
     kv_gib: float | None = None
     """Memory for the KV cache on one GPU."""
     backend: str | None = None
     kv_data_type: str | None = None
     device: str | None = None
-    """`cuda` or `cpu`, as the engine says it."""
+    """`cuda` or `cpu`, from the engine's log."""
     arguments: dict[str, object] | None = None
-    """The arguments that differ from the defaults; None when the line was not found."""
+    """The arguments that differ from the defaults; None if the line was not found."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ class LastWords:
     telling: tuple[str, ...] = field(default=())
     """At most 50 lines about memory, devices and death, redacted."""
     told_to_stop: bool = False
-    """It got a signal to stop; whether its pod was to end, only the pod says."""
+    """It got a signal to stop; only the pod shows whether it was meant to end."""
     collective: bool = False
     """One of those is about ranks that talk to each other."""
     fits_tokens: float | None = None
-    """The longest request that the engine says would fit its KV pool."""
+    """The longest request that would fit the KV pool, according to the engine."""
 
 
 def plain(text: str) -> str:
@@ -151,7 +151,7 @@ def _arguments(log: str) -> dict[str, object] | None:
 
 
 def last_words(log: str) -> LastWords:
-    """Why the engine of this log ended, by the most exact line in it; `none` when no line says that it did."""
+    """Why the engine of this log ended, by the most exact line in it; `none` if no line shows that it ended."""
     log = plain(log)
     telling = tuple(redacted(line) for line in log.splitlines() if _TELLING.search(line) and " INFO " not in line)[-50:]
     why, found = _cause(log)
@@ -174,7 +174,7 @@ def _cause(log: str) -> tuple[OomClass, re.Match[str] | None]:
         return "serving" if _SERVES.search(log, 0, found.start()) else "start_up", found
     if found := _START_FAILED.search(log):
         return "start_failed", found
-    # An engine that was told to stop leaves the same errors behind as one that died.
+    # An engine that was told to stop logs the same errors as one that died.
     told_to_stop = _TOLD_TO_STOP.search(log)
     if found := _ENGINE_DIED.search(log, 0, told_to_stop.start() if told_to_stop else len(log)):
         return "engine_died", found
@@ -188,5 +188,5 @@ def _line_of(log: str, found: re.Match[str]) -> str:
 
 
 def redacted(line: str) -> str:
-    """A log line without what looks like a secret, at most 400 characters."""
+    """A log line without likely secrets, at most 400 characters."""
     return redaction.redacted(line)[:400]

@@ -45,7 +45,7 @@ class ReadNoProgress(Sampled):
 
 
 def _bad_polls(scrapes: Sequence[Scrape], window: Window) -> float | None:
-    """None when fewer than half of the polls fell on samples."""
+    """None if fewer than half of the polls fell on samples."""
     bad, judged = 0, 0
     for poll in range(POLLS):
         part = Window(window.start + poll * POLL_SECONDS, window.start + (poll + 1) * POLL_SECONDS)
@@ -58,7 +58,7 @@ def _bad_polls(scrapes: Sequence[Scrape], window: Window) -> float | None:
 
 
 def _stands_still(scrapes: Sequence[Scrape]) -> bool:
-    """Something is there all the time, nothing finishes, and no token comes: a long answer still makes tokens."""
+    """Requests are present all the time, none finishes, and no token is generated: a long answer still makes tokens."""
     ranks = scrapes[-1].ranks
     held = [_median(scrapes, rank, "num_requests_running", "num_requests_waiting") for rank in ranks]
     moved = [_rose(scrapes, rank, name) for rank in ranks for name in ("request_success", "generation_tokens")]

@@ -16,7 +16,7 @@ from bot.probes.answers import no_answer, pods_asked_for, staying, unreadable
 from bot.probes.engine.log_lines import LastWords
 
 BEFORE_SECONDS = 600.0
-"""An alert waits minutes before it fires: a crash so shortly before the opening belongs to the incident."""
+"""An alert waits minutes before it fires: a crash this shortly before the opening belongs to the incident."""
 SIGKILL_EXIT, SIGTERM_EXIT = 137, 143
 MAX_LOGS = 8
 TAIL_LINES = 2000
@@ -24,7 +24,7 @@ SOURCE = "pods and their logs"
 
 
 class PodsProbe(ABC):
-    """Begins as every probe over pods and their logs does: what cannot be read, or is not there, is unknown."""
+    """The common start of every probe over pods and their logs: pods that are missing or unreadable make it unknown."""
 
     def __init__(self, logs: PodLogs) -> None:
         self._logs = logs
@@ -40,7 +40,7 @@ class PodsProbe(ABC):
 
     @abstractmethod
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
-        """At least one pod is there."""
+        """Called with at least one pod."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Ended:
     exit_code: int
     count: float
     is_previous: bool
-    """Whether another container has begun since, so that the log is the previous one's."""
+    """Whether another container has started since, so that this log is the previous one's."""
     was_told: bool
     """Whether its pod was told to end."""
 
 
 def is_crash(end: Ended) -> bool:
-    """Whether it ended without having been told to, whatever its exit code."""
+    """Whether it ended without being told to, whatever its exit code."""
     return not end.was_told or end.reason == "OOMKilled"
 
 
 def was_killed(end: Ended, words: LastWords) -> bool:
-    """Whether a signal ended it and nobody ended its pod: as a rule the kubelet, after its liveness probe failed."""
+    """Whether a signal ended it without its pod being ended: usually the kubelet, after a failed liveness probe."""
     by_signal = end.exit_code in (SIGKILL_EXIT, SIGTERM_EXIT) or words.told_to_stop
     return is_crash(end) and by_signal and words.why == "none" and end.reason != "OOMKilled"
 
@@ -88,27 +88,27 @@ def _count(pod: Obj, status: Obj, ended: Obj, since: float) -> float:
     restarts = float(status.get("restartCount") or 0)
     if (seconds_of(dig(pod, "status", "startTime")) or 0.0) >= since:
         return max(restarts, 1.0)
-    # Of an older pod only the last end is dated; the ends before it may be from another day. Where the container that
-    # ended had begun since, the one before it ended lately too.
+    # Of an older pod only the last end is dated; earlier ends may be from another day. If the container that ended had
+    # started since, the one before it ended lately too.
     began = seconds_of(ended.get("startedAt"))
     return 2.0 if restarts >= 2 and began is not None and began >= since else 1.0
 
 
 async def logs_of(logs: PodLogs, pod: Obj, since: float) -> list[str]:
-    """The log of the pod's engine, and of the one before it when that one ended after `since`."""
+    """The log of the pod's engine, and of the one before it if that one ended after `since`."""
     has_previous = any(end.is_previous for end in ends_of(pod, since))
     found: list[str | None] = []
     for previous in (False, True) if has_previous else (False,):
         try:
             found.append(await logs.read(namespace_of(pod), name_of(pod), previous=previous))
         except ClusterError:
-            # One unreadable log of several: the parts that only it had stay unknown.
+            # One unreadable log of several: the parts that only it contains stay unknown.
             continue
     return [log for log in found if log]
 
 
 def one_of_each_template(pods: Sequence[Obj]) -> list[Obj]:
-    """Pods of one template start alike; those that restarted come first, since they have more to say.
+    """Pods of one template start alike; those that restarted come first, since their logs contain more.
 
     Pods that a rollout is ending are left out: they would make the replicas differ.
     """

@@ -16,7 +16,7 @@ from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled
 
 EQUAL_ARRIVALS = 0.2
-"""Arrivals that differ by less than this share are called equal."""
+"""Arrivals that differ by less than this share count as equal."""
 RESTARTED_SECONDS = 1800.0
 
 
@@ -27,9 +27,9 @@ class PressureSymptoms:
 
 
 class ReadPressureSymptoms(Sampled):
-    """How many early signs there are at once. A sign that cannot be read is not counted, and named.
+    """How many early signs there are at once. An unreadable sign is not counted, but named.
 
-    Parameters: `over` is what counts as now, and `past` how long ago the time before it began.
+    Parameters: `over` is the window for now, and `past` how long ago the comparison window began.
     """
 
     OVER, PAST = "30m", "24h"
@@ -86,7 +86,7 @@ def _number(readings: Mapping[str, Reading], name: str) -> float | None:
 
 
 def _collapsed(recent: Mapping[str, Reading], before: Mapping[str, Reading]) -> bool | None:
-    """Half as many run at once, with as many arrivals."""
+    """Half as many requests run at once, with as many arrivals."""
     ran, runs = _number(before, "running"), _number(recent, "running")
     came, come = _number(before, "arrivals"), _number(recent, "arrivals")
     if ran is None or runs is None or came is None or come is None:

@@ -17,7 +17,7 @@ from bot.probes.engine.sampled import Sampled
 
 DAY_SECONDS = 24 * 3600.0
 NEEDED_OF_DAY = 0.9
-"""The proof of a day is nearly a whole day."""
+"""A day counts as proved if the samples cover nearly all of it."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class RequestLengths:
 
 
 class ReadRequestLengths(Sampled):
-    """How long requests could have become in a day, by the next larger bucket, and which share was longer than that.
+    """How long requests could have become in a day, rounded up to a bucket, and the share of longer ones.
 
-    The engine refuses a request by the answer that it asks for, however short the answer then is. Who asks for nothing
-    is counted with all that the model's length leaves, which proves no shorter one.
+    The engine rejects a request by the answer length that it asks for, however short the answer then is. A request
+    without a limit is counted with all that the model's length leaves, which proves no shorter bound.
     """
 
     PROMPT, ASKED = "request_prompt_tokens", "request_params_max_tokens"
@@ -47,7 +47,7 @@ class ReadRequestLengths(Sampled):
         short_of = next((count.reason for count in counts.values() if isinstance(count, Missing)), "")
         if short_of:
             return unknown(request.name, short_of, at=now, source=self.history.source)
-        # Prompts and what was asked for are counted apart, so each may have half of what is allowed.
+        # Prompts and requested answers are counted separately, so each may use half of the allowed share.
         allowed = _share(request) / 2
         bounds = [_bound(count, allowed) for count in counts.values() if not isinstance(count, Missing)]
         if any(bound is None for bound in bounds):
@@ -64,7 +64,7 @@ class ReadRequestLengths(Sampled):
 
 
 def _share(request: ProbeRequest) -> float:
-    """The share of requests that may be longer: a number, or the setting that holds it."""
+    """The share of requests that may be longer: a number, or the name of the setting that contains it."""
     share = request.spec.parameters.get("share", 0.0)
     if isinstance(share, str):
         share = request.context.settings.get(share.removeprefix("settings."), 0.0)
@@ -96,7 +96,7 @@ def _bucket_reader(name: str, bound: str) -> Callable[[Scrape, str], float | Non
 
 
 def _bound(counts: Mapping[str, float], allowed: float) -> tuple[float, float, float] | None:
-    """The smallest finite bound with at most this share above it, that share, and all observations."""
+    """The smallest finite bound with at most this share above it, that share, and the number of observations."""
     total = max(counts.values(), default=0.0)
     for bound, count in sorted((float(bound), count) for bound, count in counts.items()):
         above = (total - count) / total if total > 0 else 1.0

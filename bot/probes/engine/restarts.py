@@ -37,9 +37,9 @@ class Restarts:
 
 
 class ReadRestarts(PodsProbe):
-    """How often engines ended since the incident opened, and whether memory was the reason.
+    """How often engines ended since the incident opened, and whether memory was the cause.
 
-    `over` counts only what ended so lately: an incident that opened with a crash must be able to see that it is over.
+    `over` counts only recent ends: an incident that opened with a crash must be able to detect that it is over.
     """
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
@@ -66,7 +66,7 @@ class ReadRestarts(PodsProbe):
                 namespace_of(pod), name_of(pod), previous=end.is_previous, tail_lines=TAIL_LINES
             )
         except ClusterError:
-            # The reading says that this log is unreadable; the other pods' logs may still decide it.
+            # The reading reports that this log is unreadable; the other pods' logs may still decide it.
             return None
         return None if log is None else last_words(log)
 

@@ -1,4 +1,4 @@
-"""Reading the engines' own history of metrics."""
+"""Reads the engines' own history of metrics."""
 
 from __future__ import annotations
 

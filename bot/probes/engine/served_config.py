@@ -1,6 +1,6 @@
-"""What decides how good the answers are: image, model, flags and variables of the engine, as one digest.
+"""What determines the quality of answers: image, model, flags and variables of the engine, as one digest.
 
-A score counts for the digest that it was measured on; whatever changes any of these has another one.
+A score counts for the digest that it was measured on; any change to one of these changes the digest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bot.probes.answers import answer, no_answer, pods_asked_for, staying, unrea
 from bot.probes.declaration import Probe
 
 WITHOUT_EFFECT = frozenset({"--port", "--host", "--api-key", "--served-model-name", "--shutdown-timeout"})
-"""Say where and how it is reached, not what it answers."""
+"""These set where and how it is reached, not what it answers."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ServedConfig:
 
 
 async def served_config(request: ProbeRequest) -> Reading:
-    """Of the workload's replicas, or of the canary; replicas that differ have no digest."""
+    """For the workload's replicas, or the canary; there is no digest if replicas differ."""
     snapshot = await request.snapshot()
     if failed := unreadable(request, snapshot, "pods"):
         return failed
@@ -58,7 +58,7 @@ def _config_of(pod: Obj, config_maps: Mapping[str, Obj]) -> dict[str, Any] | str
     container = found[1]
     statuses: dict[str, Obj] = {one.get("name", ""): one for one in dig(pod, "status", "containerStatuses") or []}
     return {
-        # A tag may be moved; the id of what was pulled is not.
+        # A tag may be moved; the id of the pulled image is fixed.
         "image": str(statuses.get(flags.container, {}).get("imageID") or flags.image),
         "model": _model(flags),
         "flags": sorted(f"{name}={value}" for name, value in flags.values.items() if name not in WITHOUT_EFFECT),

@@ -24,7 +24,7 @@ class StartupLog:
 
 
 class ReadStartupLog(PodsProbe):
-    """What the engines said as they started, and why one did not."""
+    """What the engines logged as they started, and why one did not start."""
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         pods = one_of_each_template(pods)[:MAX_LOGS]

@@ -25,11 +25,12 @@ class Traffic:
 
 
 class ReadTraffic:
-    """Arrivals and lengths beside the same time yesterday, as ratios; unknown where no history reaches there.
+    """Arrivals and lengths relative to the same time yesterday; unknown if no history reaches that far.
 
-    Parameters: `over` is how much time is compared, `ago` how long before that yesterday is.
+    Parameters: `over` is the length of the windows, `ago` the distance to yesterday's window.
 
-    `loads` is the day that the bot keeps itself, in five minutes a point, where nobody else keeps samples that long.
+    `loads` is the day that the bot keeps itself, in five minutes a point, for when no other source keeps samples that
+    long.
     """
 
     def __init__(self, history: History, now: Callable[[], float], loads: LoadLog | None = None) -> None:
@@ -48,7 +49,7 @@ class ReadTraffic:
         today = await self._read(specs, request, Window(now - span, now))
         then = Window(now - span - ago, now - ago)
         kept, sampled = await self._kept(request, then, ago), await self._read(specs, request, then)
-        # Samples are finer, and mostly do not reach that far; then the reason is that of the day that is kept.
+        # Samples are finer, and mostly do not reach that far; then the reason comes from the bot's own day.
         yesterday = sampled if not sampled["arrivals"].unknown else kept or sampled
         return self._told(request, today, yesterday, span)
 
@@ -87,7 +88,7 @@ class ReadTraffic:
 
 
 def _ratio(now: Reading, then: Reading) -> float | None:
-    """More of nothing has no measure: a ratio to zero is unknown."""
+    """A ratio to zero is unknown."""
     if not isinstance(now.value, float) or not isinstance(then.value, float) or then.value <= 0:
         return None
     return now.value / then.value

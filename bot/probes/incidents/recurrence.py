@@ -1,4 +1,4 @@
-"""The `recurrence` probe. An incident that was deleted is not counted."""
+"""The `recurrence` probe. A deleted incident is not counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Recurrence:
 
 
 class ReadRecurrence:
-    """How many incidents of this target there were in seven days, this one included."""
+    """How many incidents of this target there were in seven days, including this one."""
 
     def __init__(self, runs: PastRuns, now: Callable[[], float]) -> None:
         self._runs, self._now = runs, now

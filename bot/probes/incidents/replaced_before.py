@@ -1,4 +1,4 @@
-"""The `replaced_before` probe. An incident that was deleted is not counted."""
+"""The `replaced_before` probe. A deleted incident is not counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReplacedBefore:
 
 
 class ReadReplacedBefore:
-    """How many replicas the bot replaced in a day on the node of the replica in request."""
+    """How many replicas the bot replaced in a day on the node of the replica in question."""
 
     def __init__(self, runs: PastRuns, now: Callable[[], float]) -> None:
         self._runs, self._now = runs, now

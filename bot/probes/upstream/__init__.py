@@ -1,1 +1,1 @@
-"""Probes about what lies between users and engines."""
+"""Probes about the layers between users and engines."""

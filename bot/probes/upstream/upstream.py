@@ -1,6 +1,6 @@
-"""The `upstream` probe: what besides the engine may make requests slow: the router, and what sets the replica count.
+"""The `upstream` probe: causes of slow requests outside the engine: the router, and what sets the replica count.
 
-Each part stands alone: what cannot be read is unknown with its reason, and the others still count as evidence.
+Each part is independent: an unreadable part is unknown with its reason, and the others still count as evidence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bot.probes.declaration import Probe
 
 BEFORE = "30m"
 SLOT_SECONDS = 60.0
-"""Replicas that were scraped within one slot served side by side."""
+"""Replicas that were scraped within one slot served at the same time."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ReadUpstream:
         return answer(request, parts, missing=missing, detail=detail)
 
     async def _replicas_before(self, request: ProbeRequest) -> float | str:
-        """How many replicas served before the incident opened, or why that is not known."""
+        """How many replicas served before the incident opened, or why that is unknown."""
         over = str(request.spec.parameters.get("over", BEFORE))
         end = request.context.opened_at
         try:
@@ -84,7 +84,7 @@ class ReadUpstream:
         slot = min(SLOT_SECONDS, span)
         if len(counts) * slot < NEEDED_SHARE * span:
             return f"only {short(len(counts) * slot)} of the {short(span)} before the incident were sampled"
-        # The median, since a rollout has more of them for a while and a missed scrape fewer.
+        # The median: during a rollout there are more for a while, and a missed scrape shows fewer.
         return float(statistics.median(counts))
 
 

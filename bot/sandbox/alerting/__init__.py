@@ -1,1 +1,1 @@
-"""Stands in for Prometheus and Alertmanager in the demo: one rule over the fleet's pages, silences, real webhooks."""
+"""Simulates Prometheus and Alertmanager in the demo: one rule over the fleet's pages, silences, real webhooks."""

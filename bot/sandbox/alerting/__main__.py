@@ -25,7 +25,7 @@ from bot.sandbox.lifetime import die_with_parent
 
 log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 1.0
-"""How soon the end of a silence is seen."""
+"""How soon the end of a silence is noticed."""
 RETRY_SECONDS = 2.0
 
 
@@ -49,7 +49,7 @@ def _options() -> argparse.Namespace:
 
 
 class Watcher:
-    """Prometheus' part: scrapes, judges one rule, and says what fires."""
+    """Prometheus' part: scrapes, evaluates one rule, and reports what fires."""
 
     def __init__(self, client: httpx.AsyncClient, api: str, rule: Rule, alertmanager: Alertmanager) -> None:
         self._client, self._api, self._rule, self._alertmanager = client, api, rule, alertmanager
@@ -92,7 +92,7 @@ class Watcher:
 
 
 class Notifier:
-    """Tells the bot of each alert until the bot has stored it."""
+    """Notifies the bot of each alert until the bot has stored it."""
 
     def __init__(self, client: httpx.AsyncClient, alertmanager: Alertmanager, bot_url: str, token: str) -> None:
         self._client, self._alertmanager = client, alertmanager
@@ -158,7 +158,7 @@ async def _run(options: argparse.Namespace) -> None:
         await asyncio.wait([*work, stopped], return_when=asyncio.FIRST_COMPLETED)
         for task in work:
             if task.done():
-                task.result()  # a loop that ended by itself ended with an error: let it be seen
+                task.result()  # a loop that ended by itself ended with an error: raise it
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
         await runner.cleanup()

@@ -1,7 +1,7 @@
-"""Alertmanager's part: alerts and silences, and of which alerts the bot has yet to hear.
+"""Alertmanager's part: alerts and silences, and the alerts that are not notified to the bot yet.
 
-As the real one has it: an alert that ends under a silence is never told of, and what was told of as firing is not told
-of again until its end was.
+As in the real one: an alert that ends under a silence is never notified, and an alert that was notified as firing is
+not notified again before it was notified as resolved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Asked(BaseModel):
 
 
 class Matcher(_Asked):
-    """An equality: the bot makes no other."""
+    """An equality: the bot creates no other matcher."""
 
     name: str
     value: str
@@ -55,7 +55,7 @@ class Alert(_Asked):
 
 
 class SilenceError(Exception):
-    """Alertmanager does not take this silence; it says why."""
+    """Alertmanager refuses this silence; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +92,17 @@ class Alertmanager:
         self._alerts: dict[str, Alert] = {}
         self._silences: dict[str, Silence] = {}
         self._told: set[str] = set()
-        """Fingerprints of what the bot has heard of as firing, and not yet as resolved."""
+        """Fingerprints of alerts that were notified to the bot as firing, and not yet as resolved."""
 
     def put(self, alerts: Sequence[Alert], at: datetime) -> None:
-        """What monitoring says now; an alert that still fires keeps its beginning."""
+        """Takes monitoring's present alerts; an alert that still fires keeps its start."""
         for alert in alerts:
             known = self._alerts.get(alert.fingerprint)
             began = known.starts_at if known and not known.is_over(at) else alert.starts_at or at
             self._alerts[alert.fingerprint] = alert.model_copy(update={"starts_at": began})
 
     def silence(self, asked: SilenceAsked, at: datetime) -> str:
-        """Its id. Raise `SilenceError` when its end has passed."""
+        """Returns its id. Raises `SilenceError` if its end has passed."""
         if asked.ends_at <= at:
             raise SilenceError("Failed to create silence: end time can't be in the past")
         made = Silence(str(uuid.uuid4()), asked, max(asked.starts_at, at), asked.ends_at, at)
@@ -110,7 +110,7 @@ class Alertmanager:
         return made.silence_id
 
     def end_silence(self, silence_id: str, at: datetime) -> None:
-        """Raise `SilenceError` when there is none of that id."""
+        """Raises `SilenceError` if there is none with that id."""
         known = self._silences.get(silence_id)
         if known is None:
             raise SilenceError("silence not found")
@@ -135,7 +135,7 @@ class Alertmanager:
         ]
 
     def untold(self, at: datetime) -> list[Alert]:
-        """Of what the bot has to hear now, in the order in which it came; what nobody will ever tell is forgotten."""
+        """The alerts to notify now, in the order in which they came; drops those that will never be notified."""
         silent = {name for name, alert in self._alerts.items() if self._silenced_by(alert, at)}
         for name, alert in list(self._alerts.items()):
             if alert.is_over(at) and (name in silent or name not in self._told):

@@ -45,7 +45,7 @@ class AlertmanagerRoutes:
         return web.json_response(STATUS)
 
     async def _alerts(self, request: web.Request) -> web.Response:
-        # As the real one: what is suppressed is listed too unless the request says no.
+        # As the real one: suppressed alerts are listed too unless the request excludes them.
         wants_silenced = request.query.get("silenced", "true") == "true"
         listed = self._alertmanager.alerts(datetime.now(UTC))
         return web.json_response([each for each in listed if wants_silenced or not each["status"]["silencedBy"]])
@@ -77,7 +77,7 @@ class AlertmanagerRoutes:
         try:
             self._alertmanager.end_silence(request.match_info["id"], datetime.now(UTC))
         except SilenceError as error:
-            # Its own versions differ here: newer ones say 404.
+            # Alertmanager's own versions differ here: newer ones answer 404.
             return web.json_response(str(error), status=500)
         self._changed()
         return web.Response()

@@ -1,4 +1,4 @@
-"""The rules of the demo, as deploy/ has them for Prometheus, over the pages that a scrape would bring."""
+"""The rules of the demo, as deploy/ has them for Prometheus, over the scraped pages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TTFT_TARGET, MISSED_SHARE = 0.5, 0.144
 ENGINES = ("app=llm", 8000)
 EXPORTERS = ("app.kubernetes.io/name=dcgm-exporter", 9400)
 STATES = ("app=llm", 0)
-"""Whose pages a rule reads: a label selector and a port. Port 0: what kube-state-metrics says of the pods."""
+"""The pages that a rule reads: a label selector and a port. Port 0: kube-state-metrics about the pods."""
 RESTARTS = "kube_pod_container_status_restarts_total"
 CRASH_LOOP = 2
 
 
 def labels_of(alertname: str) -> dict[str, str]:
-    """What an alert about the demo's workload carries, from whichever source."""
+    """The labels of an alert about the demo's workload, from any source."""
     return {
         "alertname": alertname,
         "namespace": "serving",
@@ -45,7 +45,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Totals:
-    """Counters of the whole fleet at one moment; `started` tells processes apart."""
+    """Counters of the whole fleet at one moment; `started` distinguishes processes."""
 
     at: float
     preemptions: dict[str, float]
@@ -130,7 +130,7 @@ class HeatRule:
 
 
 def state_page(pod: Mapping[str, Any]) -> str:
-    """The line of kube-state-metrics that is watched here, from the pod's status."""
+    """The watched line of kube-state-metrics, from the pod's status."""
     statuses = pod.get("status", {}).get("containerStatuses") or []
     lines = [f'{RESTARTS}{{container="{one["name"]}"}} {one["restartCount"]}' for one in statuses]
     return "\n".join([f"# TYPE {RESTARTS} counter", *lines, ""])
@@ -181,13 +181,13 @@ def _gauges(pages: dict[str, str], name: str) -> dict[str, float]:
     for page_of, page in pages.items():
         lines = "\n".join(line for line in page.splitlines() if line.startswith(name))
         for family in text_string_to_metric_families(lines + "\n"):
-            # What went wrong is a label of the XID's series, so the GPU alone names the series here.
+            # The fault is a label of the XID's series, so the GPU alone names the series here.
             found |= {f"{page_of}/{sample.labels.get('gpu')}": sample.value for sample in family.samples}
     return found
 
 
 def _counted(pages: dict[str, str], target: float) -> tuple[float, float]:
-    """First tokens in all, and those within the target."""
+    """All first tokens, and those within the target."""
     name = "vllm:time_to_first_token_seconds_bucket"
     samples = [
         sample

@@ -62,7 +62,7 @@ async def _run(options: argparse.Namespace) -> None:
             await _close(work, kubelets, runner, api)
     for task in work:
         if task.done() and not task.cancelled():
-            task.result()  # a loop that ended by itself ended with an error: let it be seen
+            task.result()  # a loop that ended by itself ended with an error: raise it
 
 
 async def _listen(control: Control, port: int) -> tuple[web.AppRunner, str]:

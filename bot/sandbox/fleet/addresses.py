@@ -1,7 +1,7 @@
 """Loopback addresses for pods and nodes: one second octet for each fleet process, so that fleets can share a machine.
 
-Pods get 127.X.1.1 and up, nodes 127.X.250.1 and up. Addresses are not reused: a late reader of an old address
-must meet silence, as in a cluster, and not somebody else's metrics.
+Pods get 127.X.1.1 and up, nodes 127.X.250.1 and up. Addresses are not reused: as in a cluster, a late reader of an old
+address must get no answer, not another pod's metrics.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Addresses:
 
 
 def free_octet() -> int:
-    """A second octet whose first node address nobody listens on."""
+    """A second octet whose first node address is free."""
     candidates = list(range(2, 255))
     SystemRandom().shuffle(candidates)
     for octet in candidates:

@@ -1,6 +1,7 @@
-"""The little of the Kubernetes API that kubelets and the gateway need, as plain JSON over aiohttp.
+"""The part of the Kubernetes API that kubelets and the gateway need, as plain JSON over aiohttp.
 
-A watch never ends for its reader: it lists, follows, and lists again whenever the server closes or forgets.
+A watch never ends for its reader: it lists, follows, and lists again if the server closes it or has dropped the
+version.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One object as it now is; `gone` objects come with their last known state."""
+    """One object in its present state; `gone` objects have their last known state."""
 
     kind: Literal["present", "gone"]
     object: Object
@@ -86,7 +87,7 @@ class KubernetesApi:
         version = listed["metadata"]["resourceVersion"]
         async for event in self._events(path, {**query, "watch": "true", "resourceVersion": version}):
             if event["type"] == "ERROR":
-                return  # too old a version, mostly: list again
+                return  # usually too old a version: list again
             if event["type"] == "BOOKMARK":
                 continue
             item = event["object"]

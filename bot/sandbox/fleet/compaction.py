@@ -1,7 +1,7 @@
-"""The plugin TriAttention in a vLLM image: what its switches make of a sequence's KV cache. Pure.
+"""The plugin TriAttention in a vLLM image: how its switches change a sequence's KV cache. Pure.
 
 From its source (c3744ee6): on once it is installed; a sequence that has grown `every_tokens` over its budget is cut
-back to the budget. Blocks come back only where compaction and reclaim are on and prefix caching is off.
+back to the budget. Blocks are freed only if compaction and reclaim are on and prefix caching is off.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_active(image: str, env: Mapping[str, str]) -> bool:
 
 
 def compaction_of(image: str, env: Mapping[str, str], *, prefix_caching: bool) -> Compaction | None:
-    """None where no block ever comes back, also where the plugin runs and only marks tokens."""
+    """None if no block is ever freed, even if the plugin runs and only marks tokens."""
     reclaims = all(env.get(name, "true").lower() not in OFF for name in SWITCHES)
     if not is_active(image, env) or not reclaims or prefix_caching:
         return None

@@ -1,4 +1,4 @@
-"""A container's log as its kubelet keeps it: lines with the time at which they were written, oldest dropped first."""
+"""A container's log as its kubelet stores it: lines with their time of writing, oldest dropped first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT_LINES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What `GET .../log` asks for."""
+    """The parameters of `GET .../log`."""
 
     tail_lines: int | None = None
     since: float | None = None

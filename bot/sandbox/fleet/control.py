@@ -1,4 +1,4 @@
-"""The fleet's own endpoints below `/__sandbox__/`: load, faults of a replica, trouble with a node's GPUs.
+"""The fleet's own endpoints below `/__sandbox__/`: load, faults of a replica, faults of a node's GPUs.
 
 Only tests, the demo and people use them; the bot does not know that they exist.
 """

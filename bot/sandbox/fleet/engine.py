@@ -1,8 +1,8 @@
 """A model of one vLLM V1 engine: a pool of KV blocks, continuous batching, preemption by recompute.
 
-It is pure: no clock, no randomness, no I/O. `advance` moves it to a moment, and the same calls give the
-same state. It strides from event to event (a new block, an admission, an end) instead of token by token,
-because between two events every step is alike; that keeps eight busy replicas at a few percent of a core.
+It is pure: no clock, no randomness, no I/O. `advance` moves it to a moment, and the same calls give the same state. It
+strides from event to event (a new block, an admission, an end) instead of token by token, because all steps between two
+events are alike; that keeps eight busy replicas at a few percent of a core.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHARED_PREFIX_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """What the flags say. `blocks` counts the null block, which no request can use."""
+    """The limits from the flags. `blocks` counts the null block, which no request can use."""
 
     blocks: int = 128
     block_size: int = 32
@@ -74,7 +74,7 @@ class Sequence:
     last_token_at: float = 0.0
     computed_prompt_tokens: int = 0
     evicted: int = 0
-    """Tokens that a compression has taken out of the cache since the last admission."""
+    """Tokens that a compression has removed from the cache since the last admission."""
     finished_reason: str | None = None
 
     @property
@@ -118,7 +118,7 @@ class Engine:
     # What a client does
 
     def submit(self, prompt_tokens: int, max_tokens: int, now: float) -> Sequence | None:
-        """Queue a request, or None when the queue limit sheds it. The caller keeps prompts below max_model_len."""
+        """Queues a request; returns None if the queue limit sheds it. The caller keeps prompts below max_model_len."""
         limit = self.limits.max_num_queued_reqs
         if limit is not None and self.in_flight >= limit:
             self.measured.rejected += 1
@@ -145,7 +145,7 @@ class Engine:
         return passes
 
     def resize(self, blocks: int) -> None:
-        """Another pool size from now on; what no longer fits is preempted."""
+        """Sets another pool size; sequences that no longer fit are preempted."""
         self.limits = replace(self.limits, blocks=blocks)
         while self.running and self.used_blocks > self.limits.usable_blocks:
             self._preempt_last()
@@ -153,7 +153,7 @@ class Engine:
     # Time
 
     def advance(self, until: float) -> list[Sequence]:
-        """Run until the clock reaches `until` (a step is never cut short); return what finished meanwhile."""
+        """Runs until the clock reaches `until` (a step is never cut short); returns what finished meanwhile."""
         while self.clock < until:
             preempted = self._grow()
             prefill_tokens = 0 if preempted else self._admit()
@@ -175,7 +175,7 @@ class Engine:
         return max(1, ceil(tokens / self.limits.block_size) - self._prefix_blocks)
 
     def _grow(self) -> bool:
-        """Give each running sequence the block that its next token needs; True when that preempted one."""
+        """Gives each running sequence the block that its next token needs; True if that preempted one."""
         self._compact()
         preempted = False
         block_size, shared = self.limits.block_size, self._prefix_blocks
@@ -223,7 +223,7 @@ class Engine:
     # Admission
 
     def _admit(self) -> int:
-        """Move waiting sequences into the batch, first come first served; return the tokens to prefill."""
+        """Moves waiting sequences into the batch, first come first served; returns the tokens to prefill."""
         prefill_tokens = 0
         budget = self.limits.max_num_batched_tokens - len(self.running)
         while self.waiting and len(self.running) < self.limits.running_cap:
@@ -303,9 +303,9 @@ class Engine:
         self._end_complete()
 
     def _first_token_of_a_stretch(self, sequence: Sequence, step_seconds: float) -> int:
-        """The first token after an admission; return the prompt tokens that the step counts as its own.
+        """The first token after an admission; returns the prompt tokens that the step counts as its own.
 
-        vLLM's preemption counter lags: the event travels with the victim's next token, which is this one.
+        vLLM's preemption counter lags: the event is reported with the victim's next token, which is this one.
         """
         measured = self.measured
         measured.preemptions += sequence.uncounted_preemptions

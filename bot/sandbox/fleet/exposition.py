@@ -105,7 +105,7 @@ def _bucket_names(name: str, bounds: tuple[float, ...], labels: tuple[tuple[str,
 
 @dataclass(slots=True)
 class HttpCounts:
-    """What vLLM's HTTP middleware counts; /metrics and /health are left out there as here."""
+    """Counts of vLLM's HTTP middleware; /metrics and /health are left out there as here."""
 
     answers: Counter[str] = field(default_factory=Counter)
     request_bytes: float = 0.0
@@ -121,7 +121,7 @@ class HttpCounts:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The facts about one API server process that its metrics repeat."""
+    """The facts about one API server process that its metrics contain."""
 
     model_name: str
     process_started_at: float

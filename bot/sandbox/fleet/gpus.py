@@ -1,4 +1,4 @@
-"""The GPUs of a node and what a dcgm-exporter with its stock CSV says about them.
+"""The GPUs of a node, and their metrics from a dcgm-exporter with its stock CSV.
 
 Stock means: no throttle reasons and no ECC volatile counts, as in real clusters; `full_csv` adds them.
 """
@@ -49,13 +49,13 @@ class GpuUser:
 
 @dataclass(frozen=True, slots=True)
 class GpuTrouble:
-    """What an operator of the sandbox says about a GPU; None leaves a reading to the model."""
+    """The state of a GPU that an operator of the sandbox sets; None leaves a reading to the model."""
 
     xid: int = 0
     clock_event_reasons: int | None = None
     temperature: float | None = None
     hot_under_load: float | None = None
-    """Its temperature while a pod holds it; alone it cools down."""
+    """Its temperature while a pod holds it; without a pod it cools down."""
     memory_temperature: float | None = None
     sm_clock: float | None = None
     power: float | None = None
@@ -206,7 +206,7 @@ class NodeGpus:
         return "\n".join(lines) + "\n"
 
     def _window_counts(self) -> list[str]:
-        """The exporter's own counts within its window; absent reasons have no series, as there."""
+        """The exporter's own counts within its window; absent reasons have no series, as in the real one."""
         clocks, xids = "DCGM_EXP_CLOCK_EVENTS_COUNT", "DCGM_EXP_XID_ERRORS_COUNT"
         lines = [
             f"# HELP {clocks} Count of clock events within the user-specified time window",

@@ -30,7 +30,7 @@ DCGM_NAME = "dcgm-exporter"
 DCGM_NAMESPACE = "monitoring"
 DCGM_IMAGE = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.1-4.8.0-ubuntu22.04"
 BUSY_BATCH = 12
-"""This many running sequences keep a GPU of this world as busy as it gets."""
+"""With this many running sequences a GPU of this world is at its maximum load."""
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,7 @@ class Kubelets:
         self._farewells: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Bring up every node and its dcgm-exporter pod."""
+        """Starts every node and its dcgm-exporter pod."""
         for item in (await self._api.get("/api/v1/nodes"))["items"]:
             name = item["metadata"]["name"]
             capacity = item.get("status", {}).get("capacity", {})
@@ -170,7 +170,7 @@ class Kubelets:
         return web.json_response(asdict(ran))
 
     async def _create_exporter(self, node: Node) -> None:
-        """A static pod: the API stand-in has no DaemonSets, and a drain passes by a node's own mirror pods too."""
+        """A static pod: the API simulator has no DaemonSets, and a drain skips a node's own mirror pods too."""
         path = f"/api/v1/namespaces/{DCGM_NAMESPACE}/pods"
         try:
             await self._api.create(path, _exporter_pod(node.name, node.uid))

@@ -1,6 +1,6 @@
 """`nvidia-smi --query-gpu` as a container sees it: its own GPUs, counted from 0, one line of CSV each.
 
-Words and exit codes are the program's own: an unknown field answers nothing, and a lost GPU stops it.
+Texts and exit codes are the program's own: an unknown field returns nothing, and a lost GPU stops it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ran:
 
 
 def run(command: Sequence[str], gpus: Sequence[Gpu]) -> Ran | None:
-    """None when there is no such program: this one query is all that the container has."""
+    """None for an unknown program: the container has only this one query."""
     match list(command):
         case ["nvidia-smi", query, "--format=csv,noheader,nounits"] if query.startswith("--query-gpu="):
             return _queried(query.removeprefix("--query-gpu=").split(","), gpus)

@@ -17,7 +17,7 @@ SIMULATED_VERSION = "0.32.0"
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """The parts of one pod that decide how it runs. Only the main container really runs; the others just are."""
+    """The parts of one pod that decide how it runs. Only the main container is simulated; the others only exist."""
 
     namespace: str
     name: str
@@ -32,10 +32,10 @@ class PodSpec:
     gpus: int
     all_containers: tuple[tuple[str, str], ...]
     is_restarted: bool = True
-    """Whether it is meant to run for ever; a Job's pod runs once."""
+    """Whether it is meant to run forever; a Job's pod runs once."""
     env: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
-    """What a pod that serves no engine writes, from the annotation `sandbox/log`."""
+    """The log of a pod that serves no engine, from the annotation `sandbox/log`."""
 
     @property
     def path(self) -> str:
@@ -52,7 +52,7 @@ class PodSpec:
 
     @property
     def image_exists(self) -> bool:
-        """The registry of this world has every release of vLLM and every image that does not call itself bad."""
+        """The registry of this world has every release of vLLM, and every image except those named bad."""
         repository, _, tag = self.image.partition(":")
         if repository.endswith(VLLM_IMAGE):
             return bool(re.fullmatch(r"v\d+\.\d+\.\d+", tag))

@@ -15,7 +15,7 @@ def stamp(at: float) -> str:
 
 @dataclass(slots=True)
 class Container:
-    """The main container now and before."""
+    """The present and the previous run of the main container."""
 
     state: Literal["waiting", "running", "terminated"] = "waiting"
     reason: str = "ContainerCreating"
@@ -27,7 +27,7 @@ class Container:
     number: int = 0
 
     def ended(self, exit_code: int, now: float, spec: PodSpec) -> None:
-        """Remember how the run that just ended went."""
+        """Records how the run that just ended went."""
         self.last = {
             "exitCode": exit_code,
             "reason": "Completed" if exit_code == 0 else "Error",

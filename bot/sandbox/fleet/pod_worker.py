@@ -1,7 +1,7 @@
 """Runs one pod from its start to its end, as its node's kubelet would.
 
 A container that exits is restarted with a growing delay; a deleted pod keeps serving through preStop, then gets
-SIGTERM, then SIGKILL when its grace is over, and only then disappears from the API.
+SIGTERM, then SIGKILL after its grace period, and only then disappears from the API.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`time_scale` shortens plain waiting (preStop, back-off); limits stay, or it would cut streams that fit them."""
+    """`time_scale` shortens plain waiting (preStop, back-off); limits stay, or they would cut streams that fit them."""
 
     startup_seconds: float = 3.0
     time_scale: float = 1.0
 
 
 class Servers(Protocol):
-    """Where running servers are announced, so that time passes in them and the gateway finds them."""
+    """The registry of running servers: the clock advances them, and the gateway finds them here."""
 
     def add(self, address: str, server: VllmServer) -> None: ...
 
@@ -47,7 +47,7 @@ class Servers(Protocol):
 
 
 class PodWorker:
-    """One pod; `start` it once, then `terminate` or `vanish`."""
+    """One pod; call `start` once, then `terminate` or `vanish`."""
 
     def __init__(
         self, spec: PodSpec, addresses: tuple[str, str], api: KubernetesApi, timing: Timing, servers: Servers
@@ -74,7 +74,7 @@ class PodWorker:
         self._life.add_done_callback(_report)
 
     def terminate(self, grace_seconds: float) -> None:
-        """The pod was deleted; a second, shorter grace is not honoured while the first runs, except 0."""
+        """The pod was deleted; a second, shorter grace is ignored while the first runs, except 0."""
         if self._end is None:
             self._end = asyncio.create_task(self._terminate(grace_seconds), name=f"end {self.spec.name}")
             self._end.add_done_callback(_report)
@@ -149,7 +149,7 @@ class PodWorker:
         await self._publish()
 
     async def _run_once(self) -> int:
-        """Start the container and wait until it exits; return its exit code."""
+        """Starts the container and waits until it exits; returns its exit code."""
         container = self.status.container
         now = time.time()
         container.state, container.started_at, container.message = "running", now, ""
@@ -214,7 +214,7 @@ class PodWorker:
         if self.server is not None:
             self.server.kill()
         if self._life is not None:
-            # A server that exited lets the life end by itself; without one there is nothing left to wait for.
+            # A server that exited ends the life by itself; without a server there is nothing left to wait for.
             await asyncio.wait([self._life], timeout=2.0 if had_server else 0.0)
             self._life.cancel()
         await self._delete()
@@ -243,10 +243,10 @@ class PodWorker:
                 continue
             return
 
-    # What the API is told
+    # What is reported to the API
 
     async def _publish(self) -> None:
-        """Write the status; a pod that is already gone needs none."""
+        """Writes the status, unless the pod is already gone."""
         while True:
             try:
                 await self._api.merge(f"{self.spec.path}/status", self.status.body(time.time()))
@@ -289,7 +289,7 @@ class PodWorker:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Nobody awaits a worker's task until its pod goes, so what broke it must be said here."""
+    """A worker's task is not awaited until its pod goes, so its errors must be reported here."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("pod.worker_failed", task=task.get_name(), error=repr(error), exc_info=error)
 

@@ -1,4 +1,4 @@
-"""Reads the command line of a vLLM container as vLLM 0.32 does, including what argparse says about a bad one.
+"""Parses the command line of a vLLM container as vLLM 0.32 does, including argparse's messages about a bad one.
 
 The table of flags was dumped from the real server's parser; the values that the model understands become its limits.
 """
@@ -25,7 +25,7 @@ SUFFIXES = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 1024, "M": 1024**2, "G":
 
 
 class UsageError(Exception):
-    """The command line is refused: argparse's lines, exit code 2."""
+    """The command line is rejected: argparse's lines, exit code 2."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(lines[-1])
@@ -47,11 +47,11 @@ def is_vllm(argv: Sequence[str]) -> bool:
     try:
         return _split(argv) is not None
     except UsageError:
-        return True  # a vLLM behind a shell that cannot read its own line: it starts, and exits at once
+        return True  # a vLLM behind a shell that cannot parse its own line: it starts, and exits at once
 
 
 def parse_serve(argv: Sequence[str]) -> ServeFlags:
-    """Parse a container's whole command; raise `UsageError` as the real server would exit with 2."""
+    """Parses a container's whole command; raises `UsageError` if the real server would exit with 2."""
     split = _split(argv)
     if split is None:
         raise UsageError((f"{argv[0] if argv else 'sh'}: this is not a vLLM command",))
@@ -65,7 +65,7 @@ def parse_serve(argv: Sequence[str]) -> ServeFlags:
 
 
 def _split(argv: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The program name for messages, and the words after it; None when this is no vLLM command."""
+    """The program name for messages, and the words after it; None if this is not a vLLM command."""
     words = list(argv)
     if len(words) >= 3 and words[0].rsplit("/", 1)[-1] in ("sh", "bash") and re.fullmatch("-[a-z]*c", words[1]):
         if "vllm" not in words[2]:
@@ -126,7 +126,7 @@ def _literal(text: str | None) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return text  # a default that is an object in vLLM; nobody passes its repr on a command line
+        return text  # a default that is an object in vLLM; its repr is never passed on a command line
 
 
 def _usage(prog: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""One vLLM server process inside a container: an engine with its HTTP endpoints, its log and its ways to die.
+"""One vLLM server process inside a container: an engine with its HTTP endpoints, its log and its failures.
 
-It serves what vLLM 0.32 serves, also where that surprises: /health stays 200 under any load and while draining,
-and a new request during the drain gets 200 with an empty answer.
+It behaves as vLLM 0.32, even if that is surprising: /health stays 200 under any load and while draining, and a new
+request during the drain gets 200 with an empty answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STATS_SECONDS = 10.0
 DEAD_SERVER_LINGERS_SECONDS = 1.0
 
 DEATHS: dict[str, tuple[LogLine, ...]] = {
-    "engine_killed": (),  # by SIGKILL: it had no time to say anything
+    "engine_killed": (),  # by SIGKILL: it had no time to log anything
     "engine_dead": (
         core("core.py:1512", "EngineCore encountered a fatal error.", "ERROR"),
         core("core.py:1512", "Traceback (most recent call last):", "ERROR"),
@@ -53,7 +53,7 @@ ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one replica; it belongs to the pod, so a replacement is healthy."""
+    """The fault of one replica; it belongs to the pod, so a replacement is healthy."""
 
     kind: Literal["none", "small_pool", "slow", "metrics_down", "dies"] = "none"
     blocks: int = 32
@@ -63,7 +63,7 @@ class Fault:
 
 
 class Completion(BaseModel):
-    """What the simulation reads of a completion request; a token is a character, or one id of a list."""
+    """The parts of a completion request that the simulation reads; a token is a character, or one id of a list."""
 
     model: str | None = None
     prompt: str | list[int]
@@ -72,7 +72,7 @@ class Completion(BaseModel):
 
 
 class VllmServer:
-    """`send` is the gateway's in-process way in; everything else reaches it over HTTP."""
+    """`send` is the gateway's in-process entry; everything else reaches it over HTTP."""
 
     def __init__(
         self, name: str, started: Started, log: ContainerLog, *, process_started_at: float, now: float
@@ -106,7 +106,7 @@ class VllmServer:
         return sequence or "shed"
 
     def take_ended(self) -> list[Sequence]:
-        """Sequences that ended since the last call, whole or cut."""
+        """Sequences that ended since the last call, complete or cut."""
         ended, self._ended = self._ended, []
         return ended
 
@@ -153,7 +153,7 @@ class VllmServer:
     # Faults and ends
 
     def suffer(self, fault: Fault) -> None:
-        """Be as healthy as `fault` allows from now on."""
+        """Applies `fault` from now on."""
         small = fault.kind == "small_pool"
         blocks = fault.blocks if small else self.started.limits.blocks
         if blocks != self.engine.limits.blocks:
@@ -168,7 +168,7 @@ class VllmServer:
         self._dies_at = self._facts.engine_created_at + fault.after if fault.kind == "dies" else math.inf
 
     def die(self, cause: str, now: float) -> None:
-        """The engine dies; the API server logs it, answers 503 for a moment and ends in good order: exit code 0."""
+        """The engine dies; the API server logs it, answers 503 for a moment and exits cleanly: exit code 0."""
         if self._mode == "dead":
             return
         self._cut_all()
@@ -188,7 +188,7 @@ class VllmServer:
         self._exit(0)
 
     async def terminate(self, timeout_seconds: float, now: float) -> None:
-        """SIGTERM: finish what is in flight for at most `timeout_seconds`, then exit with 0."""
+        """SIGTERM: finishes what is in flight for at most `timeout_seconds`, then exits with 0."""
         if self._mode == "dead":
             return
         drain = timeout_seconds > 0

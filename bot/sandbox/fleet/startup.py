@@ -1,7 +1,7 @@
-"""What a vLLM container does at start: the engine it would run, or the lines and the exit code of its failure.
+"""The start of a vLLM container: the engine it would run, or the lines and the exit code of its failure.
 
 Lines, checks and exit codes follow captures of vLLM 0.32 (argparse 2, configuration and KV size 1). The GPU is
-pretended to be an 80 GB one, so the lines about it are taken from the source and not from a capture.
+simulated as an 80 GB one, so the lines about it are taken from the source and not from a capture.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROUTES = (
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line; the time is put in when it is written."""
+    """One line; the time is added when it is written."""
 
     text: str
     process: str = ""
@@ -65,7 +65,7 @@ def core(where: str, text: str, level: str = "INFO") -> LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A server that comes up: `early` is logged at once, `late` when it listens."""
+    """A server that starts: `early` is logged at once, `late` when it listens."""
 
     served_name: str
     model: str
@@ -79,7 +79,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A server that does not come up; `share` of the usual start-up time passes before it exits."""
+    """A server that fails to start; it exits after `share` of the usual start-up time."""
 
     exit_code: int
     share: float
@@ -87,7 +87,7 @@ class Failed:
 
 
 class ConfigError(Exception):
-    """pydantic would refuse this configuration: class name and the lines of its report, exit code 1."""
+    """pydantic would reject this configuration: class name and the lines of its report, exit code 1."""
 
     def __init__(self, config: str, *faults: str) -> None:
         super().__init__(config)
@@ -104,7 +104,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What the command line does not say: the image, which may bring a plugin, and the variables."""
+    """What the command line does not contain: the image, which may bring a plugin, and the variables."""
 
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Installed:
 def plan_start(
     argv: list[str], version: str, port: int = 8000, *, installed: Installed = Installed()
 ) -> Started | Failed:
-    """Decide how this command line would start, without starting anything."""
+    """Decides how this command line would start, without starting anything."""
     try:
         flags = parse_serve(argv)
     except UsageError as error:
@@ -239,7 +239,7 @@ def _rule(text: str) -> str:
 
 
 def _unsupported_block_size(limits: EngineLimits) -> str | None:
-    """FlashAttention wants multiples of 16. The wording is a guess: no capture shows a GPU refusing one."""
+    """FlashAttention requires multiples of 16. The wording is a guess: no capture shows a GPU refusing one."""
     if limits.block_size % 16 == 0:
         return None
     return "No valid attention backend found for cuda. Reasons: {FLASH_ATTN: [block_size not supported]}."

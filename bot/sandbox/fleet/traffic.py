@@ -1,4 +1,4 @@
-"""Lets time pass: ticks the engines, and sends clients' requests to the replicas that the Service lists as ready."""
+"""Advances the time: ticks the engines, and sends clients' requests to the replicas that the Service lists as ready."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.sandbox.fleet.workload import Load, Workload
 TICK_SECONDS = 0.05
 MAX_BEHIND_SECONDS = 60.0
 AT_ONCE_SECONDS = 1.0
-"""Caught up without a break, so that a loop that is far behind still answers."""
+"""Caught up in one go; beyond that a loop that is far behind still answers."""
 
 
 class Traffic:
@@ -28,7 +28,7 @@ class Traffic:
 
     def add(self, address: str, server: VllmServer) -> None:
         self.servers[address] = server
-        # What is scraped is as of then, however late the loop comes.
+        # Scrapes show the state of that moment, however late the loop comes.
         server.before_a_scrape = lambda: self.catch_up(time.time())
 
     def remove(self, address: str) -> None:
@@ -39,7 +39,7 @@ class Traffic:
         self._workload.change(load, now)
 
     def state(self) -> dict[str, Any]:
-        """The load, what the clients saw since the start, and each replica as it is now."""
+        """The load, the clients' statistics since the start, and each replica as it is now."""
         now = time.time()
         load, seen = self._workload.load, self._workload.seen
         return {
@@ -63,7 +63,7 @@ class Traffic:
         }
 
     async def follow_service(self, api: KubernetesApi, namespace: str, service: str) -> None:
-        """Keep the rotation equal to the ready pods of all EndpointSlices of the Service."""
+        """Keeps the rotation equal to the ready pods of all EndpointSlices of the Service."""
         path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         query = {"labelSelector": f"kubernetes.io/service-name={service}"}
         slices: dict[str, frozenset[str]] = {}
@@ -82,10 +82,10 @@ class Traffic:
             await asyncio.sleep(TICK_SECONDS if is_on_time else 0)
 
     def catch_up(self, now: float, *, at_most: float = MAX_BEHIND_SECONDS) -> bool:
-        """Tick through what passed since the last call, and return whether that was all of it.
+        """Ticks through the time since the last call, and returns whether that was all of it.
 
-        A late loop must not look like fewer clients. Only of more than `MAX_BEHIND_SECONDS` the rest is skipped, as
-        after a machine's sleep.
+        A late loop must not look like fewer clients. Only the time beyond `MAX_BEHIND_SECONDS` is skipped, as after a
+        machine's sleep.
         """
         begin = max(now if self._ticked_until is None else self._ticked_until, now - MAX_BEHIND_SECONDS)
         until = min(now, begin + at_most)
@@ -96,7 +96,7 @@ class Traffic:
         return until == now
 
     def tick(self, now: float) -> None:
-        """Send what is due, then let each engine run through the tick that begins now."""
+        """Sends what is due, then lets each engine run through the tick that begins now."""
         in_rotation = [server for server in self.servers.values() if server.name in self.rotation]
         self._workload.tick(now, in_rotation)
         for server in self.servers.values():
@@ -124,7 +124,7 @@ class Traffic:
 
 
 def _ready_pods(endpoint_slice: Object) -> Iterable[str]:
-    """By name: an EndpointSlice may not hold the loopback addresses at which the pods of the fleet listen."""
+    """By name: an EndpointSlice may not contain the loopback addresses at which the pods of the fleet listen."""
     for endpoint in endpoint_slice.get("endpoints") or []:
         if endpoint.get("conditions", {}).get("ready"):
             yield endpoint["targetRef"]["name"]

@@ -1,6 +1,6 @@
-"""The clients of the fleet: closed-loop workers or open-loop arrivals, and what they saw of each request.
+"""The clients of the fleet: closed-loop workers or open-loop arrivals, and the results of their requests.
 
-Pure and deterministic for a seed: it is told the time, the replicas in rotation and what ended, and answers with
+Pure and deterministic for a seed: its input is the time, the replicas in rotation and what ended, its output the
 requests to send. A closed-loop worker waits for its answer, pauses, and sends the next request.
 """
 
@@ -18,7 +18,7 @@ from bot.sandbox.fleet.engine import Sequence
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the clients want; `workers` and `arrivals_per_second` may be used together. Defaults as captured."""
+    """The clients' load; `workers` and `arrivals_per_second` may be used together. Defaults as captured."""
 
     workers: int = 0
     arrivals_per_second: float = 0.0
@@ -52,15 +52,15 @@ class Seen:
 
     @property
     def failed(self) -> int:
-        """Streams that did not get all their tokens for a reason other than a polite 503."""
+        """Streams that did not get all their tokens for a reason other than a proper 503."""
         return self.cut + self.empty + self.refused
 
 
 class Workload:
     """Sends requests to the replicas in rotation, each time to the one with the fewest outstanding.
 
-    What that one sheds goes to the next one once, as routers do: a replica that refuses at once is always idlest, and
-    would draw the requests of all others.
+    A request that this one sheds goes to the next one once, as in routers: a replica that refuses at once is always the
+    idlest, and would attract all requests.
     """
 
     RETRY_SECONDS = 1.0
@@ -93,7 +93,7 @@ class Workload:
         return self._busy_workers + len(self._due)
 
     def tick(self, now: float, rotation: Many[Backend]) -> None:
-        """Send whatever is due now."""
+        """Sends whatever is due now."""
         self._hire_and_retire(now)
         while self._due and self._due[0] <= now:
             heapq.heappop(self._due)
@@ -101,10 +101,10 @@ class Workload:
         self._arrive(now, rotation)
 
     def ended(self, sequence: Sequence, now: float) -> None:
-        """A stream ended: whole when it has its tokens, else it was cut."""
+        """A stream ended: complete if it has its tokens, else it was cut."""
         known = self._open.pop(sequence, None)
         if known is None:
-            return  # somebody else's request, not the gateway's
+            return  # another client's request, not the gateway's
         replica, by_worker = known
         self.seen.in_flight[replica] -= 1
         if sequence.finished_reason == "length":
@@ -118,7 +118,7 @@ class Workload:
     def _hire_and_retire(self, now: float) -> None:
         wanted = self.wanted_workers(now)
         while self.workers < wanted:
-            # New workers come in over a pause's length: a step of all at once would synchronise their requests.
+            # New workers come in over a pause's length: if all came at once, their requests would be synchronised.
             heapq.heappush(self._due, now + self._random.uniform(0, self.load.pause_seconds))
         while self.workers > wanted and self._due:
             self._due.pop()

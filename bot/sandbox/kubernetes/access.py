@@ -1,6 +1,6 @@
-"""Who may do what: an optional bearer token and an optional list of denied verbs.
+"""Access control: an optional bearer token and an optional list of denied verbs.
 
-The simulated kubelets are exempt, as kubelets have an identity of their own on a real cluster.
+The simulated kubelets are exempt, as kubelets have their own identity on a real cluster.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ USER = "system:serviceaccount:sandbox:incident-bot"
 
 @dataclass(frozen=True)
 class Attributes:
-    """What a request is about, in the words of an access review."""
+    """The attributes of a request, in the terms of an access review."""
 
     verb: str
     group: str = ""
@@ -53,20 +53,20 @@ class Access:
     token: str = ""
     denials: tuple[Denial, ...] = field(default=())
     only_in: frozenset[str] = frozenset()
-    """Where roles are bound; without any, everywhere."""
+    """The namespaces where roles are bound; without any, everywhere."""
 
     def expect_known(self, authorization: str, agent: str) -> None:
-        """Raise 401 without the right token."""
+        """Raises 401 without the right token."""
         if self.token and not is_kubelet(agent) and authorization != f"Bearer {self.token}":
             raise errors.unauthorized()
 
     def is_allowed(self, attributes: Attributes) -> bool:
-        # What everybody may ask needs no role.
+        # Requests that every account may send need no role.
         is_bound = not self.only_in or attributes.namespace in self.only_in or attributes.group == REVIEWS
         return is_bound and not any(denial.covers(attributes) for denial in self.denials)
 
     def expect_allowed(self, attributes: Attributes, resource: Resource, agent: str) -> None:
-        """Raise 403 with the words of RBAC."""
+        """Raises 403 with the message of RBAC."""
         if is_kubelet(agent) or self.is_allowed(attributes):
             return
         where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"

@@ -16,7 +16,7 @@ def micro_stamp(moment: datetime | None = None) -> str:
 
 
 def parse(text: str) -> datetime:
-    """Read either form; a time without a zone is taken as UTC."""
+    """Parses either form; a time without a zone is taken as UTC."""
     moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 

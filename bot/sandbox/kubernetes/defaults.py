@@ -1,6 +1,6 @@
-"""What a real API server fills in, so that an object read back looks as it does on a real cluster.
+"""The defaults of a real API server, so that an object read back looks as it does on a real cluster.
 
-Defaults are filled into a copy that the caller owns; a value that was given is never touched.
+Defaults are filled into a copy that the caller owns; a given value is never changed.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ NOT_READY_TOLERATIONS = tuple(
 
 
 def fill(resource: Resource, obj: Obj) -> None:
-    """Fill in the defaults of this kind, in place."""
+    """Fills in the defaults of this kind, in place."""
     filler = _FILLERS.get(resource)
     if filler is not None:
         filler(obj)
@@ -181,7 +181,7 @@ def _autoscaler(obj: Obj) -> None:
 def _job(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
     _job_spec(spec)
-    # Each Job's pods are its own by a label that the server makes up.
+    # Each Job selects its own pods by a label that the server generates.
     uid, name = obj["metadata"].get("uid", ""), obj["metadata"].get("name", "")
     if uid and "selector" not in spec:
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}

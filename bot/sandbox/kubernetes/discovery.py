@@ -1,4 +1,4 @@
-"""What clients ask before they ask for objects: versions, groups and resources."""
+"""API discovery, which clients read before they request objects: versions, groups and resources."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ _SUBRESOURCE_KINDS = {"scale": ("autoscaling", "v1", "Scale"), "eviction": ("pol
 
 
 def answer(path: str) -> Obj | None:
-    """The discovery document at this path, or None when the path is none of discovery's."""
+    """The discovery document at this path, or None if this is not a discovery path."""
     match [part for part in path.split("/") if part]:
         case ["version"]:
             return VERSION

@@ -1,4 +1,4 @@
-"""Refusals as a real API server words them: an exception that carries the `Status` body to send.
+"""Errors in the wording of a real API server: an exception that carries the `Status` body to send.
 
 Every message and reason here is the text of kube-apiserver, because clients read them.
 """
@@ -150,7 +150,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiErr
 
 
 def unusable_patch() -> ApiError:
-    """A JSON patch that cannot be applied (a failed `test` among them): the server names no cause."""
+    """A JSON patch that cannot be applied (also because of a failed `test`): the server names no cause."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
@@ -162,7 +162,7 @@ def unknown_patch_type() -> ApiError:
 
 
 def too_many_requests(message: str, cause: str, retry_after_seconds: int | None) -> ApiError:
-    """429 of an eviction; `Retry-After` only when the server suggests one."""
+    """The 429 of an eviction; `Retry-After` only if the server suggests one."""
     details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
     headers: dict[str, str] = {}
     if retry_after_seconds is not None:

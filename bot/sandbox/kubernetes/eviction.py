@@ -1,7 +1,7 @@
-"""`pods/eviction`: delete a pod only if its disruption budget allows it.
+"""`pods/eviction`: deletes a pod only if its disruption budget allows it.
 
-The order of the checks is the server's own, with its oddities: a pod that does not run yet skips the budget, an
-unready one counts against it only while the budget is not met, and two budgets are an error.
+The order of the checks is the server's own, with its oddities: a pod that does not run yet skips the budget, an unready
+one counts against it only while the budget is not met, and two budgets are an error.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def is_ready(pod: Obj) -> bool:
 
 
 def evict(registry: Registry, pod: Obj, options: DeleteOptions) -> Obj:
-    """Return the success `Status`; raise `ApiError` when the pod must stay."""
+    """Returns the success `Status`; raises `ApiError` if the pod must stay."""
     if not _skips_budget(pod):
         _spend_budget(registry, pod, options)
     registry.delete(PODS, pod, options)

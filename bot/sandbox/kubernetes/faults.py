@@ -1,6 +1,7 @@
-"""Faults on demand and the journal of mutations: what tests ask of this server beyond Kubernetes.
+"""Faults on demand and the journal of mutations: the additions of this server for tests.
 
-A fault meets only clients under test, never the simulated kubelets; each is used up by the requests that it meets.
+A fault applies only to clients under test, never to the simulated kubelets; each is used up by the requests that it
+matches.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ class Faults:
         return [fault.model_dump() for fault in self._waiting]
 
     def take(self, method: str, attributes: Attributes) -> Fault | None:
-        """The first fault that meets this request, one use of it spent."""
+        """The first fault that matches this request; uses it once."""
         for index, fault in enumerate(self._waiting):
             if fault.meets(method, attributes):
                 left = fault.count - 1
@@ -70,7 +71,7 @@ class Faults:
 
     @contextlib.asynccontextmanager
     async def held(self, fault: Fault) -> AsyncIterator[None]:
-        """Enter once another request that meets the fault has come."""
+        """Enter once another request that matches the fault has arrived."""
         held = _Held(fault)
         self._held.append(held)
         try:
@@ -80,7 +81,7 @@ class Faults:
             held.is_over.set()
 
     async def finish_held(self, method: str, attributes: Attributes) -> None:
-        """Before this request, carry out those that were held for one like it."""
+        """Before this request, carries out the held requests that match the same fault."""
         due = [held for held in self._held if held.fault.meets(method, attributes)]
         self._held = [held for held in self._held if held not in due]
         for held in due:

@@ -1,6 +1,6 @@
-"""Who last set which field: shown as `managedFields`, and why a server-side apply is refused.
+"""Tracks which manager last set which field: for `managedFields`, and to refuse a server-side apply.
 
-Of writes to the whole object only: controllers and kubelets write without a name here, and a status has no owner.
+Only for writes to the whole object: controllers and kubelets write without a name here, and a status has no owner.
 """
 
 import json
@@ -16,7 +16,7 @@ from bot.sandbox.kubernetes.store import uid_of
 Obj = dict[str, Any]
 Path = tuple[str, ...]
 
-# Identity and what the server writes: nobody owns these.
+# Identity and server-written fields have no owner.
 _UNOWNED = ("apiVersion", "kind", "status")
 _OWNED_METADATA = ("labels", "annotations")
 
@@ -37,9 +37,9 @@ class FieldOwners:
         self._known: dict[str, _Owned] = {}
 
     def note(self, manager: str, before: Obj | None, after: Obj, operation: Operation = "Update") -> list[Obj]:
-        """A write takes over the fields that it changed; those that it removed belong to nobody.
+        """A write takes ownership of the fields that it changed; removed fields lose their owner.
 
-        Returns `metadata.managedFields`, less the API version. Where no field has another value, nothing changes.
+        Returns `metadata.managedFields`, without the API version. If no field has another value, nothing changes.
         """
         known = self._known.setdefault(uid_of(after), _Owned())
         old, new = _fields(before) if before is not None else {}, _fields(after)
@@ -53,7 +53,7 @@ class FieldOwners:
         return _managed_fields(known)
 
     def expect_free(self, manager: str, current: Obj, applied: Obj) -> None:
-        """Raise 409 when `applied` would change a field that another manager set."""
+        """Raises 409 if `applied` would change a field that another manager set."""
         owners, now = self._of(current), _fields(current)
         conflicts = {
             path: owners[path]
@@ -64,11 +64,11 @@ class FieldOwners:
             raise _conflict(conflicts)
 
     def claim(self, manager: str, applied: Obj, after: Obj) -> None:
-        """An apply owns everything that it named; what it did not change is not listed before its next write."""
+        """An apply owns every field that it names; unchanged fields are not listed before its next write."""
         self._known.setdefault(uid_of(after), _Owned()).owners.update(dict.fromkeys(_fields(applied), manager))
 
     def dropped(self, manager: str, current: Obj, applied: Obj) -> list[Path]:
-        """What this manager set before and no longer names: an apply removes it."""
+        """The fields that this manager set before and no longer names: an apply removes them."""
         named = _fields(applied)
         return [path for path, owner in self._of(current).items() if owner == manager and path not in named]
 
@@ -99,7 +99,7 @@ def _managed_fields(known: _Owned) -> list[Obj]:
 
 
 def _fields_v1(paths: list[Path]) -> Obj:
-    """As the API server writes a set of fields: `f:` and a name, or `k:` and the key of a list's entry."""
+    """A set of fields in the API server's format: `f:` and a name, or `k:` and the key of a list's entry."""
     tree: Obj = {}
     for path in paths:
         inner = tree

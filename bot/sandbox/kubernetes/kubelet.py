@@ -1,7 +1,7 @@
 """A kubelet for all nodes, for tests without the simulated fleet: pods start, become ready and end, and run nothing.
 
 `sandbox/ready: "false"` keeps a pod unready; an image called `bad` cannot be pulled. A pod that is not always restarted
-runs for one step and ends with `sandbox/exit-code`. `sandbox/log` is what a pod writes.
+runs for one step and ends with `sandbox/exit-code`. `sandbox/log` is a pod's log.
 """
 
 import time
@@ -36,7 +36,7 @@ class Kubelet:
         self._store = registry.store
         self._port = port
         self._seconds_per_step = seconds_per_step
-        # When the step that a pod is in will be over; by uid, and apart for starting and for ending.
+        # When a pod's present step will be over; by uid, and separately for starting and for ending.
         self._started_at: dict[str, float] = {}
         self._ended_at: dict[str, float] = {}
         self._finished_at: dict[str, float] = {}
@@ -94,7 +94,7 @@ class Kubelet:
         return None
 
     def _seconds_left(self, steps: dict[str, float], pod: Obj) -> float:
-        """Of the step that begins when it is first asked about. Waking early must not shorten it."""
+        """Of the step that begins at the first call. Waking early must not shorten it."""
         now = time.monotonic()
         return steps.setdefault(uid_of(pod), now + self._seconds_per_step) - now
 
@@ -124,7 +124,7 @@ class Kubelet:
 
 
 def log_route(registry: Registry) -> Route:
-    """What the API server asks its kubelets for."""
+    """The endpoint that the API server calls on its kubelets."""
 
     async def container_logs(request: Request) -> Response:
         asked = request.path_params

@@ -1,7 +1,7 @@
-"""`pods/log`: check what can be told from the pod, then pass on what the kubelet of its node answers.
+"""`pods/log`: checks what the pod object shows, then passes on the answer of its node's kubelet.
 
-The refusals about a container's state are a kubelet's on a real cluster. They are made here from the pod's status,
-so that every kubelet of the sandbox answers alike.
+On a real cluster a kubelet refuses requests because of a container's state. Here these refusals are made from the pod's
+status, so that every kubelet of the sandbox answers alike.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ KUBELET_TIMEOUT_SECONDS = 10.0
 
 
 def address(store: Store, pod: Obj, query: Mapping[str, str]) -> str | None:
-    """The URL at the pod's kubelet; None while the pod has no node. Raise 400 as a real server does."""
+    """The URL at the pod's kubelet; None while the pod has no node. Raises 400 as a real server does."""
     container = container_of(pod, query.get("container", ""))
     if not pod["spec"].get("nodeName"):
         return None
@@ -40,12 +40,12 @@ def kubelet_url(node: Obj) -> str:
 
 
 async def fetch(url: str, query: Mapping[str, str]) -> Response:
-    """The kubelet's answer, as it is."""
+    """The kubelet's answer, unchanged."""
     import httpx  # only logs need it
 
     passed = {key: query[key] for key in PASSED_ON if key in query}
     try:
-        # A proxy of the environment must not stand between two loopback addresses.
+        # A proxy of the environment must not be used between two loopback addresses.
         async with httpx.AsyncClient(timeout=KUBELET_TIMEOUT_SECONDS, trust_env=False) as client:
             answer = await client.get(url, params=passed)
     except httpx.HTTPError as error:

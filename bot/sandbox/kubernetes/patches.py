@@ -1,4 +1,4 @@
-"""The three patch languages, as pure functions from a document and a patch to a new document.
+"""The three patch formats, as pure functions from a document and a patch to a new document.
 
 The given document is never changed. A patch that cannot be applied raises `PatchError`.
 """
@@ -11,8 +11,8 @@ from bot.domain.cluster.json_patch import PatchError, applied
 
 Obj = dict[str, Any]
 
-# field name -> key that tells its entries apart, as the `patchMergeKey` tags of the API types say.
-# `ports` is two fields of the same name. Tolerations, args and taints have no tag: they are replaced whole.
+# field name -> key that identifies its entries, from the `patchMergeKey` tags of the API types. `ports` is two fields
+# of the same name. Tolerations, args and taints have no tag: they are replaced whole.
 MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "containers": ("name",),
     "initContainers": ("name",),
@@ -32,7 +32,7 @@ MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "ownerReferences": ("uid",),
 }
 MERGED_PRIMITIVES = frozenset({"finalizers"})
-# The tags sit on types, not on names: an EndpointSlice's `addresses` and `ports` carry none.
+# The tags belong to types, not to names: an EndpointSlice's `addresses` and `ports` have none.
 UNMERGED_KINDS = frozenset({"EndpointSlice"})
 _SET_ORDER = "$setElementOrder/"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"

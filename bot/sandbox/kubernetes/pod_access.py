@@ -1,6 +1,6 @@
-"""What passes through the API server into a pod: pages by `pods/proxy`, and commands by the `pods/exec` WebSocket.
+"""Requests that go through the API server into a pod: pages by `pods/proxy`, commands by the `pods/exec` WebSocket.
 
-Commands are the kubelet's to answer, and the sandbox's kubelets know one that reads GPUs and no other.
+The kubelet answers commands, and the sandbox's kubelets support only one, which reads GPUs.
 """
 
 import json
@@ -29,7 +29,7 @@ TIMEOUT_SECONDS = 10.0
 
 
 async def page(store: Store, target: Target, query: QueryParams) -> Response:
-    """The pod's answer as it is; `name:port` as the object's name, port 80 without one."""
+    """The pod's answer, unchanged; `name:port` as the object's name, port 80 without one."""
     name, _, port = target.name.partition(":")
     pod = store.get(PODS, target.namespace, name)
     address = pod["status"].get("podIP")
@@ -51,7 +51,7 @@ async def page(store: Store, target: Target, query: QueryParams) -> Response:
 
 
 class Server(Protocol):
-    """What of the API server this needs."""
+    """The parts of the API server that this needs."""
 
     @property
     def store(self) -> Store: ...
@@ -80,19 +80,19 @@ class ExecEndpoint:
             return
         await socket.accept(subprotocol=protocol)
         for channel in (STDOUT, STDERR, STATUS):
-            # An empty frame says that the channel is open.
+            # An empty frame signals that the channel is open.
             await socket.send_bytes(bytes([channel]))
         await _run(socket, url, command)
         await socket.close()
 
     def _checked(self, socket: WebSocket) -> str:
-        """Where the kubelet runs it. Raise as for any request: token, permission, object, container."""
+        """The kubelet where it runs. Raises as for any request: token, permission, object, container."""
         access, agent = self._server.access, socket.headers.get("user-agent", "")
         access.expect_known(socket.headers.get("authorization", ""), agent)
         target = parse_target(socket.url.path)
         if target.resource is not PODS or target.subresource != "exec":
             raise errors.no_such_path()
-        # From 1.35 on an upgrade by GET needs `create` besides.
+        # From 1.35 on an upgrade by GET also needs `create`.
         for method in ("GET", "POST"):
             access.expect_allowed(target.attributes(method, socket.query_params), target.resource, agent)
         pod = self._server.store.get(PODS, target.namespace, target.name)

@@ -1,4 +1,4 @@
-"""How the process lives: one socket, one line `ready {json}`, and an end within a second of being asked."""
+"""The process: one socket, one line `ready {json}`, and an end within a second of SIGTERM or SIGINT."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 class BreakableProtocol(HttpToolsProtocol):
-    """Hands its transport to the application, which alone knows when a connection has to break."""
+    """Gives its transport to the application, which alone knows when to break a connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own narrowing
         super().connection_made(transport)
@@ -22,8 +22,8 @@ class BreakableProtocol(HttpToolsProtocol):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bound before anything else starts: port 0 becomes a number that others can be told."""
-    # The protocol is named because asyncio switches Nagle off only where it is.
+    """Bound before anything else starts: port 0 becomes a known number."""
+    # The protocol is named because asyncio switches Nagle off only if it is.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind((host, port))
@@ -34,7 +34,7 @@ Task = Callable[[], Awaitable[None]]
 
 
 async def serve(server: "AnnouncingServer", listening: socket.socket, tasks: list[Task]) -> None:
-    """Serve until SIGTERM or SIGINT; `tasks` run beside and are cancelled at the end."""
+    """Serves until SIGTERM or SIGINT; `tasks` run in parallel and are cancelled at the end."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
@@ -50,7 +50,7 @@ async def _run(task: Task) -> None:
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Says when it listens, and ends open streams before it waits for them."""
+    """Announces when it listens, and ends open streams before it waits for them."""
 
     def __init__(self, app: Starlette, ready: dict[str, Any], end_streams: Callable[[], None]) -> None:
         config = uvicorn.Config(

@@ -1,4 +1,4 @@
-"""ResourceQuotas: what a namespace's pods use of them, and why one more pod is refused. Scopes are not known here."""
+"""ResourceQuotas: their use by a namespace's pods, and why one more pod is refused. Scopes are not supported."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -35,7 +35,7 @@ def used_of(store: Store, quota: Obj) -> dict[str, str]:
 
 
 def refusal_of(store: Store, pod: Obj) -> str:
-    """Why this pod may not be made, in the words of a real server; empty when it may."""
+    """Why this pod may not be created, in the wording of a real server; empty if it may."""
     cost = cost_of(pod)
     for quota in store.list(RESOURCE_QUOTAS, pod["metadata"]["namespace"]):
         hard = quota["spec"].get("hard") or {}

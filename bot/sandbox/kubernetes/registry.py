@@ -1,6 +1,6 @@
 """Create, replace, patch and delete: decode, fill in, validate, and only then store.
 
-A dry run takes the same way up to the last step. Clients and controllers both come through here, so that an object
+A dry run takes the same path up to the last step. Clients and controllers both use this module, so that an object
 cannot enter the store unchecked.
 """
 
@@ -39,7 +39,7 @@ _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 
 @dataclass
 class Options:
-    """What the query of a write says; `warnings` collects what the answer's headers will say."""
+    """The query of a write; `warnings` collects the answer's warning headers."""
 
     is_dry_run: bool = False
     field_validation: Literal["Ignore", "Warn", "Strict"] = "Warn"
@@ -51,7 +51,7 @@ class Options:
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """The body of a delete. `None` grace is the object's own."""
+    """The body of a delete. Grace `None` means the object's own."""
 
     grace_seconds: int | None = None
     uid: str | None = None
@@ -82,7 +82,7 @@ class Registry:
         metadata["creationTimestamp"] = clock.stamp()
         if resource.counts_generation:
             metadata["generation"] = 1
-        # A node brings its status along, as a kubelet registers it; everybody else starts without one.
+        # A node is registered with its status by a kubelet; every other object starts without one.
         if resource.has_status and resource is not NODES:
             new.pop("status", None)
         _drop_empty(metadata)
@@ -115,7 +115,7 @@ class Registry:
     # --- replace and patch
 
     def replace(self, resource: Resource, obj: Obj, part: Part = "whole", options: Options | None = None) -> Obj:
-        """PUT: `obj` names the object. Raise 409 when it carries a version or uid that is no longer true."""
+        """PUT: `obj` names the object. Raises 409 if its version or uid is outdated."""
         options = options or Options()
         new = self._decoded(resource, obj, options)
         current = self.store.get(resource, namespace_of(new), name_of(new))
@@ -124,9 +124,9 @@ class Registry:
     def patch(
         self, resource: Resource, current: Obj, patch: Patch, part: Part = "whole", options: Options | None = None
     ) -> Obj:
-        """Apply `patch` to what is stored. What it leaves must still be an object of this kind."""
+        """Applies `patch` to the stored object. The result must still be an object of this kind."""
         options = options or Options()
-        # Stored objects keep no explicit kind when they came without one; the patch sees them as a client does.
+        # Stored objects keep no explicit kind if they came without one; the patch sees them as a client does.
         shown = {"apiVersion": resource.api_version, "kind": resource.kind, **current}
         try:
             changed = patch(copy.deepcopy(shown))
@@ -136,12 +136,12 @@ class Registry:
         if (namespace_of(new), name_of(new)) != (namespace_of(current), name_of(current)):
             raise errors.bad_request("the name of the object does not match the name on the URL")
         if (uid := new["metadata"].get("uid")) != current["metadata"]["uid"]:
-            # Only a PUT takes the uid for a precondition.
+            # Only a PUT takes the uid as a precondition.
             _refuse(resource, new, [Cause.invalid("metadata.uid", uid or "", "field is immutable")])
         return self._update(resource, current, new, part, options)
 
     def apply(self, resource: Resource, namespace: str, applied: Obj, options: Options) -> tuple[bool, Obj]:
-        """Server-side apply; says whether it created. Raise 409 for a field of another manager unless forced."""
+        """Server-side apply; returns whether it created. Raises 409 for a field of another manager unless forced."""
         if not options.manager:
             cause = Cause.required("fieldManager", "is required for apply patch")
             raise errors.invalid("PatchOptions", "meta.k8s.io", "", [cause])
@@ -164,7 +164,7 @@ class Registry:
         return False, written
 
     def edit(self, resource: Resource, current: Obj, change: Callable[[Obj], None], part: Part = "whole") -> Obj:
-        """For controllers: change a copy of what is stored now; nothing is written when nothing changed."""
+        """For controllers: changes a copy of the stored object; writes nothing if nothing changed."""
         stored = self.store.get(resource, namespace_of(current), name_of(current))
         new = copy.deepcopy(stored)
         change(new)
@@ -177,7 +177,7 @@ class Registry:
             new = _with_status_of(stored, new)
             _refuse(resource, new, _of_status(resource, new, stored))
         elif part == "binding":
-            # The scheduler's own way in: a pod's node cannot be changed by an ordinary write.
+            # The scheduler's own path: a pod's node cannot be changed by an ordinary write.
             new = {**stored, "spec": new["spec"]}
         else:
             new = _with_server_owned(resource, stored, new)
@@ -202,7 +202,7 @@ class Registry:
     # --- delete
 
     def delete(self, resource: Resource, obj: Obj, options: DeleteOptions | None = None) -> Obj:
-        """Remove, or mark for removal what ends gracefully. Returns the object as it then is (or last was)."""
+        """Removes, or marks for removal what ends gracefully. Returns the object's new (or last) state."""
         options = options or DeleteOptions()
         _expect_preconditions(resource, obj, options)
         grace = _grace(resource, obj, options)
@@ -291,7 +291,7 @@ def _expect_same_object(resource: Resource, current: Obj, new: Obj) -> None:
 
 
 def _with_status_of(stored: Obj, new: Obj) -> Obj:
-    """Of a write to `…/status` only the status counts, and the annotations (the deployment controller's way)."""
+    """For a write to `…/status` only the status counts, and the annotations (the deployment controller uses this)."""
     metadata = dict(stored["metadata"])
     if "annotations" in new["metadata"]:
         metadata["annotations"] = new["metadata"]["annotations"]
@@ -299,7 +299,7 @@ def _with_status_of(stored: Obj, new: Obj) -> Obj:
 
 
 def _of_status(resource: Resource, new: Obj, stored: Obj) -> list[Cause]:
-    """A pod's class is settled when it is made."""
+    """A pod's QoS class is fixed when it is created."""
     if resource is not PODS:
         return []
     settled = stored["status"]["qosClass"]
@@ -359,7 +359,7 @@ def _expect_preconditions(resource: Resource, obj: Obj, options: DeleteOptions) 
 def _grace(resource: Resource, obj: Obj, options: DeleteOptions) -> int:
     if resource is not PODS:
         return 0
-    # Nothing runs yet, or no more: there is nothing to end gracefully.
+    # Nothing runs yet, or any more: there is nothing to end gracefully.
     if not obj["spec"].get("nodeName") or obj["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     if options.grace_seconds is not None:

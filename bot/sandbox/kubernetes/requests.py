@@ -1,4 +1,4 @@
-"""What a URL of the Kubernetes API asks for: resource, namespace, name, subresource and verb."""
+"""Parses a URL of the Kubernetes API: resource, namespace, name, subresource and verb."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Target:
     name: str
     subresource: str
     rest: str = ""
-    """What follows `proxy`: the path of the pod's own page."""
+    """The part after `proxy`: the path of the pod's own page."""
 
     def attributes(self, method: str, query: QueryParams) -> Attributes:
         return Attributes(
@@ -47,7 +47,7 @@ def is_true(text: str | None) -> bool:
 
 
 def parse_target(path: str) -> Target:
-    """Read `/api/v1/…` and `/apis/group/version/…`; raise 404 for what this server does not hold."""
+    """Parses `/api/v1/…` and `/apis/group/version/…`; raises 404 for what this server does not have."""
     parts = [part for part in path.split("/") if part]
     match parts:
         case ["api", version, *rest]:

@@ -1,6 +1,6 @@
-"""The kinds this API server holds, as one table; discovery, routing and storage are read from it.
+"""The kinds of this API server, as one table; discovery, routing and storage are read from it.
 
-A resource that the bot does not touch is not in the table, and is answered as on a cluster without it: 404.
+A resource that the bot does not use is not in the table, and is answered as on a cluster without it: 404.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ WRITE = ("create", "update", "patch", "delete")
 
 @dataclass(frozen=True)
 class Resource:
-    """One row: where it lives in the API and which parts it has."""
+    """One row: its place in the API and its parts."""
 
     group: str
     version: str
@@ -32,7 +32,7 @@ class Resource:
 
     @property
     def qualified(self) -> str:
-        """`deployments.apps`: how messages name it."""
+        """`deployments.apps`: its name in messages."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -118,7 +118,7 @@ DISRUPTION_BUDGETS = Resource(
     subresources=("status",),
     short_names=("pdb",),
 )
-# It has no metrics: only its floor and its ceiling are kept.
+# It has no metrics: only its minimum and its maximum are used.
 AUTOSCALERS = Resource(
     "autoscaling",
     "v2",
@@ -128,7 +128,7 @@ AUTOSCALERS = Resource(
     short_names=("hpa",),
 )
 JOBS = Resource("batch", "v1", "jobs", "Job", has_status=True, counts_generation=True, subresources=("status",))
-# Kept as a template of Jobs: its own schedule is never due.
+# Stored as a template of Jobs: its own schedule is never due.
 CRON_JOBS = Resource(
     "batch",
     "v1",

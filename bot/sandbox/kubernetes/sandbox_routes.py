@@ -59,7 +59,7 @@ def routes(server: ApiServer, controllers: ControllerLoop) -> list[Route]:
 
 def _token_route(server: ApiServer) -> Route:
     async def token(request: Request) -> Response:
-        """Expect another bearer token from now on, as when the old one has expired."""
+        """Expects another bearer token from now on, as if the old one had expired."""
         server.access = dataclasses.replace(server.access, token=(await request.body()).decode())
         return JSONResponse({})
 

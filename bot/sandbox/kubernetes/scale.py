@@ -1,4 +1,4 @@
-"""`…/scale`: the replica count of a workload as an object of its own; nothing else can be changed through it."""
+"""`…/scale`: the replica count of a workload as a separate object; nothing else can be changed through it."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def patched(registry: Registry, resource: Resource, workload: Obj, patch: Patch,
         wanted = patch(of(workload))
     except PatchError:
         raise errors.unusable_patch() from None
-    # Unlike a PUT's, the uid that a patch leaves is not compared.
+    # Unlike a PUT's, the uid in a patch's result is not compared.
     wanted["metadata"] = {**wanted.get("metadata", {}), "uid": workload["metadata"]["uid"]}
     return replaced(registry, resource, workload, wanted, options)
 
@@ -49,7 +49,7 @@ def replaced(registry: Registry, resource: Resource, workload: Obj, wanted: Obj,
         cause = Cause.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.invalid("Scale", "autoscaling", name_of(workload), [cause])
     metadata = decoded.get("metadata", {})
-    # What the caller believes of the object (version, uid) still has to be true.
+    # The caller's version and uid of the object must still be current.
     believed = {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
 
     changed = {

@@ -1,4 +1,4 @@
-"""Which fields the API types have, so that a misspelt or mistyped one is refused as a real server refuses it.
+"""The fields of the API types, so that a misspelt or mistyped one is refused as a real server refuses it.
 
 The table `schema.json` is read off the official client's models by `write_schema`; a test compares the two.
 """
@@ -52,11 +52,11 @@ CUSTOM: dict[str, dict[str, str]] = {
         "advanced": "any",
     },
 }
-"""The types of custom resources, of which the official client has no models."""
+"""The types of custom resources, for which the official client has no models."""
 
 
 class MistypedError(Exception):
-    """A field holds a value that its type cannot; the message is that of Go's JSON decoder."""
+    """A field has a value that its type does not allow; the message is that of Go's JSON decoder."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ def types() -> dict[str, dict[str, str]]:
 
 
 def decode(root: str, obj: Obj) -> Decoded:
-    """Read `obj` as the type `root` (`V1Deployment`). Null fields vanish; raise `MistypedError` on a bad value."""
+    """Reads `obj` as the type `root` (`V1Deployment`). Drops null fields; raises `MistypedError` on a bad value."""
     decoded = Decoded({}, is_custom=root in CUSTOM)
     decoded.obj = _decode_object(root, obj, "", decoded)
     return decoded
@@ -85,7 +85,7 @@ def decode(root: str, obj: Obj) -> Decoded:
 
 def root_of(kind: str, api_version: str) -> str:
     if kind == "Event":
-        # Two API groups have an Event; the client tells them apart by name.
+        # Two API groups have an Event; the client distinguishes them by name.
         return "CoreV1Event"
     return f"{api_version.rpartition('/')[2].capitalize()}{kind}"
 

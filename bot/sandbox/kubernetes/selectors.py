@@ -1,6 +1,6 @@
-"""Label and field selectors: which objects a list, a watch or a controller means.
+"""Label and field selectors: the objects that a list, a watch or a controller selects.
 
-A selector that cannot be read is refused, never taken as "everything".
+A selector that cannot be parsed is refused, never taken as "everything".
 """
 
 import re
@@ -106,7 +106,7 @@ def field_text(obj: Obj, path: str) -> str:
 
 
 def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """A `LabelSelector` object against labels. Empty matches everything; the caller refuses empty where it must."""
+    """Applies a `LabelSelector` object to labels. Empty matches everything; the caller refuses empty if necessary."""
     if not selector:
         return True
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -130,7 +130,7 @@ def _expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> boo
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
-    """A `LabelSelector` object as the string that `Scale.status.selector` holds."""
+    """A `LabelSelector` object in the string format of `Scale.status.selector`."""
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     for one in selector.get("matchExpressions") or []:
         key, values = one["key"], ",".join(sorted(one.get("values") or []))

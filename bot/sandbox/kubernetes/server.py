@@ -1,4 +1,4 @@
-"""The HTTP face: from a request to the registry and back, one handler a verb.
+"""The HTTP layer: from a request to the registry and back, one handler per verb.
 
 Order of every request: fault on demand, token, permission, then the verb. Each refusal is a `Status` body.
 """
@@ -41,7 +41,7 @@ _PATCH_TYPES: dict[str, Callable[[Obj, Any], Any]] = {
 
 @dataclass
 class ApiServer:
-    """Everything one server is made of."""
+    """The parts of one server."""
 
     registry: Registry
     access: Access = field(default_factory=Access)
@@ -57,7 +57,7 @@ class ApiServer:
         return self.registry.store
 
     def routes(self) -> list[BaseRoute]:
-        """The API takes every path that nobody else took, so these come last."""
+        """The API takes every remaining path, so these come last."""
         return [
             Route("/healthz", _ok),
             Route("/livez", _ok),
@@ -67,7 +67,7 @@ class ApiServer:
         ]
 
     async def answer(self, request: Request) -> Response:
-        """Never raises for what the client did."""
+        """Never raises because of a client's request."""
         options = Options()
         try:
             response = await self._dispatch(request, options)
@@ -90,7 +90,7 @@ class ApiServer:
         body = await _body(request)
         _read_options(request, body, options)
         code, obj = self._write(request, target, body, options)
-        # A review asks; it changes nothing.
+        # A review is a query; it changes nothing.
         if not is_kubelet(agent) and target.resource is not ACCESS_REVIEWS:
             self.journal.note(
                 verb=attributes.verb,
@@ -215,7 +215,7 @@ class ApiServer:
         current = self.store.get(target.resource, target.namespace, target.name)
         wanted = _delete_options(request, body, options)
         left = self.registry.delete(target.resource, current, wanted)
-        # Pods, services and whatever lingers answer with themselves, the rest with a Status.
+        # Pods, services and objects that linger are returned themselves, the rest as a Status.
         if target.resource in (PODS, SERVICES, NAMESPACES) or "deletionTimestamp" in left["metadata"]:
             return left
         details = {"name": name_of(left), "kind": target.resource.plural, "uid": left["metadata"]["uid"]}
@@ -228,7 +228,7 @@ class ApiServer:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         pod = self.store.get(PODS, target.namespace, target.name)
         wanted = _delete_options(None, body.get("deleteOptions"), options)
-        # An eviction may say it in its body; the journal must not count it as a change.
+        # An eviction may request it in its body; the journal must not count it as a change.
         options.is_dry_run = wanted.is_dry_run
         return eviction.evict(self.registry, pod, wanted)
 
@@ -296,7 +296,7 @@ class _Endpoint:
 
 
 async def _break_connection(scope: Scope, receive: Receive) -> None:
-    """Cut the TCP connection without an answer. The protocol class puts its transport into the scope's state."""
+    """Cuts the TCP connection without an answer. The protocol class puts its transport into the scope's state."""
     transport = cast(asyncio.Transport, scope["state"]["transport"])
     transport.abort()
     while (await receive())["type"] != "http.disconnect":

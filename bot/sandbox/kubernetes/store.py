@@ -1,7 +1,7 @@
 """Objects in memory, with one version counter and a bounded history for watches.
 
-A stored object is never changed in place: every write puts a new one, so that readers may keep what they read. Reads
-and writes do not wait, so in one event loop each is atomic.
+A stored object is never changed in place: every write puts a new one, so that readers may keep their copy. Reads and
+writes do not wait, so in one event loop each is atomic.
 """
 
 import json
@@ -21,7 +21,7 @@ ChangeKind = Literal["ADDED", "MODIFIED", "DELETED"]
 
 @dataclass(frozen=True)
 class Change:
-    """One write; `previous` is the object before it. A deleted object carries the version of its deletion."""
+    """One write; `previous` is the object before it. A deleted object has the version of its deletion."""
 
     kind: ChangeKind
     resource: Resource
@@ -59,8 +59,8 @@ class Store:
         self._objects: dict[Resource, dict[tuple[str, str], Obj]] = {row: {} for row in STORED}
         self._history: deque[Change] = deque(maxlen=history)
         self._listeners: list[Listener] = []
-        # Above all versions of an earlier life of this server: a client that comes back with one of those must hear
-        # that it is too old, instead of waiting for a future that it has already seen.
+        # Above all versions of an earlier run of this server: a client that returns with one of those must be told that
+        # it is too old, instead of waiting for versions that it has already seen.
         self._version = int(time.time() * 100)
 
     @property
@@ -71,14 +71,14 @@ class Store:
         return self._objects[resource].get((namespace, name))
 
     def get(self, resource: Resource, namespace: str, name: str) -> Obj:
-        """Raise `ApiError` 404 when it is not there."""
+        """Raises `ApiError` 404 if it does not exist."""
         found = self.find(resource, namespace, name)
         if found is None:
             raise errors.not_found(resource, name)
         return found
 
     def list(self, resource: Resource, namespace: str | None = None) -> "list[Obj]":
-        """In the order of namespace and name; `None` means every namespace."""
+        """Ordered by namespace and name; `None` means every namespace."""
         rows = self._objects[resource]
         return [rows[key] for key in sorted(rows) if namespace is None or key[0] == namespace]
 
@@ -89,7 +89,7 @@ class Store:
         return self._write("ADDED", resource, obj, None)
 
     def put(self, resource: Resource, obj: Obj) -> Obj:
-        """Replace what is stored. The caller has checked preconditions; the object must exist."""
+        """Replaces the stored object. The caller has checked preconditions; the object must exist."""
         return self._write("MODIFIED", resource, obj, self.get(resource, namespace_of(obj), name_of(obj)))
 
     def remove(self, resource: Resource, obj: Obj) -> Obj:
@@ -97,18 +97,18 @@ class Store:
         return self._write("DELETED", resource, stored, stored)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` for every later change; returns what ends that. Listeners only take notes."""
+        """Calls `listener` for every later change; returns a function that ends that. Listeners only take notes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def since(self, version: int) -> Sequence[Change]:
-        """Changes after `version`; raise `ApiError` 410 when some of them are no longer kept."""
+        """Changes after `version`; raises `ApiError` 410 if some of them are no longer kept."""
         if version < self._oldest():
             raise errors.expired(version, self._oldest())
         return [change for change in self._history if change.version > version]
 
     def forget(self) -> None:
-        """Drop the history, as a compaction does: every older version is then too old to watch from."""
+        """Drops the history, as a compaction does: every older version is then too old to watch from."""
         self._version += 1
         self._history.clear()
 

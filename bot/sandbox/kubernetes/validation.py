@@ -1,6 +1,6 @@
-"""What a real API server refuses with 422: broken values, and changes of fields that may not change.
+"""Everything that a real API server refuses with 422: invalid values, and changes of immutable fields.
 
-A rule is here when the bot can break it; each yields causes in the server's own words.
+A rule is here if the bot can break it; each yields causes in the server's own wording.
 """
 
 import re
@@ -236,7 +236,7 @@ def _job(obj: Obj) -> Causes:
 def _cron_job(obj: Obj) -> Causes:
     if not obj["spec"].get("schedule"):
         yield Cause.required("spec.schedule")
-    # Names of its Jobs get a time of 11 characters.
+    # Names of its Jobs get a suffix of 11 characters for the time.
     if len(obj["metadata"].get("name", "")) > 52:
         yield Cause.invalid("metadata.name", obj["metadata"]["name"], "must be no more than 52 characters")
     yield from _job_template(obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
@@ -271,7 +271,7 @@ def _rolling(rolling: Obj) -> Causes:
     for name in ("maxUnavailable", "maxSurge"):
         path = f"spec.strategy.rollingUpdate.{name}"
         try:
-            # The share of 100 tells a zero from a non-zero percentage, whatever the size of the workload.
+            # The share of 100 distinguishes zero from a non-zero percentage, whatever the size of the workload.
             counts[name] = resolve_int_or_percent(rolling[name], 100, round_up=True)
         except ValueError as error:
             yield Cause.invalid(path, rolling[name], str(error))

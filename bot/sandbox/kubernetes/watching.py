@@ -1,6 +1,7 @@
-"""Watches: every change from a version on, as one JSON object a line.
+"""Watches: every change after a version, as one JSON object a line.
 
-Without a version the stream starts with what exists now; from a version that is no longer kept it says 410 and ends.
+Without a version the stream starts with the existing objects; for a version that is no longer kept it sends 410 and
+ends.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ BOOKMARK_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Watch:
-    """What one client wants to see. `version` 0 stands for "start with what exists"."""
+    """One client's watch. `version` 0 means "start with what exists"."""
 
     resource: Resource
     namespace: str
@@ -42,14 +43,14 @@ class Streams:
         self._open: set[asyncio.Queue[Change | None]] = set()
 
     def end_all(self) -> None:
-        """Ends every watch as a timeout would, so that the server can go."""
+        """Ends every watch as a timeout would, so that the server can stop."""
         for changes in self._open:
             changes.put_nowait(None)
 
     async def stream(self, watch: Watch) -> AsyncIterator[bytes]:
-        """Lines until the timeout; the client is expected to come back."""
+        """Lines until the timeout; the client is expected to return."""
         changes: asyncio.Queue[Change | None] = asyncio.Queue()
-        # Subscribed before the past is read, with nothing awaited between: no change is lost or seen twice.
+        # Subscribed before the history is read, without an await between: no change is lost or seen twice.
         unsubscribe = self._store.subscribe(changes.put_nowait)
         self._open.add(changes)
         try:
@@ -96,7 +97,7 @@ def _past(store: Store, watch: Watch) -> Iterator[bytes]:
 
 
 def event_line(change: Change, watch: Watch) -> bytes | None:
-    """An object that starts or stops to match the selector is ADDED or DELETED for this client."""
+    """An object that starts or stops matching the selector is ADDED or DELETED for this client."""
     if change.resource is not watch.resource:
         return None
     matched = change.previous is not None and watch.covers(change.previous)

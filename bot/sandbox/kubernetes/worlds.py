@@ -1,4 +1,4 @@
-"""The worlds a server may start with, as plain objects in the order they are created.
+"""The initial worlds of a server, as plain objects in the order of their creation.
 
 `demo` is the serving cluster of the demo; `plain` is two nodes for the contract tests.
 """
@@ -36,7 +36,7 @@ SEEDED_BY = "kubectl-create"
 
 
 def seed(registry: Registry, name: str) -> None:
-    """Create every namespace that a new cluster has, then the world's objects."""
+    """Creates every namespace that a new cluster has, then the world's objects."""
     for namespace in ("default", "kube-system"):
         registry.create(NAMESPACES, "", {"metadata": {"name": namespace}})
     for resource, obj in WORLDS[name]():

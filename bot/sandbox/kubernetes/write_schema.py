@@ -1,6 +1,6 @@
-"""Write `schema.json` from the official client's models: `python -m bot.sandbox.kubernetes.write_schema`.
+"""Writes `schema.json` from the official client's models: `python -m bot.sandbox.kubernetes.write_schema`.
 
-Run it after an upgrade of the client. Only this tool imports the client; the server starts without its seconds.
+Run it after an upgrade of the client. Only this tool imports the client, so the server avoids its seconds of import.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""A stand-in for Slack: its Web API, signed interactions and a chat page, in memory, on loopback.
+"""A simulator of Slack: its Web API, signed interactions and a chat page, in memory, on loopback.
 
-It knows nothing of incidents. What it answers is what Slack answers, so that a bot cannot tell the two apart.
+It knows nothing of incidents. Its answers are those of Slack, so that a bot cannot distinguish the two.
 """

@@ -1,4 +1,4 @@
-"""`python -m bot.sandbox.slack`: one stand-in, one line on stdout when it listens."""
+"""`python -m bot.sandbox.slack`: one simulator, one line on stdout when it listens."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One person's act from beginning to end: tell the bot, then do what its answer says.
+"""One person's action from beginning to end: notifies the bot, then carries out its answer.
 
-Every function returns what that person gets to see, `shown` being Slack's own words when the bot did not answer.
+Every function returns what that person sees; `shown` is Slack's own text if the bot did not answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Act(BaseModel):
 
 
 class Press(Act):
-    """A click: on a message (`channel`, `ts`) or in a view (`view_id`). `stale` presses what is no longer shown."""
+    """A click: on a message (`channel`, `ts`) or in a view (`view_id`). `stale` presses a button that is gone."""
 
     action_id: str
     channel: str = ""
@@ -81,7 +81,7 @@ class Shortcut(Act):
 
 
 def outcome(delivery: Delivery, shown: str, **facts: object) -> Json:
-    """What the act came to; `shown` only when it failed."""
+    """The result of the action; `shown` only if it failed."""
     told: Json = {"ok": delivery.ok, "status": delivery.status, "body": delivery.body, **facts}
     told["seconds"] = round(delivery.seconds, 4)
     if not delivery.ok:
@@ -140,7 +140,7 @@ async def command(team: Team, link: BotLink, act: Command) -> Json:
     channel = team.directory.channel(act.channel).id
     if act.command not in team.settings.commands:
         return {"ok": False, "error": "dispatch_unknown_command", "shown": f"{act.command} is not a valid command."}
-    # Its place in the channel is before whatever the bot posts to the response_url meanwhile.
+    # Its place in the channel is before the bot's posts to the response_url.
     answer_ts = team.messages.next_ts()
     form, reply_id = interactions.command_form(team, act.user, channel, act.command, act.text)
     delivery = await link.command(form)
@@ -159,7 +159,7 @@ async def command(team: Team, link: BotLink, act: Command) -> Json:
 
 
 def show_reply(team: Team, user: str, channel: str, said: Json, **where: str) -> None:
-    """A command's immediate answer, or a post to a response_url: ephemeral unless it says in_channel."""
+    """A command's immediate answer, or a post to a response_url: ephemeral unless it is in_channel."""
     content: Json = {"text": str(said.get("text", ""))}
     if said.get("blocks"):
         content["blocks"] = team.files.resolve(checked_blocks(said["blocks"]))
@@ -199,7 +199,7 @@ def use_response_url(team: Team, reply_id: str, said: Json) -> Json:
 
 
 async def submit(team: Team, link: BotLink, act: Submit) -> Json:
-    """Submit the modal: Slack's own checks first, then the bot's `response_action`."""
+    """Submits the modal: Slack's own checks first, then the bot's `response_action`."""
     view = team.views.find(act.user, act.view_id)
     state = interactions.state_of(view["blocks"], act.values)
     if faults := interactions.faults_of_inputs(view, state):
@@ -217,7 +217,7 @@ async def submit(team: Team, link: BotLink, act: Submit) -> Json:
 
 
 def _do_response_action(team: Team, user: str, view: Json, said: Json) -> dict[str, str]:
-    """Words for each field where the bot refused; empty when the modal moved on."""
+    """Error texts by field if the bot refused; empty if the modal moved on."""
     kind = said.get("response_action")
     if kind == "errors":
         errors = said.get("errors")
@@ -239,7 +239,7 @@ def _do_response_action(team: Team, user: str, view: Json, said: Json) -> dict[s
 
 
 async def close_view(team: Team, link: BotLink, act: CloseView) -> Json:
-    """Closing tells the bot only where the view asks for it; the modal goes away in any case."""
+    """Closing notifies the bot only if the view requests it; the modal goes away in any case."""
     view = team.views.find(act.user, act.view_id)
     closes_all = act.all or bool(view["clear_on_close"])
     if closes_all:

@@ -1,4 +1,4 @@
-"""The doors through which the bot comes in: `/api/{method}`, upload addresses and response URLs.
+"""The endpoints that the bot calls: `/api/{method}`, upload addresses and response URLs.
 
 Every call is recorded with its answer; faults and rate limits are decided before the work is done.
 """
@@ -155,7 +155,7 @@ class ApiRoutes:
         return self._answered(record, work())
 
     async def _suffer(self, request: Request, fault: Fault, work: Work) -> Response | None:
-        """The bad answer, or None where the call may go on after all."""
+        """The bad answer, or None if the call may go on after all."""
         if fault.kind == "429":
             return ratelimited(fault.retry_after)
         if fault.kind == "500":

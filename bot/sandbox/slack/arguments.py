@@ -1,4 +1,4 @@
-"""The arguments of one Web API call, whether they came as a form or as JSON."""
+"""The arguments of one Web API call, from a form or JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Arguments:
             raise ApiError("invalid_arguments", f"[ERROR] must be a number: {name}") from None
 
     def structure(self, name: str) -> Any:
-        """A JSON value, which a form carries as text; None where it is absent."""
+        """A JSON value, which a form carries as text; None if it is absent."""
         value = self._values.get(name)
         if not isinstance(value, str):
             return value

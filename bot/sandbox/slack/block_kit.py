@@ -1,4 +1,4 @@
-"""Block Kit's rules for the blocks that a bot of this kind sends: shapes, sizes and unique ids, as tables.
+"""Block Kit's rules for the blocks that a bot of this kind sends: structure, sizes and unique ids, as tables.
 
 Unknown blocks, elements and properties are refused: a message that passes here passes in Slack.
 """
@@ -216,7 +216,7 @@ def problems_of_view(view: Any) -> list[Problem]:
 
 
 def checked_blocks(blocks: Any) -> list[Json]:
-    """Blocks as Slack would store them; raise `invalid_blocks` with every reason."""
+    """Blocks as Slack would store them; raises `invalid_blocks` with every reason."""
     if found := problems_of_blocks(blocks):
         raise ApiError("invalid_blocks", *map(str, found))
     return with_ids(blocks)
@@ -229,7 +229,7 @@ def checked_view(view: Any) -> Json:
 
 
 def with_ids(blocks: list[Json]) -> list[Json]:
-    """Slack gives every block and every interactive element an id when its author did not."""
+    """Slack gives every block and every interactive element an id if its author did not."""
     named = []
     for written in blocks:
         block = {"block_id": secrets.token_urlsafe(4), **written}

@@ -1,4 +1,4 @@
-"""Speaks to the bot as Slack does: signed, one address for everything, 3 seconds to answer.
+"""Calls the bot as Slack does: signed, one address for everything, 3 seconds to answer.
 
 Commands and interactions are sent once. An event whose answer is not a 2xx is sent up to three times more.
 """
@@ -20,7 +20,7 @@ from bot.sandbox.slack.interactions import event_callback
 from bot.sandbox.slack.team import Team
 
 INTERACTIVE, COMMANDS, EVENTS = "interactive", "slash_commands", "events_api"
-"""What the payload is, as an envelope of Socket Mode says it."""
+"""The type of the payload in a Socket Mode envelope."""
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
@@ -30,7 +30,7 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of one request: the answer, or `error` in the word that Slack shows to people."""
+    """The result of one request: the answer, or `error` in the wording that Slack shows to people."""
 
     status: int | None
     body: str
@@ -42,7 +42,7 @@ class Delivery:
         return self.error is None
 
     def reply(self) -> Json:
-        """The answer's JSON object; a plain text is a message of that text; nothing is nothing."""
+        """The answer's JSON object; a plain text becomes a message; an empty body becomes nothing."""
         try:
             parsed = json.loads(self.body)
         except ValueError:
@@ -71,7 +71,7 @@ class BotLink:
         return await self._send("command", body, "application/x-www-form-urlencoded", form, COMMANDS)
 
     async def tell(self, event: Json) -> Delivery:
-        """Send an event; where it fails, go on trying in the background."""
+        """Sends an event; if it fails, retries in the background."""
         callback = event_callback(self._team, event)
         first = await self._send_event(callback, {})
         if not first.ok:
@@ -138,7 +138,7 @@ class BotLink:
                 answer = await self._team.sockets.deliver(envelope, payload, retry=retry, reason=reason)
         except TimeoutError:
             return None, "", "operation_timeout"
-        except RuntimeError:  # the connection ended between being chosen and being written to
+        except RuntimeError:  # the connection ended after it was chosen and before the write
             return None, "", "dispatch_failed"
         return 200, json.dumps(answer) if answer else "", None
 

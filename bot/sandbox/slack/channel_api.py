@@ -1,4 +1,4 @@
-"""Making, naming, filling and closing channels, with the errors that Slack answers."""
+"""Creating, naming, filling and archiving channels, with Slack's errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def set_topic(team: Team, args: Arguments) -> Json:
 
 
 def invite(team: Team, args: Arguments) -> Json:
-    """All or nobody, unless `force`: then those who can be invited are."""
+    """All or none, unless `force`: then those who can be invited are."""
     channel = team.directory.channel(open_channel(team, args))
     users = [user.strip() for user in args.required("users").split(",") if user.strip()]
     if len(users) > MAX_INVITED:

@@ -1,6 +1,6 @@
-"""Who and what is in the workspace: people, channels, one user group; and Slack's way of describing them.
+"""The content of the workspace: people, channels, one user group; and Slack's representation of them.
 
-People never change; membership of the user group may, since the bot must read it fresh, and channels may be made.
+People never change; membership of the user group may, since the bot must read it fresh, and channels may be created.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CREATED = 1_760_000_000
 
 @dataclass(frozen=True)
 class Person:
-    """An account; `handle` is what a mention looks like without the id."""
+    """An account; `handle` is the text of a mention without the id."""
 
     id: str
     handle: str
@@ -30,7 +30,7 @@ class Person:
     is_restricted: bool = False
     is_deleted: bool = False
     team: str = TEAM_ID
-    """Another company's workspace, of people who are here by a channel that both share (Slack Connect)."""
+    """Another company's workspace, for people who are here through a shared channel (Slack Connect)."""
 
     def described(self) -> Json:
         profile = {
@@ -116,7 +116,7 @@ ON_CALL_MEMBERS = ("U0ANA", "U0BEN", "U0LEA")
 
 
 class Directory:
-    """Look-ups by id, and by `#name` for channels, raising the error Slack answers."""
+    """Look-ups by id, and by `#name` for channels; raises Slack's errors."""
 
     def __init__(self) -> None:
         self.people = {person.id: person for person in PEOPLE}

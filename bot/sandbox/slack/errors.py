@@ -1,4 +1,4 @@
-"""What Slack refuses, and how it words it: `ok: false`, a code, and for bad arguments a list of reasons."""
+"""Slack's errors and their wording: `ok: false`, a code, and for bad arguments a list of reasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ApiError(Exception):
 
 
 class SandboxError(Exception):
-    """Somebody asked the sandbox itself for something that is not there; answered with HTTP 404 and the choice."""
+    """The sandbox itself has no such thing; answered with HTTP 404 and the available choices."""
 
     def __init__(self, what: str, choices: object = None) -> None:
         super().__init__(what)

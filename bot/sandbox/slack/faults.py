@@ -1,4 +1,4 @@
-"""Faults on demand: what Slack does on a bad day, for chosen methods, a number of times or for a while."""
+"""Faults on demand: Slack's failures, for chosen methods, a number of times or for a while."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What changed, told to every open page.
+"""Sends changes to every open page.
 
-A page that is too slow to listen is cut off and reconnects, which makes it load everything again: no page is ever
-left with a gap.
+A page that reads too slowly is disconnected and reconnects, which makes it load everything again: no page ever has a
+gap.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Feed:
                 listener.put_nowait({"kind": kind, **facts})
 
     def close(self) -> None:
-        """Let every open stream end, so that the server can stop."""
+        """Ends every open stream, so that the server can stop."""
         for listener in self._listeners:
             listener.put_nowait(None)
         self._listeners.clear()

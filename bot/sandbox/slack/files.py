@@ -1,7 +1,7 @@
 """Files: an upload address is given, the bytes come, then the upload is completed and perhaps shared.
 
-As in Slack a file needs a moment after that before anybody else can use it, and an image block may only name a file
-that was shared into a channel.
+As in Slack a file then needs a moment before other people can use it, and an image block may only name a file that was
+shared into a channel.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Files:
         self._files.clear()
 
     def expect(self, name: str, length: int) -> tuple[str, str]:
-        """Announce an upload; the file's id and the address for its bytes."""
+        """Announces an upload; the file's id and the address for its bytes."""
         if length < 1:
             raise ApiError("invalid_arguments", "[ERROR] length must be a positive number")
         file_id = f"F{secrets.token_hex(5).upper()}"
@@ -53,7 +53,7 @@ class Files:
         return file_id, f"{self.base_url}/upload/v1/{self._files[file_id].upload_key}"
 
     def receive(self, upload_key: str, content: bytes) -> StoredFile | None:
-        """The file, or None where the address is unknown or the announced length is not kept."""
+        """The file, or None if the address is unknown or the length differs from the announced one."""
         for stored in self._files.values():
             if stored.upload_key == upload_key and len(content) == stored.length:
                 stored.content = content
@@ -77,7 +77,7 @@ class Files:
         return stored.completed_at is not None and self._clock() - stored.completed_at >= PROCESSING_SECONDS
 
     def described(self, stored: StoredFile, *, is_shown: bool = False) -> Json:
-        """`is_shown`: as part of a message, where nobody sees it before it is ready."""
+        """`is_shown`: as part of a message, where it is not visible before it is ready."""
         is_ready = is_shown or self.is_ready(stored)
         mimetype = stored.mimetype if is_ready else ""
         shares: Json = {}
@@ -110,7 +110,7 @@ class Files:
         return f"{self.base_url}/files-pri/{stored.id}/{stored.name}"
 
     def resolve(self, blocks: list[Json]) -> list[Json]:
-        """Let image blocks point at their files; raise `invalid_blocks` for one that nobody could see."""
+        """Points image blocks at their files; raises `invalid_blocks` for a file that is not visible."""
         for reference, at in files_in(blocks):
             stored = self._referenced(reference)
             if stored is None or not stored.shares or not self.is_ready(stored):

@@ -1,6 +1,6 @@
-"""What people do, in the shapes in which Slack tells an app: presses, submissions, commands, shortcuts.
+"""People's actions, in the payloads that Slack sends to an app: presses, submissions, commands, shortcuts.
 
-Pure: each function reads the workspace and returns a payload; sending is `bot_link`'s work.
+Pure: each function reads the workspace and returns a payload; `bot_link` sends it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def find_element(
 
 
 def buttons_of(blocks: list[Json]) -> list[Json]:
-    """What could be pressed, told to somebody who asked for something else."""
+    """The buttons that could be pressed, for an error about a missing one."""
     return [
         {"block_id": block["block_id"], "action_id": element["action_id"], "value": element.get("value")}
         for block in blocks
@@ -84,7 +84,7 @@ def buttons_of(blocks: list[Json]) -> list[Json]:
 
 
 def chosen(element: Json, value: Any) -> Any:
-    """A person's plain choice as Slack reports it; a whole option may be given instead of its value."""
+    """A person's plain choice in Slack's format; a whole option may be given instead of its value."""
     if element["type"] in ("plain_text_input", "number_input"):
         return None if value in (None, "") else str(value)
     if element["type"] == "users_select" or value is None:
@@ -122,9 +122,9 @@ class Pressed:
 
 
 def state_of(blocks: list[Json], values: Json) -> Json:
-    """`state.values`: what was typed or chosen, else what stood there at first.
+    """`state.values`: what was typed or chosen, else the initial value.
 
-    `values` is `{block_id: {action_id: choice}}`, or `{action_id: choice}` where that is clear enough.
+    `values` is `{block_id: {action_id: choice}}`, or `{action_id: choice}` if that is unambiguous.
     """
     state: Json = {}
     for block in blocks:
@@ -193,7 +193,7 @@ def view_closed(team: Team, user_id: str, view: Json, *, is_cleared: bool) -> Js
 
 
 def faults_of_inputs(view: Json, state: Json) -> dict[str, str]:
-    """What Slack itself refuses before the app is asked: block id -> the words under the field."""
+    """What Slack itself refuses before it calls the app: block id -> the text under the field."""
     faults = {}
     for block in view["blocks"]:
         if block["type"] != "input":

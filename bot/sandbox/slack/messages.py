@@ -1,6 +1,6 @@
-"""The messages of all channels, with every version each of them ever had.
+"""The messages of all channels, with every version of each.
 
-A `ts` is unique and rises even when the clock does not. Ephemeral messages live apart: no history shows them.
+A `ts` is unique and rises even if the clock does not. Ephemeral messages are stored separately: no history shows them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Messages:
         return f"{self._last_microsecond // 1_000_000}.{self._last_microsecond % 1_000_000:06d}"
 
     def post(self, channel: str, message: Json) -> Json:
-        """Store a message; `thread_ts` of a reply to a reply becomes that of the thread."""
+        """Stores a message; `thread_ts` of a reply to a reply becomes that of the thread."""
         stored = {"type": "message", **message, "ts": self.next_ts()}
         if root_ts := stored.get("thread_ts"):
             root = self.channels.get(channel, {}).get(root_ts)
@@ -48,7 +48,7 @@ class Messages:
         return stored
 
     def _index(self, channel: str, message: Json) -> None:
-        """A parent finds its replies without a look at every message of the channel."""
+        """A parent finds its replies without a scan of every message of the channel."""
         if message.get("thread_ts", message["ts"]) != message["ts"]:
             self._replies.setdefault((channel, message["thread_ts"]), []).append(message["ts"])
 
@@ -90,7 +90,7 @@ class Messages:
         return [found, *self._replies_to(channel, ts)]
 
     def with_thread_facts(self, channel: str, message: Json) -> Json:
-        """A parent tells how many replies it has, and from whom."""
+        """A parent has the number of its replies, and their authors."""
         replies = self._replies_to(channel, message["ts"])
         if not replies:
             return message
@@ -115,7 +115,7 @@ class Messages:
         self._feed.publish("message", channel=channel, message=message)
 
     def whisper(self, channel: str, user: str, message: Json) -> Json:
-        """An ephemeral message, seen by one person only; it may bring the `ts` that was kept for it."""
+        """An ephemeral message, visible to one person only; it may have the `ts` that was reserved for it."""
         stored = {"type": "message", "ts": self.next_ts(), **message, "channel": channel}
         stored |= {"is_ephemeral": True, "recipient": user}
         self.ephemerals[stored["ts"]] = stored

@@ -1,6 +1,6 @@
 """Slack's rate limits: one message a second and channel with short bursts, tiers for the rest.
 
-`fast` keeps their form at twenty times the speed, so that a test sees a 429 without waiting for a minute.
+`fast` keeps their form at twenty times the speed, so that a test gets a 429 without waiting for a minute.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Bucket:
     filled_at: float
 
     def seconds_until_free(self, now: float) -> float:
-        """Take a token and return 0, else say how long the next one will take."""
+        """Takes a token and returns 0, else returns the seconds until the next one."""
         self.tokens = min(self.burst, self.tokens + (now - self.filled_at) * self.rate)
         self.filled_at = now
         if self.tokens >= 1:
@@ -72,7 +72,7 @@ class RateLimits:
         self._buckets.clear()
 
     def retry_after(self, method: str, channel: str, now: float) -> int | None:
-        """Whole seconds to wait, or None where the call may pass."""
+        """Whole seconds to wait, or None if the call may pass."""
         if math.isinf(self._speed):
             return None
         if method == "chat.postMessage":

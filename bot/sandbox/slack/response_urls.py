@@ -34,7 +34,7 @@ class Reply:
         self._arrived.set()
 
     async def posts_so_far(self, count: int, seconds: float) -> list[Json]:
-        """Wait for `count` posts, at most `seconds`; fewer are returned then."""
+        """Waits for `count` posts, at most `seconds`; fewer are returned then."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while len(self.posts) < count:

@@ -1,6 +1,6 @@
-"""The doors for tests, for the unattended demo and for the page: `/__sandbox__/…`, which Slack does not have.
+"""The endpoints for tests, for the unattended demo and for the page: `/__sandbox__/…`, which Slack does not have.
 
-A person's act is answered after the bot answered it, with what that person would see.
+A person's action is answered after the bot answered it, with what that person would see.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Membership(BaseModel):
 
 
 def refusals_as_answers(handler: Handler) -> Handler:
-    """Bad input is 400 with pydantic's reasons; what is not there is 404 with what is."""
+    """Bad input is 400 with pydantic's reasons; a missing object is 404 with the existing ones."""
 
     async def guarded(request: Request) -> Response:
         try:
@@ -104,7 +104,7 @@ class SandboxRoutes:
         return JSONResponse(acts.outcome(await self._link.tell(told.event), ""))
 
     async def faults(self, request: Request) -> Response:
-        """Replace the list of faults; an empty list ends them."""
+        """Replaces the list of faults; an empty list ends them."""
         self._team.faults.replace(FAULTS.validate_json(await request.body()), time.monotonic())
         return JSONResponse({"ok": True})
 
@@ -124,7 +124,7 @@ class SandboxRoutes:
         return JSONResponse({"ok": True})
 
     async def calls(self, request: Request) -> Response:
-        """Recorded calls, of one `method` and from number `since` on where asked."""
+        """Recorded calls, optionally of one `method` and from number `since` on."""
         method = request.query_params.get("method")
         since = TypeAdapter(int).validate_python(request.query_params.get("since", 0))
         return JSONResponse([c for c in self._team.calls if method in (None, c["method"]) and c["n"] >= since])

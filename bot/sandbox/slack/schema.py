@@ -1,6 +1,6 @@
-"""A small language for JSON shapes: a check takes a value and its JSON pointer and yields what is wrong with it.
+"""A small language for JSON structures: a check takes a value and its JSON pointer and yields the errors.
 
-The wording follows Slack's `response_metadata.messages`, which is what an engineer will be reading in anger.
+The wording follows Slack's `response_metadata.messages`, which an engineer will read in anger.
 """
 
 from __future__ import annotations

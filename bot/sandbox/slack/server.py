@@ -1,4 +1,4 @@
-"""Puts the stand-in together and serves it on loopback until it is told to stop."""
+"""Assembles the simulator and serves it on loopback until it gets a signal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def index(request: Request) -> Response:
 
 
 class OnlyFromHere:
-    """Refuses a browser that another site sent: a web page must not press buttons in the sandbox."""
+    """Refuses a browser's request from another site: a web page must not press buttons in the sandbox."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -60,7 +60,7 @@ class OnlyFromHere:
 
 
 def write_whole(path: Path, content: str) -> None:
-    """Replace the file in one step, so that a kill leaves the old state or the new one."""
+    """Replaces the file in one step, so that a kill leaves the old state or the new one."""
     draft = path.with_suffix(path.suffix + ".new")
     draft.write_text(content)
     draft.replace(path)
@@ -106,7 +106,7 @@ def build_app(team: Team, connections: Connections, state: Path | None = None) -
 
 
 class Server(uvicorn.Server):
-    """Announces itself once it listens, and ends the pages' streams when it has to stop."""
+    """Announces itself once it listens, and ends the pages' streams when it stops."""
 
     def __init__(self, config: uvicorn.Config, team: Team, announce: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -124,7 +124,7 @@ class Server(uvicorn.Server):
         self._team.feed.close()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stopping when asked is success: unlike uvicorn, do not die of the signal afterwards."""
+        """A requested stop is success: unlike uvicorn, do not die of the signal afterwards."""
         del sig, frame
         self.force_exit = self.should_exit
         if self._loop is not None:

@@ -1,6 +1,6 @@
 """Socket Mode: the connections that a bot holds open, and the envelopes that it must acknowledge.
 
-While there is a connection, everything goes through one of them and nothing over HTTP, each in turn.
+While there is a connection, everything goes over Socket Mode and nothing over HTTP; the connections take turns.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Sockets:
             self._open.remove(socket)
 
     def _take(self, text: str) -> None:
-        """An acknowledgement; anything else is no business of ours."""
+        """Handles an acknowledgement; ignores anything else."""
         with contextlib.suppress(ValueError):
             answer = json.loads(text)
             waiting = self._waiting.get(str(answer.get("envelope_id", "")))
@@ -63,7 +63,7 @@ class Sockets:
                 waiting.set_result(answer)
 
     async def deliver(self, kind: str, payload: Json, *, retry: int = 0, reason: str = "") -> Json:
-        """The payload of the acknowledgement, empty where it has none. It waits as long as the caller lets it."""
+        """The payload of the acknowledgement, empty if it has none. It waits until the caller's time-out."""
         envelope_id = secrets.token_hex(16)
         envelope: Json = {
             "envelope_id": envelope_id,
@@ -84,7 +84,7 @@ class Sockets:
         return dict(answer)
 
     async def refresh(self) -> None:
-        """As Slack does now and then: every connection is told to go and make a new one."""
+        """As Slack does now and then: asks every connection to reconnect."""
         going, self._open = self._open, []
         for socket in going:
             await socket.send_json({"type": "disconnect", "reason": "refresh_requested", "debug_info": {}})

@@ -1,4 +1,4 @@
-"""Everything the stand-in keeps, in one place, and the writing of it to a file where one was named."""
+"""The whole state of the simulator, and its storage in a file if one is named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALLS_KEPT = 50_000
 
 @dataclass(frozen=True)
 class Settings:
-    """How one stand-in is set up; `event_retry_seconds` are the pauses before a failed event is sent again."""
+    """The options of one simulator; `event_retry_seconds` are the pauses before a failed event is sent again."""
 
     bot_url: str
     signing_secret: str
@@ -71,7 +71,7 @@ class Team:
         self.feed.publish("reset")
 
     def bot_message(self, content: Json) -> Json:
-        """A message as the bot's own posts look."""
+        """A message in the format of the bot's own posts."""
         profile = {"id": BOT_ID, "app_id": APP_ID, "name": BOT_NAME, "team_id": TEAM_ID, "deleted": False}
         author = {"user": BOT_USER, "bot_id": BOT_ID, "app_id": APP_ID, "team": TEAM_ID, "bot_profile": profile}
         return {**author, **content}

@@ -1,6 +1,6 @@
 """The methods of Slack's Web API that a bot like ours calls, each a function from arguments to an answer.
 
-Shapes, errors and limits are Slack's; what is not here answers `unknown_method`.
+Structures, errors and limits are Slack's; a missing method answers `unknown_method`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def open_connection(team: Team, args: Arguments) -> Json:
 
 
 def content_of(team: Team, args: Arguments, *, needs_text: bool = True) -> Json:
-    """Text, blocks and metadata of a message; only what the caller sent."""
+    """Text, blocks and metadata of a message; only the fields that the caller sent."""
     content: Json = {}
     if args.structure("attachments"):
         raise ApiError("invalid_arguments", "[ERROR] the stand-in knows no attachments; send blocks")
@@ -96,7 +96,7 @@ def joined_channel(team: Team, args: Arguments) -> str:
 
 
 def open_channel(team: Team, args: Arguments) -> str:
-    """One in which something may still be said."""
+    """A channel that is not archived."""
     channel = joined_channel(team, args)
     if team.directory.channel(channel).is_archived:
         raise ApiError("is_archived")
@@ -115,7 +115,7 @@ def post_message(team: Team, args: Arguments) -> Json:
 
 @method("chat.update")
 def update_message(team: Team, args: Arguments) -> Json:
-    """Blocks and metadata that are not sent stay as they were."""
+    """Blocks and metadata that are not sent stay unchanged."""
     channel = open_channel(team, args)
     ts = args.required("ts")
     old = team.messages.get(channel, ts)
@@ -183,7 +183,7 @@ def position_of(cursor: str) -> str:
 
 
 def within(messages: Sequence[Json], args: Arguments) -> list[Json]:
-    """Those between `oldest` and `latest`; the bounds themselves only when `inclusive`."""
+    """Those between `oldest` and `latest`; the bounds themselves only if `inclusive`."""
     oldest, latest = args.text("oldest"), args.text("latest")
     edge = args.flag("inclusive")
     kept = []
@@ -197,7 +197,7 @@ def within(messages: Sequence[Json], args: Arguments) -> list[Json]:
 
 
 def page_of(team: Team, channel: str, messages: Sequence[Json], args: Arguments) -> Json:
-    """One page, beginning where the cursor says; metadata only on request, as in Slack."""
+    """One page, beginning at the cursor; metadata only on request, as in Slack."""
     limit = args.number("limit", 100)
     if not 1 <= limit <= LARGEST_PAGE:
         raise ApiError("invalid_limit")

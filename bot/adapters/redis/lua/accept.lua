@@ -1,11 +1,11 @@
--- Store accepted alerts, all or none, each dedupe key once an hour. Returns how many were new.
+-- Stores accepted alerts, all or none, each dedupe key once an hour. Returns how many were new.
 -- The two states of an alert end each other: fires, resolved and fires again are three alerts, whatever their startsAt.
 -- KEYS: intake, seen, sequence. ARGV: remember_seconds, truncated, then (dedupe key, alert JSON) pairs.
 local now = TIME()
 local at = STAMP(now)
 local seconds = tonumber(now[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', seconds - tonumber(ARGV[1]))
--- From before the clock went back: a repeat too many is harmless, one that is dropped for hours is not.
+-- From before the clock went back: an extra repeat is harmless, an alert that is dropped for hours is not.
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. seconds, '+inf')
 local stored = 0
 for i = 3, #ARGV, 2 do

@@ -1,5 +1,6 @@
--- Put events into an incident's inbox, each once by its id, stamped with the storage's time.
--- KEYS: run, inbox, known, pending. ARGV: incident, then (event id, event JSON) pairs. Returns -1 when there is no such incident.
+-- Appends events to an incident's inbox, each once by its id, stamped with the storage's time.
+-- KEYS: run, inbox, known, pending. ARGV: incident, then (event id, event JSON) pairs. Returns -1 if there is no such
+-- incident.
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
 local now = TIME()
 local at = STAMP(now)

@@ -7,7 +7,7 @@ local halted = redis.call('HGET', KEYS[1], '*') or redis.call('HGET', KEYS[1], A
 if halted then return 'halted' end
 local now = TIME()
 local seconds = tonumber(now[1])
--- Free accelerators are one incident's for as long as its pods may not be seen yet, and no longer.
+-- Free accelerators are reserved for one incident while its pods may not be visible yet, and no longer.
 local function is_room(key) return string.sub(key, 1, 5) == 'room/' end
 for i = FIRST_LEASE, #ARGV do
   local held = redis.call('HGET', KEYS[3], ARGV[i])
@@ -19,7 +19,7 @@ for i = FIRST_LEASE, #ARGV do
   end
 end
 
--- What the node breaker says against this node; nil when it has room. Its hash holds node -> 'taken at|accelerators'.
+-- Why the node breaker refuses this node; nil if it has room. Its hash holds node -> 'taken at|accelerators'.
 local function against(node)
   local taken, elsewhere = 0, 0
   for _, gpus in pairs(node.cordoned) do elsewhere = elsewhere + gpus end
@@ -35,13 +35,13 @@ local function against(node)
       redis.call('HDEL', KEYS[5], all[i])
     elseif all[i] ~= node.name then
       taken = taken + 1
-      -- Claimed a moment ago by somebody else, and not to be seen in the cluster yet.
+      -- Claimed a moment ago by another incident, and not visible in the cluster yet.
       local is_fresh = tonumber(at) > seconds - tonumber(ARGV[4])
       if is_fresh and node.cordoned[all[i]] == nil then elsewhere = elsewhere + tonumber(gpus) end
     end
   end
   if taken >= node.most then return 'node_breaker_open' end
-  -- One node may always go, or a small fleet could cordon none.
+  -- One node is always allowed, or a small fleet could cordon none.
   if node.gpus > 0 and elsewhere > 0 and elsewhere + node.gpus > node.share * node.fleet then return 'too_many_gpus' end
 end
 

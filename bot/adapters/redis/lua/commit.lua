@@ -1,4 +1,5 @@
--- Save one decision: the run, its timeline, its effects; drop what it consumed. All of it, or 'stale' and nothing.
+-- Saves one decision: the run, its timeline, its effects; drops the events that it consumed. All of it, or 'stale' and
+-- nothing.
 -- KEYS: run, inbox, timeline, effects, owed, owners, pending, due, open, last, incidents, known, shown, claims.
 -- ARGV: incident, expected version, run JSON, consumed, due at ('' = none), open|closed, target key, void before, owner,
 --       lease seconds, retention seconds, number of entries, entries..., then (effect id, effect JSON) pairs.
@@ -31,7 +32,7 @@ for i = 13 + entries, #ARGV, 2 do
   end
 end
 if ARGV[5] == '' then redis.call('ZREM', KEYS[8], ARGV[1]) else redis.call('ZADD', KEYS[8], ARGV[5], ARGV[1]) end
--- An incident has its target while it is open, and while events wait that may open it again.
+-- An incident has its target while it is open, and while waiting events may reopen it.
 local held = redis.call('HGET', KEYS[9], ARGV[7])
 if ARGV[6] == 'open' and not held then
   redis.call('HSET', KEYS[9], ARGV[7], ARGV[1])
@@ -39,7 +40,7 @@ elseif ARGV[6] == 'closed' and held == ARGV[1] and redis.call('LLEN', KEYS[2]) =
   redis.call('HDEL', KEYS[9], ARGV[7])
 end
 if ARGV[6] == 'closed' then
-  -- The last one is the newest, though an older one may hear of something later.
+  -- The last one is the newest, though an older one may receive events later.
   local last = redis.call('HGET', KEYS[10], ARGV[7])
   if not last or tonumber(string.match(last, '%d+$')) <= tonumber(string.match(ARGV[1], '%d+$')) then
     redis.call('HSET', KEYS[10], ARGV[7], ARGV[1])

@@ -1,5 +1,5 @@
--- Change what is kept of one incident. KEYS: digest. ARGV: field, record before ('' for none), record from now on.
--- Returns 0, and changes nothing, when something else is kept by now.
+-- Changes the record of one incident. KEYS: digest. ARGV: field, record before ('' for none), record from now on.
+-- Returns 0, and changes nothing, if the record differs by now.
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
   return 0
 end

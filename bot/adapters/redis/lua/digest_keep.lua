@@ -1,5 +1,5 @@
--- Keep what is known of the message. KEYS: digest. ARGV: claim, record ('' gives the word back).
--- Returns 0, and keeps nothing, when the claim is somebody else's by now.
+-- Stores the state of the message. KEYS: digest. ARGV: claim, record ('' releases the claim).
+-- Returns 0, and stores nothing, if another process has the claim by now.
 local held = redis.call('HGET', KEYS[1], 'claim')
 if not held or string.match(held, '^(.-)|') ~= ARGV[1] then
   return 0

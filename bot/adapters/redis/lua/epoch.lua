@@ -1,4 +1,4 @@
--- Begin an epoch, unless one has begun. KEYS: epoch, counter. ARGV: epoch JSON, the number before its first incident.
+-- Begins an epoch, unless one has begun. KEYS: epoch, counter. ARGV: epoch JSON, the number before its first incident.
 -- Returns the epoch that counts.
 local known = redis.call('GET', KEYS[1])
 if known then return known end

@@ -1,4 +1,4 @@
--- Hold leases on while nothing is sent: those that are the incident's, for as long again. What somebody else has stays theirs.
+-- Extends leases while nothing is sent: only those that are the incident's.
 -- KEYS: leases. ARGV: incident, lease seconds, lease keys...
 local now = TIME()
 for i = 3, #ARGV do

@@ -1,5 +1,5 @@
--- When the server's clock went back since the last look, bring everything that waits forward by as much, leases too.
--- KEYS: clock, owed, pending, leases. Returns by how many seconds it went back, '0' when it did not.
+-- If the server's clock went back since the last check, moves everything that waits, leases too, back by as much.
+-- KEYS: clock, owed, pending, leases. Returns by how many seconds it went back, '0' if it did not.
 local now = TIME()
 local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
 local last = tonumber(redis.call('GET', KEYS[1]) or '0')

@@ -1,4 +1,5 @@
--- One incident as it is now. KEYS: run, inbox. Returns the run JSON, the time and the events that wait; nil when there is none.
+-- One incident as it is now. KEYS: run, inbox. Returns the run JSON, the time and the waiting events; nil if there is
+-- none.
 local run = redis.call('GET', KEYS[1])
 if not run then return nil end
 local now = TIME()

@@ -1,5 +1,5 @@
--- Make an effect due now, unless somebody performs it. One that is not owed is owed from here on when its JSON is given.
--- KEYS: run, effects, owed, owners. ARGV: member, effect id, effect JSON or ''. Returns 1 when it is due now.
+-- Makes an effect due now, unless a process performs it. If its JSON is given, an effect that is not owed becomes owed.
+-- KEYS: run, effects, owed, owners. ARGV: member, effect id, effect JSON or ''. Returns 1 if it is due now.
 if redis.call('HEXISTS', KEYS[4], ARGV[1]) == 1 then return 0 end
 if redis.call('HEXISTS', KEYS[2], ARGV[2]) == 0 then
   local run = redis.call('GET', KEYS[1])

@@ -1,6 +1,6 @@
--- Owe an effect again later, by nobody. KEYS: effects, owed, owners.
+-- Owes an effect again later, without an owner. KEYS: effects, owed, owners.
 -- ARGV: member, effect id, value as taken, value to keep, after seconds, owner.
--- One that was owed again meanwhile is due at once; one that another process performs by now is left to it.
+-- If it was owed again meanwhile it is due at once; if another process performs it by now, it is left to that process.
 local now = TIME()
 local owner = redis.call('HGET', KEYS[3], ARGV[1])
 if owner and owner ~= ARGV[6] then return 0 end

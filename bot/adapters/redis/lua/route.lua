@@ -1,7 +1,9 @@
--- Give one intake entry to an incident: open it, extend it, or reopen it. Nothing happens unless the index is as the caller saw it.
--- A person's submission comes without an entry; one that was seen before answers with the incident that it opened.
--- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, and of a person: submission.
--- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle JSON or empty, and of a person: seconds to remember it.
+-- Gives one intake entry to an incident: opens, extends, or reopens it. Changes nothing unless the index is as the
+-- caller saw it.
+-- A person's submission comes without an entry; a repeated one returns the incident that it opened.
+-- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, and for a person: submission.
+-- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle JSON or
+-- empty, and for a person: seconds to remember it.
 if KEYS[10] then
   local before = redis.call('GET', KEYS[10])
   if before then return before end
@@ -23,7 +25,8 @@ if ARGV[4] == 'opens' then
   redis.call('ZADD', KEYS[7], now[1], ARGV[3])
 end
 if ARGV[8] ~= '' then redis.call('SET', KEYS[9], ARGV[8], 'NX') end
--- With the event or not at all: the commit that consumes the event decides whether the incident keeps the target.
+-- Together with the event or not at all: the commit that consumes the event decides whether the incident keeps the
+-- target.
 if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
   if ARGV[4] == 'opens' or ARGV[4] == 'reopens' then redis.call('HSET', KEYS[2], ARGV[2], ARGV[3]) end
   redis.call('RPUSH', KEYS[5], at .. '|' .. ARGV[6] .. '|' .. ARGV[7])

@@ -1,4 +1,4 @@
--- An effect is done: its outcome goes to the inbox, once by id; it is owed no more unless it was owed again meanwhile.
+-- Ends an effect: its outcome goes to the inbox, once by id; it is no longer owed unless it was owed again meanwhile.
 -- KEYS: run, inbox, known, pending, effects, owed, owners.
 -- ARGV: incident, member, effect id, value as taken, owner, (event id, JSON)...
 local now = TIME()
@@ -13,7 +13,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 local value = redis.call('HGET', KEYS[5], ARGV[3])
 local owner = redis.call('HGET', KEYS[7], ARGV[2])
--- Owed again, and another process is at it by now: it settles that itself.
+-- Owed again, and another process performs it by now: that process settles it.
 if owner and owner ~= ARGV[5] and value and value ~= ARGV[4] then return 0 end
 redis.call('HDEL', KEYS[7], ARGV[2])
 if value == ARGV[4] or not value then

@@ -1,5 +1,5 @@
--- Take one owed effect under a lease. Re-entrant for its owner; nobody else gets it meanwhile.
--- Returns its value, the time, and the run where it is stored; or nil.
+-- Takes one owed effect under a lease. Its owner may take it again; no other process can.
+-- Returns its value, the time, and the run if it is stored; or nil.
 -- KEYS: effects, owed, owners, run. ARGV: member, effect id, owner, lease seconds.
 local now = TIME()
 local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000

@@ -1,4 +1,5 @@
--- End an intake entry that no playbook wants; keep it in a bounded list. KEYS: intake, unmatched. ARGV: raw entry, kept JSON, bound.
+-- Ends an intake entry that matched no playbook; keeps it in a bounded list. KEYS: intake, unmatched. ARGV: raw entry,
+-- kept JSON, bound.
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
 if ARGV[2] ~= '' then
   redis.call('LPUSH', KEYS[2], ARGV[2])

@@ -1,1 +1,1 @@
-"""The controllers: each looks at one object at a time and moves the cluster one step towards what is wanted."""
+"""The controllers: each reconciles one object at a time and moves the cluster one step towards the desired state."""

@@ -1,6 +1,6 @@
-"""Autoscalers without metrics: a workload never has fewer replicas than their floor nor more than their ceiling.
+"""Autoscalers without metrics: a workload never has fewer replicas than their minimum nor more than their maximum.
 
-KEDA's ScaledObject makes a HorizontalPodAutoscaler of its own and keeps it as it wants it.
+KEDA's ScaledObject creates its own HorizontalPodAutoscaler and keeps it in its desired state.
 """
 
 from collections.abc import Iterable
@@ -75,7 +75,7 @@ class Keda:
         target = {"apiVersion": "apps/v1", "kind": "Deployment", **spec["scaleTargetRef"]}
         wanted = {
             "scaleTargetRef": target,
-            # None at all is KEDA's own doing; its autoscaler begins at one.
+            # Zero replicas are KEDA's own decision; its autoscaler begins at one.
             "minReplicas": max(1, spec.get("minReplicaCount", 0)),
             "maxReplicas": spec.get("maxReplicaCount", MAX_BY_DEFAULT),
         }

@@ -1,6 +1,6 @@
-"""What keeps house: pods without a kubelet, objects whose owner is gone, namespaces on their way out, old events.
+"""Clean-up: pods without a kubelet, objects whose owner is gone, terminating namespaces, old events.
 
-And what every namespace is given: the root certificate.
+It also puts the root certificate into every namespace.
 """
 
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ class PodCleaner:
 
 
 class GarbageCollector:
-    """Deletes what belongs to a deleted owner, and keeps the promises of foreground and orphaning deletes."""
+    """Deletes dependents of a deleted owner, and completes foreground and orphaning deletes."""
 
     name = "garbagecollector"
 
@@ -62,7 +62,7 @@ class GarbageCollector:
         self._store = registry.store
 
     def keys(self, change: Change) -> Iterable[Key]:
-        # Keyed by the owner's uid: that is what dependents refer to.
+        # Keyed by the owner's uid, to which dependents refer.
         if change.kind == "DELETED" or is_terminating(change.obj):
             yield "", uid_of(change.obj)
         if change.kind != "MODIFIED":
@@ -170,7 +170,7 @@ class RootCertificates:
 
 
 class EventCleaner:
-    """Forgets events an hour after they were last said, as a real server does."""
+    """Removes events an hour after their last occurrence, as a real server does."""
 
     name = "eventttl"
 

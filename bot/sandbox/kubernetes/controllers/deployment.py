@@ -1,7 +1,7 @@
-"""Deployments: one ReplicaSet a template, and pods moved from the old to the new within surge and unavailability.
+"""Deployments: one ReplicaSet per template, and pods moved from old to new within surge and unavailability.
 
-Each reconcile takes one step from what the ReplicaSets report, as the real controller does, so that a rollout can be
-paused, turned round or stuck at any point.
+Each reconcile takes one step from the state of the ReplicaSets, as the real controller does, so that a rollout can be
+paused, reversed or stuck at any point.
 """
 
 from collections.abc import Iterable
@@ -100,7 +100,7 @@ class DeploymentController:
                 self._registry.edit(REPLICA_SETS, one, lambda new: _add_owner(new, reference))
 
     def _sync_new(self, deployment: Obj, new: Obj | None, sets: list[Obj]) -> Obj:
-        """Find or make the ReplicaSet of the current template, and number it above all others."""
+        """Finds or creates the ReplicaSet of the current template, and numbers it above all others."""
         old = [one for one in sets if new is None or name_of(one) != name_of(new)]
         revision = max((revision_of(one) for one in old), default=0) + 1
         if new is None:
@@ -183,7 +183,7 @@ class DeploymentController:
         may_go = total([*old, new]) - bounds.least_available - new_unavailable
         if may_go <= 0:
             return
-        # Pods that serve nobody go first; then as many of the serving as stay spare.
+        # Pods that do not serve go first; then as many serving pods as the bounds allow.
         for one in old:
             useless = one["spec"]["replicas"] - available(one)
             count = min(useless, may_go)
@@ -208,7 +208,7 @@ class DeploymentController:
         )
 
     def _scale_in_proportion(self, deployment: Obj, sets: list[Obj]) -> None:
-        """Spread a new size over the sets in use; the newest takes what rounding leaves."""
+        """Spreads a new size over the sets in use; the newest takes the rounding remainder."""
         in_use = [one for one in sets if one["spec"]["replicas"] > 0] or sets[-1:]
         bounds = bounds_of(deployment)
         if len(in_use) == 1:
@@ -224,7 +224,7 @@ class DeploymentController:
             self._resize(deployment, one, target)
 
     def _resize(self, deployment: Obj, replica_set: Obj, size: int) -> bool:
-        """Returns whether the size changed; the notes about the wanted size are kept true either way."""
+        """Returns whether the size changed; the annotations about the desired size are kept correct either way."""
         before = replica_set["spec"]["replicas"]
         bounds = bounds_of(deployment)
 
@@ -245,7 +245,7 @@ class DeploymentController:
         self._events.say(DEPLOYMENTS, deployment, "Normal", "ScalingReplicaSet", text)
 
     def _clean_up(self, deployment: Obj) -> None:
-        """Old, empty ReplicaSets beyond the history limit go, once the rollout is complete."""
+        """Deletes old, empty ReplicaSets beyond the history limit once the rollout is complete."""
         if not rollout_status.is_complete(deployment):
             return
         sets = self._sets(deployment)
@@ -286,7 +286,7 @@ def _copy_annotations(deployment: Obj, replica_set: Obj, revision: int) -> None:
         have[REVISION_HISTORY] = ",".join([*history, before])
     have[REVISION] = str(revision)
     bounds = bounds_of(deployment)
-    # The wanted size is left alone on a set that exists: the difference tells that somebody scaled.
+    # The desired size of an existing set is left alone: the difference shows that it was scaled.
     have.setdefault(DESIRED_REPLICAS, str(bounds.replicas))
     have.setdefault(MAX_REPLICAS, str(bounds.most))
     replica_set["spec"]["minReadySeconds"] = deployment["spec"].get("minReadySeconds", 0)

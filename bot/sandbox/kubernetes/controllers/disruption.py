@@ -1,4 +1,4 @@
-"""Disruption budgets: how many pods may go just now.
+"""Disruption budgets: how many pods may be disrupted now.
 
 An allowed eviction counts as gone before its pod is, so that two evictions in a row cannot spend one budget twice.
 """
@@ -72,7 +72,7 @@ class DisruptionController:
         }
 
     def _wanted(self, budget: Obj, pods: list[Obj]) -> tuple[int, int]:
-        """Expected pods, and how many of them have to be healthy."""
+        """Expected pods, and how many of them must be healthy."""
         spec = budget["spec"]
         if "maxUnavailable" in spec:
             expected = self._expected_scale(pods)
@@ -84,7 +84,7 @@ class DisruptionController:
         return expected, resolve_int_or_percent(least, expected, round_up=True)
 
     def _expected_scale(self, pods: list[Obj]) -> int:
-        """What the pods' controllers want in sum: a share is of the wanted size, not of what happens to exist."""
+        """The sum of the desired replicas of the controllers of the pods: a share is of the desired pods."""
         wanted: dict[str, int] = {}
         for pod in pods:
             owner = live_controller(self._store, REPLICA_SETS, pod) or live_controller(self._store, STATEFUL_SETS, pod)

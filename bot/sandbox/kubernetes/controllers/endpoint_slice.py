@@ -1,6 +1,6 @@
-"""EndpointSlices: which pods a Service sends to, one slice a Service.
+"""EndpointSlices: the pods that receive a Service's traffic, one slice per Service.
 
-A terminating pod is never ready here, yet it may still serve: that is how a draining replica looks.
+A terminating pod is never ready here, yet it may still serve: a draining replica has these conditions.
 """
 
 from collections.abc import Iterable
@@ -83,7 +83,7 @@ class EndpointSliceController:
 
 
 def _address(pod: Obj) -> str:
-    """The fleet's pods listen on loopback, which no EndpointSlice may hold; nobody connects by what stands here."""
+    """The fleet's pods listen on loopback, which an EndpointSlice must not contain; these addresses are never used."""
     address = str(pod["status"]["podIP"])
     return f"10.{address.removeprefix('127.')}" if address.startswith("127.") else address
 

@@ -1,6 +1,6 @@
 """Jobs: one pod at a time until one succeeds, too many failed, or the deadline has passed; deleted when that is due.
 
-Parallel and indexed Jobs are not played: the bot starts none.
+Parallel and indexed Jobs are not supported: the bot starts none.
 """
 
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ class JobController:
         return None if deadline is None else float(deadline) - clock.seconds_since(started)
 
     def _start(self, job: Obj) -> bool:
-        """Whether its pod could be made."""
+        """Returns whether its pod could be created."""
         template = job["spec"]["template"]
         metadata = {
             "generateName": f"{name_of(job)}-",

@@ -79,7 +79,7 @@ class LeaderWorkerSetController:
         return self._registry.edit(STATEFUL_SETS, present, change)
 
     def _partition(self, workload: Obj, leaders: Obj, revision: str) -> int:
-        """From which group on leaders may be renewed: the highest first, as many at once as may be missing."""
+        """The first group whose leader may be updated: the highest first, as many at once as may be unavailable."""
         rolling = workload["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"]
         replicas = int(workload["spec"]["replicas"])
         may_miss = max(1, resolve_int_or_percent(rolling["maxUnavailable"], replicas, round_up=False))
@@ -95,7 +95,7 @@ class LeaderWorkerSetController:
 
     def _workers(self, workload: Obj, leader: Obj) -> None:
         size, number = workload["spec"]["leaderWorkerTemplate"]["size"], number_of(leader)
-        # One of the same name that belongs to the leader before this one goes first.
+        # A set of the same name that belongs to the previous leader goes first.
         if size < 2 or self._store.find(STATEFUL_SETS, namespace_of(leader), name_of(leader)) is not None:
             self._number_workers(leader)
             return
@@ -117,14 +117,14 @@ class LeaderWorkerSetController:
             self._registry.edit(PODS, pod, lambda new: new["metadata"]["labels"].update(labels))
 
     def _renew_broken_groups(self, workload: Obj, leaders: Obj) -> None:
-        """A worker that ends or restarts takes its whole group along."""
+        """A worker that ends or restarts ends its whole group."""
         if workload["spec"]["leaderWorkerTemplate"]["restartPolicy"] != RENEWED_AS_ONE:
             return
         for leader in controlled(self._store, PODS, leaders):
             group = self._group(workload, number_of(leader))
             if is_active(leader) and any(_has_ended(pod) for pod in group):
                 mine = self._store.find(STATEFUL_SETS, namespace_of(leader), name_of(leader))
-                # Workers of the leader before this one end because that one did.
+                # Workers of the previous leader end because that leader ended.
                 if mine is not None and is_controlled_by(mine, leader):
                     self._registry.delete(PODS, leader)
 
@@ -179,7 +179,7 @@ def _labelled(workload: Obj, template: Obj, labels: dict[str, str], revision: st
             "labels": {**(metadata.get("labels") or {}), **labels, REVISION: revision},
             "annotations": {**(metadata.get("annotations") or {}), SIZE: size},
         },
-        # A copy: what the StatefulSet fills in is not written into the set that is stored.
+        # A copy: fields that the StatefulSet adds are not written into the stored set.
         "spec": copy.deepcopy(template.get("spec") or {}),
     }
 

@@ -1,7 +1,7 @@
-"""Runs the controllers: every change wakes those that care, at once and in order.
+"""Runs the controllers: every change wakes the controllers concerned, at once and in order.
 
-One task, one object at a time, no threads: a reconcile sees the store as it is. A reconcile that fails is logged and
-tried again; it never stops the others.
+One task, one object at a time, no threads: a reconcile sees a consistent store. A failed reconcile is logged and
+retried; it never stops the others.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 RETRY_SECONDS = 1.0
 LAG_SECONDS = {"deployment": 0.05}
-"""How much later than a change a controller looks: a real one needs about this long to see a new generation."""
+"""The delay from a change to its reconcile: a real controller needs about this long to see a new generation."""
 
 log = logging.getLogger(__name__)
 
@@ -26,18 +26,18 @@ class Controller(Protocol):
     name: str
 
     def keys(self, change: Change) -> Iterable[Key]:
-        """Which of its objects a change concerns. Must not write."""
+        """The controller's objects that a change concerns. Must not write."""
         ...
 
     def reconcile(self, key: Key) -> float | None:
-        """Move one object on. Returns after how many seconds to look again even if nothing changes."""
+        """Reconciles one object. Returns after how many seconds to check again even if nothing changes."""
         ...
 
 
 class ControllerLoop:
     def __init__(self, store: Store, controllers: Iterable[Controller]) -> None:
         self._controllers = {controller.name: controller for controller in controllers}
-        # A dict is an ordered set: woken twice before its turn is woken once.
+        # A dict is an ordered set: an object that is woken twice before its turn runs once.
         self._waiting: dict[tuple[str, Key], None] = {}
         self._alarms: dict[tuple[str, Key], asyncio.TimerHandle] = {}
         self._coming: set[tuple[str, Key]] = set()
@@ -54,7 +54,7 @@ class ControllerLoop:
         self._controllers[controller.name] = controller
 
     def pause(self, names: Iterable[str]) -> None:
-        """Hold these controllers, and only these; what they miss waits for them."""
+        """Pauses these controllers, and only these; what they miss waits for them."""
         self.paused = frozenset(names)
         self._awake.set()
 
@@ -81,7 +81,8 @@ class ControllerLoop:
         try:
             again_in = self._controllers[name].reconcile(key)
         except ApiError as refused:
-            # As a real one: what it saw may be gone by now (a namespace that is being deleted), so it looks again.
+            # As in a real one: an object that it read may be gone by now (its namespace is being deleted), so it
+            # retries.
             log.info("controller %s was refused for %s/%s: %s", name, *key, refused)
             again_in = RETRY_SECONDS
         except Exception:

@@ -1,4 +1,4 @@
-"""Owner references: who made an object, and who therefore looks after it."""
+"""Owner references: which object created this one and controls it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pod templates: which two are the same, and the hash that names a ReplicaSet after its template."""
+"""Pod templates: which two are equal, and the hash that names a ReplicaSet after its template."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 Obj = dict[str, Any]
 
 TEMPLATE_HASH = "pod-template-hash"
-# The letters that Kubernetes encodes such hashes with: no vowels, so no words.
+# The alphabet that Kubernetes uses for such hashes: no vowels, so no words.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 

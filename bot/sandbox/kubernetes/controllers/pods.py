@@ -1,4 +1,4 @@
-"""What controllers ask of a pod: is it ready, does it count, since when."""
+"""The state of a pod for controllers: is it ready, does it count, since when."""
 
 from typing import Any
 
@@ -23,12 +23,12 @@ def is_terminal(pod: Obj) -> bool:
 
 
 def is_active(pod: Obj) -> bool:
-    """It counts for its ReplicaSet: neither ended nor on its way out."""
+    """It counts for its ReplicaSet: neither ended nor terminating."""
     return not is_terminal(pod) and not is_terminating(pod)
 
 
 def seconds_until_available(pod: Obj, min_ready_seconds: int) -> float | None:
-    """0 when available now; None while not ready, since nobody can tell."""
+    """0 if available now; None while not ready, since the time is unknown."""
     ready = condition(pod, "Ready")
     if ready is None or ready["status"] != "True":
         return None
@@ -39,7 +39,7 @@ def seconds_until_available(pod: Obj, min_ready_seconds: int) -> float | None:
 
 
 def with_condition(conditions: list[Obj], new: Obj) -> list[Obj]:
-    """Replace the condition of the same type; its transition time moves only when its status does."""
+    """Replaces the condition of the same type; its transition time moves only when its status does."""
     before = next((one for one in conditions if one["type"] == new["type"]), None)
     if before is not None and before["status"] == new["status"]:
         new = {**new, "lastTransitionTime": before.get("lastTransitionTime", clock.stamp())}

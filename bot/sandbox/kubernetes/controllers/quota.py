@@ -1,4 +1,4 @@
-"""Keeps the status of each ResourceQuota: what is allowed, and what its namespace's pods use of it."""
+"""Keeps the status of each ResourceQuota: the limits, and the use by its namespace's pods."""
 
 from collections.abc import Iterable
 

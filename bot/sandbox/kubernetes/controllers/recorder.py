@@ -1,6 +1,6 @@
-"""Events as the components of a cluster write them: the same thing said again raises a count.
+"""Events as the components of a cluster write them: a repeated event increments a count.
 
-The scheduler speaks the newer events API, whose times read differently: `eventTime`, and no first or last timestamp.
+The scheduler uses the newer events API, whose times differ: `eventTime`, and no first or last timestamp.
 """
 
 import secrets
@@ -24,7 +24,7 @@ class Recorder:
     def say(self, resource: Resource, about: Obj, kind: EventType, reason: str, message: str) -> None:
         namespace = namespace_of(about) or "default"
         parent = self._registry.store.find(NAMESPACES, "", namespace)
-        # A namespace on its way out takes no new events.
+        # A terminating namespace accepts no new events.
         if parent is None or is_terminating(parent):
             return
         said = self._said_before(namespace, about, reason, message)

@@ -1,6 +1,6 @@
-"""ReplicaSets: keep the wanted number of pods, by label and not by birth.
+"""ReplicaSets: keep the desired number of pods, selected by label, not by origin.
 
-A pod whose labels stop to match is released and replaced at once; it lives on alone.
+A pod whose labels no longer match is released and replaced at once; it lives on alone.
 """
 
 import copy
@@ -70,7 +70,7 @@ class ReplicaSetController:
         return min(waits or RETRY_SECONDS, RETRY_SECONDS) if failure else waits
 
     def _claim(self, replica_set: Obj) -> list[Obj]:
-        """Adopt orphans that match, release own pods that do not; returns the own ones."""
+        """Adopts orphans that match, releases own pods that do not; returns the own ones."""
         mine: list[Obj] = []
         reference = reference_to(REPLICA_SETS, replica_set)
         for pod in self._store.list(PODS, namespace_of(replica_set)):
@@ -85,7 +85,7 @@ class ReplicaSetController:
         return mine
 
     def _grow(self, replica_set: Obj, count: int) -> str:
-        """Why the first pod that is missing could not be made; empty when all were."""
+        """Why the first missing pod could not be created; empty if all were."""
         template = replica_set["spec"]["template"]
         body = {
             "metadata": {
@@ -134,12 +134,12 @@ class ReplicaSetController:
 
 
 def with_failure(conditions: list[Obj], reason: str, failure: str) -> list[Obj]:
-    """The conditions with `ReplicaFailure` for a failure, and without it when there is none."""
+    """The conditions with `ReplicaFailure` if there is a failure, and without it if there is none."""
     had = next((one for one in conditions if one["type"] == "ReplicaFailure"), None)
     rest = [one for one in conditions if one["type"] != "ReplicaFailure"]
     if not failure:
         return rest
-    # Pods get a new name at each attempt: a message that always changes would never come to rest.
+    # Pods get a new name at each attempt: a message that always changes would never settle.
     if had is not None:
         return conditions
     stamp = clock.stamp()
@@ -148,7 +148,7 @@ def with_failure(conditions: list[Obj], reason: str, failure: str) -> list[Obj]:
 
 
 def victims(active: list[Obj], count: int) -> list[Obj]:
-    """Whom to delete first: what serves least, then what is cheapest by annotation, then the crowded, then the new."""
+    """The pods to delete first: by least service, lowest deletion cost, crowded nodes, then youngest."""
     per_node: dict[str, int] = {}
     for pod in active:
         node = pod["spec"].get("nodeName", "")
@@ -179,7 +179,7 @@ def _ready_since(pod: Obj) -> float:
 
 
 def deletion_cost(pod: Obj) -> int:
-    """A cost that is no number counts as 0, as the real controller has it."""
+    """A cost that is not a number counts as 0, as in the real controller."""
     text = (pod["metadata"].get("annotations") or {}).get(DELETION_COST, "0")
     try:
         return int(text)

@@ -1,4 +1,4 @@
-"""How many pods a rollout may add and how many it may miss, in whole pods.
+"""How many pods a rollout may add and how many may be unavailable, in whole pods.
 
 Surge rounds up and unavailability down, so that a rollout can always move.
 """
@@ -13,7 +13,7 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bounds:
-    """How far a rollout may go up and down, in pods."""
+    """Upper and lower bound of pods during a rollout."""
 
     replicas: int
     surge: int
@@ -37,6 +37,6 @@ def bounds_of(deployment: Obj) -> Bounds:
     surge = resolve_int_or_percent(rolling["maxSurge"], replicas, round_up=True)
     unavailable = resolve_int_or_percent(rolling["maxUnavailable"], replicas, round_up=False)
     if surge == 0 and unavailable == 0:
-        # Both percentages may round to nothing; then one pod at a time goes first.
+        # Both percentages may round to zero; then one pod at a time goes first.
         unavailable = 1
     return Bounds(replicas, surge, min(unavailable, replicas))

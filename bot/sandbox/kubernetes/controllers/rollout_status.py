@@ -1,6 +1,6 @@
-"""A Deployment's status: counts, and the conditions that say whether a rollout lives.
+"""A Deployment's status: counts, and the conditions that show whether a rollout progresses.
 
-`Progressing` turns False only by its own deadline; counts alone never call a rollout failed.
+`Progressing` turns False only by its own deadline; counts alone never mark a rollout as failed.
 """
 
 from typing import Any, Literal
@@ -22,12 +22,12 @@ COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
 
 
 def report(registry: Registry, deployment: Obj, sets: list[Obj], new: Obj | None) -> float | None:
-    """Write the status; returns after how many seconds the progress deadline has to be looked at."""
+    """Writes the status; returns after how many seconds the progress deadline must be checked."""
     before = deployment["status"]
     status = _counted(deployment, sets, new)
     conditions: list[Obj] = before.get("conditions") or []
     availability, had = _availability(deployment, status), condition(deployment, "Available")
-    # Said again, it keeps its times: a status that always changes would never come to rest.
+    # An unchanged condition keeps its times: a status that always changes would never settle.
     if had is None or (had["status"], had["reason"]) != (availability["status"], availability["reason"]):
         conditions = with_condition(conditions, availability)
     status["conditions"] = conditions
@@ -97,7 +97,7 @@ def _progress(deployment: Obj, status: Obj, new: Obj | None) -> Obj | None:
         return _condition("Progressing", "Unknown", PAUSED, "Deployment is paused")
     if reason == PAUSED:
         return _condition("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed")
-    # A finished rollout that loses a pod is no rollout: it makes no progress and misses no deadline.
+    # A finished rollout that loses a pod is not a rollout: it makes no progress and misses no deadline.
     if reason == COMPLETE and status.get("replicas", 0) == status.get("updatedReplicas", 0):
         return None
     named = f'ReplicaSet "{name_of(new)}"' if new is not None else f'Deployment "{name_of(deployment)}"'
@@ -129,7 +129,7 @@ def _seconds_to_deadline(deployment: Obj, status: Obj) -> float | None:
     now = condition({"status": status}, "Progressing")
     if now is None or now["reason"] in (COMPLETE, TIMED_OUT, PAUSED) or is_complete(deployment, status):
         return None
-    # A little late rather than early, since times are kept in whole seconds.
+    # A little late rather than early, since times have whole seconds.
     return max(0.0, _seconds_left(deployment, now)) + 0.05
 
 

@@ -1,4 +1,4 @@
-"""The scheduler: gives a waiting pod a node that fits, or says why none does.
+"""The scheduler: assigns a waiting pod to a node that fits, or reports why none does.
 
 A GPU is free only when the pod that had it is gone: a terminating pod still holds it.
 """
@@ -27,7 +27,7 @@ NOT_SCHEDULABLE = "node(s) were unschedulable"
 WRONG_LABELS = "node(s) didn't match Pod's node affinity/selector"
 TAINTED = "node(s) had untolerated taint(s)"
 APART = "node(s) didn't match pod anti-affinity rules"
-# What the plugins after a failed round add: nothing is ever pre-empted here.
+# The plugins add this after a failed round: nothing is ever preempted here.
 _NO_VICTIM = "No preemption victims found for incoming pod"
 _NO_HELP = "Preemption is not helpful for scheduling"
 _EVERY_POD: Key = ("", "*")
@@ -42,7 +42,7 @@ class Scheduler:
         self._events = Recorder(registry, "default-scheduler", new_style=True)
 
     def keys(self, change: Change) -> Iterable[Key]:
-        # One round looks at every waiting pod: any pod or node that changes may make room.
+        # One round checks every waiting pod: any pod or node that changes may make room.
         if change.resource is NODES or (change.resource is PODS and _matters(change)):
             yield _EVERY_POD
 
@@ -67,7 +67,7 @@ class Scheduler:
         self._events.say(PODS, pod, "Normal", "Scheduled", text)
 
     def _rank(self, pod: Obj, node: Obj) -> tuple[Any, ...]:
-        """Apart from its siblings first, then where most is free."""
+        """Away from its siblings first, then by most free resources."""
         owner = controller_of(pod)
         here = [one for one in self._store.list(PODS) if one["spec"].get("nodeName") == name_of(node)]
         siblings = sum(owner is not None and (controller_of(one) or {}).get("uid") == owner["uid"] for one in here)
@@ -86,7 +86,7 @@ class Scheduler:
 
 
 def unschedulable_message(reasons: dict[str, list[str]]) -> str:
-    """`0/3 nodes are available: …` as the real scheduler puts it."""
+    """`0/3 nodes are available: …` in the wording of the real scheduler."""
     total = len(reasons)
     if not total:
         return "no nodes available to schedule pods"
@@ -102,7 +102,7 @@ def unschedulable_message(reasons: dict[str, list[str]]) -> str:
 
 
 def why_not(store: Store, pod: Obj, node: Obj) -> list[str]:
-    """Why this pod cannot run on this node; empty when it can. The first kind of obstacle is the one named."""
+    """Why this pod cannot run on this node; empty if it can. The first kind of obstacle is reported."""
     if node["spec"].get("unschedulable"):
         return [NOT_SCHEDULABLE]
     if not _selected(pod, node):
@@ -167,7 +167,7 @@ def _tolerates(toleration: Obj, taint: Obj) -> bool:
 
 
 def _is_kept_apart(store: Store, pod: Obj, node: Obj) -> bool:
-    """Required anti-affinity by host name, which is the only topology that this scheduler knows."""
+    """Required anti-affinity by host name, the only topology that this scheduler supports."""
     rules = pod["spec"].get("affinity", {}).get("podAntiAffinity", {})
     terms = rules.get("requiredDuringSchedulingIgnoredDuringExecution") or []
     here = [

@@ -1,6 +1,6 @@
-"""StatefulSets: pods with numbers, made in order and ended backwards, one revision after the other.
+"""StatefulSets: numbered pods, created in order and ended in reverse, one revision after the other.
 
-A pod keeps its number and its name for ever; an update ends it before its successor starts.
+A pod keeps its number and its name forever; an update ends it before its successor starts.
 """
 
 from collections.abc import Iterable
@@ -59,7 +59,7 @@ class StatefulSetController:
     # --- revisions
 
     def _newest_revision(self, workload: Obj) -> Obj:
-        """Find or make the revision of the present template, numbered above all others."""
+        """Finds or creates the revision of the present template, numbered above all others."""
         name = f"{name_of(workload)}-{template_hash(workload['spec']['template'])}"
         kept = controlled(self._store, CONTROLLER_REVISIONS, workload)
         # An earlier set of this name may have left its revision to the garbage collector: ours then needs another name.
@@ -82,7 +82,7 @@ class StatefulSetController:
                         "ownerReferences": [reference_to(STATEFUL_SETS, workload)],
                     },
                     "revision": number,
-                    # Kept as a patch that replaces the whole template.
+                    # Stored as a patch that replaces the whole template.
                     "data": {"spec": {"template": {"$patch": "replace", **workload["spec"]["template"]}}},
                 },
             )
@@ -110,7 +110,7 @@ class StatefulSetController:
                 self._registry.edit(PODS, pod, lambda new: _disown(new, uid_of(workload)))
 
     def _move(self, workload: Obj, pods: dict[int, Obj], newest: Obj) -> None:
-        """Take the next step; in order, a step waits until the one before is done."""
+        """Takes the next step; in ordered mode, a step waits until the one before is done."""
         first = (workload["spec"].get("ordinals") or {}).get("start", 0)
         wanted = range(first, first + workload["spec"]["replicas"])
         in_order = workload["spec"]["podManagementPolicy"] == "OrderedReady"
