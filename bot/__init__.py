@@ -26,7 +26,7 @@ The road of a button press or a command:
 
 - `bot.adapters.slack.inbound.app`   receives it over HTTP or Socket Mode, answers within 3 s
 - `bot.adapters.slack.inbound.commands` reads `/incident …` and answers what needs no incident
-- `bot.flow.hear_people`             stores it as an event before it is acknowledged
+- `bot.flow.receive_input`             stores it as an event before it is acknowledged
 - `bot.flow.advance_run`             takes it from the inbox, in order with everything else
 - `bot.flow.handlers.judge`          effect: who pressed, and whether they may, read at that moment
 - `bot.adapters.slack.people`        asks Slack for the account and the teams

@@ -14,13 +14,13 @@ from bot.domain.incidents.effect import (
     EndSilences,
     ExportTimeline,
     JudgePress,
+    Notify,
     PlanChange,
     ReadSeries,
     ReadSignals,
     ReleaseLeases,
     ShowInSlack,
     SilenceAlerts,
-    Tell,
     WatchSignals,
 )
 from bot.domain.incidents.machine import Rules
@@ -38,10 +38,9 @@ from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.plan import PlanHandler
 from bot.flow.handlers.read import ReadHandler
-from bot.flow.handlers.show import ExportHandler, ReleaseHandler, ShowAgain, ShowHandler, TellHandler
+from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler, ShowAgain, ShowHandler
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
 from bot.flow.handlers.watch import WatchHandler
-from bot.flow.hear_people import HearPeople
 from bot.flow.keep_halts import KeepHalts
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.ports import (
@@ -64,6 +63,7 @@ from bot.flow.ports import (
     Silences,
     WatchLog,
 )
+from bot.flow.receive_input import ReceiveInput
 from bot.flow.reconcile import Reconcile
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledWorkloads, SnapshotReplicas
@@ -148,7 +148,7 @@ class Runtime:
             cluster_name=cluster_name, reopen_within_seconds=reopen_within_seconds, wake=wake,
         )  # fmt: skip
         self.halts = KeepHalts(store, claims, wake, changed, lambda: self.wake.is_busy)
-        self.hear = HearPeople(store, store, claims, wake)
+        self.receive = ReceiveInput(store, store, claims, wake)
         self.show_again = ShowAgain(ports.messenger, store, self.wake.effect)
 
     def reconcile(
@@ -197,7 +197,7 @@ class Runtime:
             WatchSignals: WatchHandler(read, ports.watch_log, playbook_of),
             JudgePress: JudgeHandler(ports.people),
             ShowInSlack: ShowHandler(messenger, self._changed),
-            Tell: TellHandler(messenger),
+            Notify: NotifyHandler(messenger),
             ExportTimeline: ExportHandler(messenger, store, ports.pictures.chart_svg, series),
             DrawPath: DrawPathHandler(messenger, playbook_of, ports.pictures.path_png),
             ReadSeries: series,

@@ -130,7 +130,7 @@ def runtime_of(
 def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: LivePlaybooks) -> Services:
     opening = OpenByHand(on.storage.store, playbooks, wake=runtime.wake.incident)
     return Services(
-        incidents=runtime.hear,
+        incidents=runtime.receive,
         people=on.slack.people,
         messenger=on.slack.messenger,
         clock=SystemClock(),

@@ -25,7 +25,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "adapters/redis/test_store.py::test_no_answer_is_said_and_nothing_is_taken_for_stored",
         "adapters/redis/test_frozen.py::test_probes_and_senders_are_told_while_redis_is_frozen",
         "adapters/test_durability.py::test_a_weaker_setting_is_graded",
-        "flow/test_hear_people.py::test_a_press_is_stored_once_and_wakes_its_incident",
+        "flow/test_receive_input.py::test_a_press_is_stored_once_and_wakes_its_incident",
     ),
     "No change without a grant": (
         "domain/approvals/test_grant.py::test_nothing_but_grant_makes_an_approval",

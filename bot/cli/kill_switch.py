@@ -9,31 +9,31 @@ from typing import Literal
 from bot.cli import stored
 from bot.cli.failures import CommandError
 from bot.domain.incidents.event import ALL, Commanded
-from bot.flow.hear_people import HearPeople
+from bot.flow.receive_input import ReceiveInput
 from bot.settings import Settings
 
 
 async def pull(settings: Settings, which: str, *, by: str, why: str) -> str:
     who = _who(by)
-    async with stored.hearing(settings) as hear:
+    async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
-            await hear.halt_all(who, why)
+            await inputs.halt_all(who, why)
             return "Everything is halted: no call is sent until `incident-bot resume all`."
-        name = await _still_open(hear, which)
-        await _say(hear, "halt", name, who, f"halted: {why}" if why else "")
+        name = await _still_open(inputs, which)
+        await _say(inputs, "halt", name, who, f"halted: {why}" if why else "")
         return f"{name} is halted: no call is sent until `incident-bot resume {name}`."
 
 
 async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
     who = _who(by)
-    async with stored.hearing(settings) as hear:
+    async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
-            await hear.resume_all(who, why)
+            await inputs.resume_all(who, why)
             return "The halt of everything is lifted."
-        name = await _still_open(hear, which)
-        if halter := await hear.halted_by():
+        name = await _still_open(inputs, which)
+        if halter := await inputs.halted_by():
             raise CommandError(f"Not done: {halter} halted everything, and `incident-bot resume all` lifts that.")
-        await _say(hear, "resume", name, who, why)
+        await _say(inputs, "resume", name, who, why)
         return f"{name} goes on."
 
 
@@ -42,8 +42,8 @@ def _who(by: str) -> str:
     return f"{by or getpass.getuser()} (command line)"
 
 
-async def _still_open(hear: HearPeople, which: str) -> str:
-    run = await hear.load(which.upper())
+async def _still_open(inputs: ReceiveInput, which: str) -> str:
+    run = await inputs.load(which.upper())
     if run is None:
         raise CommandError(f"{which}: not in this Redis. `incident-bot halt all` needs no name.")
     if not run.is_open:
@@ -51,6 +51,6 @@ async def _still_open(hear: HearPeople, which: str) -> str:
     return run.incident_id
 
 
-async def _say(hear: HearPeople, word: Literal["halt", "resume"], name: str, who: str, text: str) -> None:
+async def _say(inputs: ReceiveInput, word: Literal["halt", "resume"], name: str, who: str, text: str) -> None:
     event_id = f"command-line/{word}/{secrets.token_hex(8)}"
-    await hear.command(Commanded(event_id=event_id, command=word, user=who, text=text), name)
+    await inputs.command(Commanded(event_id=event_id, command=word, user=who, text=text), name)

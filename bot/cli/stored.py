@@ -16,7 +16,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
-from bot.flow.hear_people import HearPeople
+from bot.flow.receive_input import ReceiveInput
 from bot.flow.whole_timeline import whole_timeline
 from bot.settings import Settings
 
@@ -68,8 +68,8 @@ async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
 
 
 @contextlib.asynccontextmanager
-async def hearing(settings: Settings) -> AsyncIterator[HearPeople]:
+async def receiving(settings: Settings) -> AsyncIterator[ReceiveInput]:
     """Stores what people command; the bot that serves finds it within a second."""
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)
-        yield HearPeople(storage.store, storage.store, storage.claims, lambda incident_id: None)
+        yield ReceiveInput(storage.store, storage.store, storage.claims, lambda incident_id: None)

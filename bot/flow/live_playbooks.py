@@ -21,7 +21,7 @@ FAULTS_SHOWN = 5
 
 Look = Callable[[], Mapping[str, str]]
 """The present content of the files: a hash for each."""
-TellOnce = Callable[[str, str], Awaitable[None]]
+NotifyOnce = Callable[[str, str], Awaitable[None]]
 """(topic, text): posts it in the channel unless this or another replica of the bot already did."""
 Forget = Callable[[str], Awaitable[None]]
 """Allows a notice about this topic to be posted again."""
@@ -30,11 +30,11 @@ Forget = Callable[[str], Awaitable[None]]
 class LivePlaybooks:
     """`Playbooks`, from files that may change; `refresh` is called every second or so."""
 
-    def __init__(self, read: Callable[[], Library], look: Look, tell_once: TellOnce, forget: Forget) -> None:
-        self._read, self._look, self._tell_once, self._forget = read, look, tell_once, forget
+    def __init__(self, read: Callable[[], Library], look: Look, notify_once: NotifyOnce, forget: Forget) -> None:
+        self._read, self._look, self._notify_once, self._forget = read, look, notify_once, forget
         self._seen = self._settling = look()
         self._library = read()
-        self._told: dict[str, tuple[Fault, ...]] = {}
+        self._announced: dict[str, tuple[Fault, ...]] = {}
         _log(self._library.faults)
 
     @property
@@ -59,32 +59,32 @@ class LivePlaybooks:
             # Read here and not in a thread: it is slow only right after an edit, and the compiler is not shared.
             self._library = self._read().or_last_good(self._library)
             log.info("playbooks.read", playbooks=sorted(self._library.playbooks))
-        await self._tell()
+        await self._announce()
 
-    async def _tell(self) -> None:
+    async def _announce(self) -> None:
         faults = self._library.faults
         for file, found in faults.items():
-            if self._told.get(file) == found:
+            if self._announced.get(file) == found:
                 continue
-            if not await self._was_told(_about(file, found), _text(file, found, self._library), file):
+            if not await self._announced_once(_about(file, found), _text(file, found, self._library), file):
                 continue
             await self._forget(_mended(file))
-            self._told[file] = found
+            self._announced[file] = found
             _log({file: found})
-        for file in self._told.keys() - faults.keys():
-            await self._tell_mended(file)
+        for file in self._announced.keys() - faults.keys():
+            await self._announce_mended(file)
 
-    async def _tell_mended(self, file: str) -> None:
+    async def _announce_mended(self, file: str) -> None:
         """Posts nothing about a deleted file. The same fault may be reported again after that."""
         names = [name for name, playbook in self._library.playbooks.items() if playbook.file == file]
         text = f"A playbook file is sound again: {file}. New incidents take {''.join(names)} as it is now."
-        if names and not await self._was_told(_mended(file), text, file):
+        if names and not await self._announced_once(_mended(file), text, file):
             return
-        await self._forget(_about(file, self._told.pop(file)))
+        await self._forget(_about(file, self._announced.pop(file)))
 
-    async def _was_told(self, about: str, text: str, file: str) -> bool:
+    async def _announced_once(self, about: str, text: str, file: str) -> bool:
         try:
-            await self._tell_once(about, text)
+            await self._notify_once(about, text)
         except MessengerError as error:  # the next round retries it
             log.warning("playbooks.not_told", file=file, reason=str(error))
             return False

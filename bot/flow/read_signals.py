@@ -79,7 +79,7 @@ class ReadSignals:
             readings |= {one.name: unknown(one.name, reason, at=self._now()) for one in asked}
             found = []
         readings |= {reading.name: reading for group in found for reading in group}
-        return {name: self._told(reading, wanted[name]) for name, reading in readings.items()}
+        return {name: self._with_source(reading, wanted[name]) for name, reading in readings.items()}
 
     async def _read_until(
         self,
@@ -127,9 +127,9 @@ class ReadSignals:
             reading = unknown(name, str(error), at=self._now())
         except (BotError, TimeoutError) as error:
             reading = unknown(name, self._reason(error, self._history.source), at=self._now())
-        return self._told(reading, spec)
+        return self._with_source(reading, spec)
 
-    def _told(self, reading: Reading, spec: SampledSpec | ComparedSignal) -> Reading:
+    def _with_source(self, reading: Reading, spec: SampledSpec | ComparedSignal) -> Reading:
         """Adds the source and the request to the reading, whatever its result: the timeline shows both."""
         query = reading.query or spec.model_dump_json(exclude_defaults=True)
         return reading.model_copy(update={"source": self._history.source, "query": query})

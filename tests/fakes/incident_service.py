@@ -16,9 +16,9 @@ from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
-from bot.flow.hear_people import OPEN_READ
 from bot.flow.open_by_hand import Opened, Opening
 from bot.flow.ports import OpenPage
+from bot.flow.receive_input import OPEN_READ
 
 
 class MemoryIncidents:

@@ -215,7 +215,7 @@ class Bot:
         apply = runtime.handlers[ApplyStep]
         assert isinstance(apply, ApplyCall)
         self.advance, self.apply, self.wake, self.halts = runtime.advance, apply, runtime.wake, runtime.halts
-        self.hear, self.again = runtime.hear, runtime.show_again
+        self.receive, self.again = runtime.receive, runtime.show_again
         self.reconcile = runtime.reconcile()
         self.accept = runtime.accept(self.reconcile)
 
@@ -268,7 +268,7 @@ class Bot:
         """Whatever can be done now: hear the outside, then work until nothing is left but waiting."""
         try:
             await self._hear_alertmanager()
-            await self._hear_people()
+            await self._receive_input()
             await self.reconcile.once()
             await self.halts.once()
         except Crash:
@@ -284,14 +284,14 @@ class Bot:
             if alert in self._scene.alerts:
                 self._scene.alerts.remove(alert)
 
-    async def _hear_people(self) -> None:
+    async def _receive_input(self) -> None:
         """Everybody presses what stands in Slack and is theirs to press, until they see it acknowledged."""
         scene = self._scene
         run = await scene.run() if scene.people_are_there else None
         for press in wanted_presses(run, scene) if run else ():
             assert run is not None
             scene.attempts += 1
-            await self.hear.press(press.model_copy(update={"press_id": f"p{scene.attempts}"}), run.incident_id)
+            await self.receive.press(press.model_copy(update={"press_id": f"p{scene.attempts}"}), run.incident_id)
             scene.pressed.add((press.about, press.user))
 
 

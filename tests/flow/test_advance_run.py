@@ -11,7 +11,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.approvals.grant import Authority
-from bot.domain.incidents.effect import Effect, Tell
+from bot.domain.incidents.effect import Effect, Notify
 from bot.domain.incidents.event import AlertChanged, Commanded, Judged, StepSettled
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import Fault, PlaybookError, StaleRunError
@@ -181,7 +181,7 @@ async def test_a_press_on_a_run_whose_playbook_no_longer_compiles_decides_nothin
     judged = Judged(event_id="judged/1", press=press, pressed_at=scene.time.now(), authority=authority)
     await scene.eyes.append("INC-1", [judged])
     advanced = await AdvanceRun(scene.eyes, refused, RULES)("INC-1")
-    (tell,) = [effect for effect in advanced.effects if isinstance(effect, Tell)]
+    (tell,) = [effect for effect in advanced.effects if isinstance(effect, Notify)]
     assert "cannot be read any more" in tell.text
     after = await scene.run()
     assert after is not None

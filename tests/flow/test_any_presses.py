@@ -193,7 +193,7 @@ async def test_on_real_redis_with_two_bots_nothing_is_applied_without_peoples_wo
                 continue
             remember(run, memory, scene.time.now())
             for press in drawn(run, scene, dice, memory):
-                await dice.choice(crew).hear.press(press, run.incident_id)
+                await dice.choice(crew).receive.press(press, run.incident_id)
             await scene.time.advance(dice.choice([1, 1, 5, 5, 200]))
     run = await scene.run()
     assert run is not None

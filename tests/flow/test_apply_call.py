@@ -39,7 +39,7 @@ def is_posted(run: Run, request_id: str) -> bool:
 
 async def command(scene: Scene, bot: Bot, word: str) -> None:
     event = Commanded.model_validate({"event_id": f"{word}/{scene.time.now()}", "command": word, "user": "U0ANA"})
-    assert await bot.hear.command(event, "INC-1")
+    assert await bot.receive.command(event, "INC-1")
 
 
 async def approved(scene: Scene, bot: Bot, reached: Callable[[Run], bool], what: str) -> Run:
@@ -80,9 +80,9 @@ async def test_after_a_halt_of_all_is_lifted_the_run_names_who_halted_it_by_itse
     await asked(scene, bot)
     halts = ["its own halt", "the halt of all"]
     for halt in halts if first == halts[0] else reversed(halts):
-        await (command(scene, bot, "halt") if halt == halts[0] else bot.hear.halt_all("U0BEN"))
+        await (command(scene, bot, "halt") if halt == halts[0] else bot.receive.halt_all("U0BEN"))
         await bot.turn()
-    await bot.hear.resume_all("U0BEN")
+    await bot.receive.resume_all("U0BEN")
     await bot.turn()
     run = await scene.run()
     assert run is not None

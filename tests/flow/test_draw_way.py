@@ -55,7 +55,7 @@ class Uploads:
     async def announce(self, text: str) -> None:
         raise AssertionError("nothing is announced")
 
-    async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None:
+    async def notify(self, user: str, channel: str, text: str, *, response_url: str) -> None:
         raise AssertionError("nobody is told anything")
 
 

@@ -10,11 +10,11 @@ from bot.adapters.redis.store import RedisStore
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.event import ALL, Commanded
 from bot.domain.incidents.run import ActiveChange
-from bot.flow.hear_people import HearPeople
 from bot.flow.keep_halts import AT_A_TIME, LOOKS, KeepHalts
+from bot.flow.receive_input import ReceiveInput
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
-from tests.flow.test_hear_people import command, opened
+from tests.flow.test_receive_input import command, opened
 
 pytestmark = pytest.mark.fast
 
@@ -48,8 +48,8 @@ def halts(store: RedisStore, claims: RedisClaims, changes: Changes, woken: list[
 
 
 @pytest.fixture
-def hear(store: RedisStore, claims: RedisClaims, woken: list[str]) -> HearPeople:
-    return HearPeople(store, store, claims, woken.append)
+def hear(store: RedisStore, claims: RedisClaims, woken: list[str]) -> ReceiveInput:
+    return ReceiveInput(store, store, claims, woken.append)
 
 
 async def said(store: RedisStore, incident: str) -> list[tuple[str, str]]:
@@ -68,7 +68,7 @@ async def test_a_halt_of_all_that_died_halfway_reaches_every_incident_in_the_nex
 
 
 async def test_a_resume_of_all_that_died_halfway_reaches_every_incident_in_the_next_round(
-    store: RedisStore, claims: RedisClaims, hear: HearPeople, halts: KeepHalts
+    store: RedisStore, claims: RedisClaims, hear: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1", "INC-2")
     await hear.command(command("halt"), "INC-2")
@@ -81,7 +81,7 @@ async def test_a_resume_of_all_that_died_halfway_reaches_every_incident_in_the_n
 
 
 async def test_who_halted_one_and_then_all_is_told_apart_since_another_word_lifts_it(
-    store: RedisStore, hear: HearPeople, halts: KeepHalts
+    store: RedisStore, hear: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
     await hear.command(command("halt"), "INC-1")
@@ -94,7 +94,7 @@ async def test_who_halted_one_and_then_all_is_told_apart_since_another_word_lift
 
 
 async def test_a_new_bot_finds_what_an_old_one_left_half_told(
-    store: RedisStore, claims: RedisClaims, hear: HearPeople, halts: KeepHalts
+    store: RedisStore, claims: RedisClaims, hear: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
     await hear.halt_all("ben")
@@ -123,7 +123,7 @@ def test_resuming_one_incident_while_everything_is_halted_does_not_make_its_card
 
 
 async def test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number_a_round(
-    store: RedisStore, hear: HearPeople, halts: KeepHalts, woken: list[str]
+    store: RedisStore, hear: ReceiveInput, halts: KeepHalts, woken: list[str]
 ) -> None:
     many = [f"INC-{number}" for number in range(1, AT_A_TIME + 3)]
     await opened(store, *many)
@@ -138,7 +138,7 @@ async def test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number
 
 
 async def test_a_call_that_was_stopped_in_the_moment_of_the_resume_goes_on_too(
-    store: RedisStore, hear: HearPeople, halts: KeepHalts
+    store: RedisStore, hear: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
     await hear.halt_all("ana")
@@ -154,7 +154,7 @@ async def test_a_call_that_was_stopped_in_the_moment_of_the_resume_goes_on_too(
 
 
 async def test_while_much_is_under_way_no_incident_is_told_of_a_halt_and_all_are_after_it(
-    store: RedisStore, claims: RedisClaims, hear: HearPeople, woken: list[str]
+    store: RedisStore, claims: RedisClaims, hear: ReceiveInput, woken: list[str]
 ) -> None:
     busy = [True, False]
     halts = KeepHalts(store, claims, woken.append, lambda: None, lambda: busy.pop(0))
@@ -167,7 +167,7 @@ async def test_while_much_is_under_way_no_incident_is_told_of_a_halt_and_all_are
 
 
 async def test_a_halt_of_one_incident_looks_at_no_other(
-    store: RedisStore, hear: HearPeople, halts: KeepHalts, woken: list[str]
+    store: RedisStore, hear: ReceiveInput, halts: KeepHalts, woken: list[str]
 ) -> None:
     await opened(store, "INC-1", "INC-2")
     for _ in range(LOOKS):
@@ -194,7 +194,7 @@ async def test_while_the_switch_stands_nobody_is_told_twice_also_by_two_bots(
 
 
 async def test_a_call_that_was_stopped_before_its_run_heard_of_the_halt_goes_on_when_all_is_resumed(
-    store: RedisStore, hear: HearPeople, halts: KeepHalts
+    store: RedisStore, hear: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
     run = await store.load("INC-1")

@@ -108,7 +108,7 @@ async def test_a_halt_ends_a_generation_under_way(scene: Scene, bot: Bot) -> Non
         await scene.engines.begun.wait()
     other = Bot(scene, "two")
     event = Commanded(event_id="halt/1", command="halt", user="U0ANA")
-    assert await other.hear.command(event, "INC-1")
+    assert await other.receive.command(event, "INC-1")
     run = await working
     assert run.requests["R2"].outcome == "failed"
     assert "halted by U0ANA" in await told(scene)

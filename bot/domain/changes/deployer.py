@@ -29,7 +29,7 @@ def deployers_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     return tuple(f"{word}={value}" for word, value in named.items())
 
 
-def told_circumstance(snapshot: ClusterSnapshot, deployers: tuple[str, ...]) -> Circumstance:
+def deployer_circumstance(snapshot: ClusterSnapshot, deployers: tuple[str, ...]) -> Circumstance:
     current = current_revision(snapshot)
     what = f"revision {current.number}" if current is not None else "what runs"
     if deployers:

@@ -54,7 +54,7 @@ class WatchSignals(_Effect):
     started_at: float
 
 
-class Tell(_Effect):
+class Notify(_Effect):
     """An answer that only one person sees."""
 
     lane: ClassVar[Lane] = "people"
@@ -129,7 +129,7 @@ Effect = Annotated[
     | JudgePress
     | ApplyStep
     | WatchSignals
-    | Tell
+    | Notify
     | ShowInSlack
     | ReleaseLeases
     | ExportTimeline

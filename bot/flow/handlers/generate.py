@@ -80,7 +80,7 @@ class GenerateOnReplica:
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-        return await self._told(call, generated, before, watched)
+        return await self._result(call, generated, before, watched)
 
     async def _watch(
         self,
@@ -111,7 +111,7 @@ class GenerateOnReplica:
     async def _look(self, replica: Replica) -> Blocks:
         return blocks_in((await self._scraper.scrape([replica]))[0])
 
-    async def _told(self, call: Call, generated: Generated | None, before: Blocks, watched: _Watched) -> Made:
+    async def _result(self, call: Call, generated: Generated | None, before: Blocks, watched: _Watched) -> Made:
         if generated is not None and generated.result == "refused":
             return Made("failed", f"nothing was generated: {generated.detail}")
         tokens = generated.tokens if generated else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from bot.domain.incidents.effect import ExportFormat, ExportTimeline, Lane, ReleaseLeases, ShowInSlack, Tell
+from bot.domain.incidents.effect import ExportFormat, ExportTimeline, Lane, Notify, ReleaseLeases, ShowInSlack
 from bot.domain.incidents.machine.draft import SHOW
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.reports import as_json, html, markdown
@@ -46,12 +46,12 @@ class ShowAgain:
             self._wake(incident_id, SHOW.effect_id, SHOW.lane)
 
 
-class TellHandler:
+class NotifyHandler:
     def __init__(self, messenger: Messenger) -> None:
         self._messenger = messenger
 
-    async def __call__(self, context: EffectContext, effect: Tell) -> Done:
-        await self._messenger.tell(effect.user, effect.channel, effect.text, response_url=effect.response_url)
+    async def __call__(self, context: EffectContext, effect: Notify) -> Done:
+        await self._messenger.notify(effect.user, effect.channel, effect.text, response_url=effect.response_url)
         return Done()
 
 

@@ -84,10 +84,10 @@ class WatchHandler:
 
 def parts_of(playbook: CompiledPlaybook, state: str, values: Mapping[str, Value]) -> dict[str, str]:
     verdicts = playbook.watch_parts(state, values)
-    return {part: _said(verdict) for part, verdict in verdicts.items()}
+    return {part: _verdict_text(verdict) for part, verdict in verdicts.items()}
 
 
-def _said(verdict: bool | Unknown) -> str:
+def _verdict_text(verdict: bool | Unknown) -> str:
     if isinstance(verdict, Unknown):
         return f"{UNKNOWN}: {verdict.reason}"
     return HELD if verdict else NOT_HELD

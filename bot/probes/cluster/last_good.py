@@ -72,7 +72,7 @@ class ReadLastGood:
             reason = f"no revision is known to have served {short(GOOD_SECONDS)} without an incident before this one"
             missing = dict.fromkeys(PROBE.kinds, reason)
             return answer(request, parts, missing=missing, detail=reason)
-        return _told(request, good, revisions[0])
+        return _reading(request, good, revisions[0])
 
 
 def _served(snapshot: ClusterSnapshot, request: ProbeRequest, troubled: Sequence[tuple[float, float]]) -> list[_Served]:
@@ -105,7 +105,7 @@ def _is_rolled_out(snapshot: ClusterSnapshot) -> bool:
     return wanted is None or updated is None or updated >= wanted
 
 
-def _told(request: ProbeRequest, good: _Served, newest: _Served) -> Reading:
+def _reading(request: ProbeRequest, good: _Served, newest: _Served) -> Reading:
     revision = revision_of(good.replica_set)
     old, new = (dig(one.replica_set, "spec", "template") or {} for one in (good, newest))
     changed = "; ".join(change.text for change in template_differences(new, old)) if not good.is_current else ""

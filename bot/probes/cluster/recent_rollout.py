@@ -73,7 +73,7 @@ async def recent_rollout(request: ProbeRequest) -> Reading:
         )
         detail = "no rollout from 2 h before the incident began to 10 m after"
         return answer(request, parts, missing=_MISSING, detail=detail)
-    return _told(request, chosen, written, over=over.get(id(chosen), ""))
+    return _reading(request, chosen, written, over=over.get(id(chosen), ""))
 
 
 def _is_over(rollout: RolledOut, every: Sequence[RolledOut], recent: Sequence[RolledOut]) -> str:
@@ -154,7 +154,7 @@ def _number(revision: int | None) -> float | None:
     return None if revision is None else float(revision)
 
 
-def _told(request: ProbeRequest, rollout: RolledOut, written: str, *, over: str) -> Reading:
+def _reading(request: ProbeRequest, rollout: RolledOut, written: str, *, over: str) -> Reading:
     """`over`: how it and another rollout cancel out, in words."""
     differences = _differences(rollout)
     can_matter = any(map(_can_matter, differences))

@@ -41,7 +41,7 @@ class ReadCompressionMethod(PodsProbe):
             compression_of(_evidence(pod, dtypes.get(name_of(pod), ""), log))
             for pod, log in zip(pods, logs, strict=True)
         ]
-        return _told_of(request, found)
+        return _reading_of(request, found)
 
     async def _start_of(self, pod: Obj) -> str:
         try:
@@ -70,7 +70,7 @@ def _evidence(pod: Obj, cache_dtype: str, log: str) -> Evidence:
     return Evidence(flags, env, str(container.get("image") or ""), cache_dtype, log)
 
 
-def _told_of(request: ProbeRequest, found: Sequence[Compression]) -> Reading:
+def _reading_of(request: ProbeRequest, found: Sequence[Compression]) -> Reading:
     kinds, offloads = {one.kind for one in found}, {one.offloads for one in found}
     seen = "; ".join(dict.fromkeys(sign for one in found for sign in one.seen))
     why = "; ".join(dict.fromkeys(one.missing for one in found if one.missing))

@@ -58,7 +58,7 @@ class ReadLastWords(PodsProbe):
         if not words:
             return no_answer(request, "no log of any of its pods can be read", source=SOURCE)
         unread = len(said) - len(words) + max(0, len(previous) - MAX_LOGS)
-        return _told(request, words, ended, unread, killed=killed)
+        return _reading(request, words, ended, unread, killed=killed)
 
     async def _read(self, pod: Obj, *, is_previous: bool) -> LastWords | None:
         try:
@@ -72,7 +72,7 @@ class ReadLastWords(PodsProbe):
         return last_words(log)
 
 
-def _told(
+def _reading(
     request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[Ended], unread: int, *, killed: bool
 ) -> Reading:
     decided = next((word for word in words if word.why != "none"), None)

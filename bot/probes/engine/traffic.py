@@ -51,7 +51,7 @@ class ReadTraffic:
         kept, sampled = await self._kept(request, then, ago), await self._read(specs, request, then)
         # Samples are finer, and mostly do not reach that far; then the reason comes from the bot's own day.
         yesterday = sampled if not sampled["arrivals"].unknown else kept or sampled
-        return self._told(request, today, yesterday, span)
+        return self._reading(request, today, yesterday, span)
 
     async def _read(
         self, specs: Mapping[str, SampledSpec], request: ProbeRequest, window: Window
@@ -65,7 +65,7 @@ class ReadTraffic:
         points = await self._loads.all(request.context.target.key)
         return load_of(points, window, since=points[0].start if points else None, ago=ago)
 
-    def _told(
+    def _reading(
         self, request: ProbeRequest, today: Mapping[str, Reading], yesterday: Mapping[str, Reading], span: float
     ) -> Reading:
         arrivals = today["arrivals"].value

@@ -10,7 +10,7 @@ from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.effect import ShowInSlack
 from bot.flow.ports import HaltWord
-from tests.flow.test_hear_people import opened
+from tests.flow.test_receive_input import opened
 
 pytestmark = pytest.mark.fast
 SHOW = ShowInSlack(effect_id="show")

@@ -299,19 +299,19 @@ async def test_what_was_shown_before_a_refusal_stays_recorded(bench: Bench) -> N
 
 
 async def test_a_person_is_told_alone(bench: Bench) -> None:
-    await bench.messenger.tell("U0ANA", CHANNEL, "already granted by <@U0BEN> <!channel>", response_url="")
+    await bench.messenger.notify("U0ANA", CHANNEL, "already granted by <@U0BEN> <!channel>", response_url="")
     assert await bench.slack.whispers("U0ANA") == ["already granted by <@U0BEN> &lt;!channel&gt;"]
     assert await bench.slack.whispers("U0BEN") == []
 
 
 async def test_where_the_response_url_is_gone_the_person_is_still_told(bench: Bench, simulator: Any) -> None:
-    await bench.messenger.tell("U0ANA", CHANNEL, "hello", response_url=f"{simulator.url}/response/used-up")
+    await bench.messenger.notify("U0ANA", CHANNEL, "hello", response_url=f"{simulator.url}/response/used-up")
     assert await bench.slack.whispers("U0ANA") == ["hello"]
 
 
 async def test_a_person_who_is_not_in_the_channel_cannot_be_told(bench: Bench) -> None:
     with pytest.raises(MessengerError) as caught:
-        await bench.messenger.tell("U0OLD", CHANNEL, "hello", response_url="")
+        await bench.messenger.notify("U0OLD", CHANNEL, "hello", response_url="")
     assert caught.value.lasting
 
 

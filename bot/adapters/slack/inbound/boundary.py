@@ -73,7 +73,7 @@ async def notify(messenger: Messenger, user: str, channel: str, text: str, respo
     """Show the text to this person alone; Slack refusing it is only logged."""
     try:
         # It was escaped for blocks, and the messenger escapes it again.
-        await messenger.tell(user, channel, html.unescape(text), response_url=response_url)
+        await messenger.notify(user, channel, html.unescape(text), response_url=response_url)
     except MessengerError as refused:
         log.warning("slack.notify_failed", user=user, reason=refused.reason)
 

@@ -92,7 +92,7 @@ class PlaybookWords:
         except MessengerError as error:
             log.warning("graph.not_shared", playbook=compiled.name, channel=command.channel, reason=error.reason)
             with contextlib.suppress(MessengerError):
-                await self._messenger.tell(
+                await self._messenger.notify(
                     command.user, command.channel, _not_shared(compiled, error), response_url=command.response_url
                 )
 

@@ -133,7 +133,7 @@ class SlackMessenger:
         shown = await self._store.load(incident_id)
         return {slot: entry.link for slot, entry in shown.items() if entry.link}
 
-    async def tell(self, user: str, channel: str, text: str, *, response_url: str) -> None:
+    async def notify(self, user: str, channel: str, text: str, *, response_url: str) -> None:
         shown = whisper(text)
         if response_url and await self._answer(response_url, shown):
             return

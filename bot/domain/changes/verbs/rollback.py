@@ -7,7 +7,7 @@ from typing import Any
 from bot.domain.changes.calls import Wording
 from bot.domain.changes.circumstances import refuse_if_owned
 from bot.domain.changes.context import PlanContext, Situation, require_readable
-from bot.domain.changes.deployer import deployers_of, told_circumstance
+from bot.domain.changes.deployer import deployer_circumstance, deployers_of
 from bot.domain.changes.plan import Circumstance, Difference, Plan
 from bot.domain.changes.steps.rolling import (
     expected_downtime,
@@ -59,7 +59,7 @@ def plan_rollback(situation: Situation) -> Plan:
         steps=rollout_steps(snapshot, change, context),
         circumstances=(
             owner,
-            told_circumstance(snapshot, deployers),
+            deployer_circumstance(snapshot, deployers),
             *rollout_circumstances(snapshot, [template]),
             _differences(differences),
             *_own_work(context, differences),

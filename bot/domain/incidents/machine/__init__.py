@@ -93,7 +93,7 @@ SAID_AFTER_THE_END = ("note", "export", "graph", "reopen", "pin")
 def _after_the_end(draft: Draft, event: Event) -> None:
     match event:
         case Judged():
-            draft.tell(event.press, "This incident is closed; nothing was changed.")
+            draft.notify(event.press, "This incident is closed; nothing was changed.")
             draft.ignore(f"press '{event.press.action}' by {event.press.user} after the end")
         case StepSettled():
             changing.settled_late(draft, event)

@@ -87,7 +87,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     if strange:
         note = Circumstance(name="tested_on", grade="note", text=f"{strange}: the risk is one higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
-    expected = draft.told("expected") if written else ""
+    expected = draft.text("expected") if written else ""
     plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
     request = Request(
         request_id=f"R{draft.number()}",
@@ -96,7 +96,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         plan=plan,
         digest=plan.digest,
         policy=policy,
-        why=draft.told("why") if written else "Take back what this run changed.",
+        why=draft.text("why") if written else "Take back what this run changed.",
         still=written.still if written else "",
         evidence=questions.evidence(draft, draft.playbook.needs(change.state)) if written else (),
         asked_at=draft.at,
@@ -360,7 +360,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome, "ended_at": draft.at})
     draft.set(requests=draft.run.requests | {request_id: ended})
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
-    _tell_whose_it_was(draft, request_id, ended, outcome)
+    _notify_owner(draft, request_id, ended, outcome)
     came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
     if outcome != "done" or came_back is not None:
         # What went well is on the request itself; what did not, or what came back, deserves a message.
@@ -379,7 +379,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     entering.go(draft, outcome, because=text)
 
 
-def _tell_whose_it_was(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
+def _notify_owner(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
     """Whose deploy was taken back reads it in the thread, however it ended, once a call of it has been applied."""
     own = f"{draft.run.incident_id}/{request_id}/"
     if not request.plan.told or not any(entry.call_id.startswith(own) for entry in draft.run.ledger):

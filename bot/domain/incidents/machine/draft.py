@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
-from bot.domain.incidents.effect import Effect, ShowInSlack, Tell
+from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
 from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Post, PostKind, Run, scope_values
 from bot.domain.kernel.redaction import redacted, redacted_data
 from bot.domain.kernel.timeline import Entry, EntryKind
@@ -57,7 +57,7 @@ class Draft:
         """The playbook that the run is in now."""
         return self.bundle.playbooks[self.run.playbook]
 
-    def told(self, key: str) -> str:
+    def text(self, key: str) -> str:
         """A text of the present state with the readings of now in it: `ask`, `why`, `expected` or `say`."""
         values = scope_values(self.run, self.run.readings, self.playbook.settings)
         return self.playbook.text(self.run.state, key, values)
@@ -94,11 +94,11 @@ class Draft:
     def want(self, effect: Effect) -> None:
         self._effects.append(effect)
 
-    def tell(self, press: Press, text: str) -> None:
+    def notify(self, press: Press, text: str) -> None:
         """Answer one person; nobody else sees it."""
         effect_id = f"tell/{press.press_id}/{len(self._effects)}"
         self.want(
-            Tell(
+            Notify(
                 effect_id=effect_id,
                 user=press.user,
                 channel=press.channel,

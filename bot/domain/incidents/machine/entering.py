@@ -59,7 +59,7 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
         entered["instead_of"] = instead_of
     draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
     if state.severity:
-        severity.said_by_playbook(draft, state.severity, title)
+        severity.set_by_playbook(draft, state.severity, title)
     match state:
         case ReadState():
             want_readings(draft)
@@ -161,7 +161,7 @@ def begin(draft: Draft, playbook: str, *, because: str) -> None:
 def come_back(draft: Draft, ended: EndState) -> None:
     """Leave the divert by the end that the other playbook came to."""
     *outer, frame = draft.run.frames
-    left, said = draft.run.playbook, draft.told("say")
+    left, said = draft.run.playbook, draft.text("say")
     draft.set(frames=tuple(outer), playbook=frame.playbook, state=frame.state, findings=frame.findings)
     draft.set(at_state=draft.playbook.machine.entry(frame.state))
     because = f"{left} ended with '{ended.end}'" + (f": {said}" if said else "")
@@ -185,7 +185,7 @@ def end(draft: Draft, state: EndState) -> None:
     if residual.residual_changes(draft.run):
         questions.ask_about_residual_changes(draft)
         return
-    close(draft, state.end, draft.told("say"))
+    close(draft, state.end, draft.text("say"))
 
 
 def close(draft: Draft, ending: str, text: str) -> None:

@@ -97,7 +97,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         return
     if event.offer is not None and alert.status == "firing":
         _offer(draft, event.offer, alert.name)
-    severity.said_by_alert(draft, alert)
+    severity.set_by_alert(draft, alert)
     all_resolved = all(a.status == "resolved" for a in draft.run.alerts.values())
     draft.set(alerts_resolved_at=draft.at if all_resolved else None)
     request = draft.run.open_request

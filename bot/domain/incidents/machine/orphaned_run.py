@@ -21,7 +21,7 @@ NOTHING = (
 def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decision:
     """Move the run by what needs no playbook; any other event changes nothing and is on the timeline."""
     draft = Draft(run, NO_PLAYBOOKS, rules, event.at)
-    _tell_once(draft, reason)
+    _notify_once(draft, reason)
     match event:
         case Commanded(command="resolve") if run.is_open:
             # Without a way to ask what becomes of it, the closing message says what is still held.
@@ -38,7 +38,7 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
             draft.set_deadline(event.deadline, None)
             draft.ignore(f"{event.deadline}: passed, and nothing was decided")
         case Judged():
-            draft.tell(event.press, NOTHING)
+            draft.notify(event.press, NOTHING)
             draft.ignore(f"press '{event.press.action}' by {event.press.user}: nothing was decided")
         case AlertChanged():
             draft.set(alerts=draft.run.alerts | {event.alert.fingerprint: event.alert})
@@ -53,7 +53,7 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
     return draft.decision()
 
 
-def _tell_once(draft: Draft, reason: str) -> None:
+def _notify_once(draft: Draft, reason: str) -> None:
     text = (
         f"{draft.run.incident_id} cannot go on by itself: {reason}. Nothing more will be decided or changed. Let the "
         f"version of the bot that opened it finish it, or close it with `/incident resolve {draft.run.incident_id}`."

@@ -33,13 +33,13 @@ def judged(draft: Draft, event: Judged) -> None:
     elif press.about.startswith("Q"):
         _judged_on_question(draft, event)
     else:
-        draft.tell(press, "This button belongs to nothing that I know; use the newest message of the thread.")
+        draft.notify(press, "This button is no longer active; use the newest message of the thread.")
         draft.ignore(f"press on unknown '{press.about}'")
 
 
 def _reject(draft: Draft, press: Press, why: str) -> None:
     """Told to the presser alone; the same attempt again is told again and only counted on the timeline."""
-    draft.tell(press, f"Your press does not count: {why}.")
+    draft.notify(press, f"Your press does not count: {why}.")
     draft.fold("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
 
 
@@ -103,13 +103,13 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
         if is_breaking:
             raise
         draft.set(requests=draft.run.requests | {request.request_id: request})
-        draft.tell(press, f"Your approval counts; {not_yet}.")
+        draft.notify(press, f"Your approval counts; {not_yet}.")
         draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
         return
     reason = press.reason if is_breaking or request.asked_before else judged_press.authority.reason
     _decide(draft, request, status="granted", by=press.user, reason=reason)
     if is_breaking:
-        _tell_whom_it_passed_over(draft, request, press)
+        _notify_overruled(draft, request, press)
     change = draft.run.change
     if change is None:
         raise ValueError("a request is open although no change is under way")
@@ -120,7 +120,7 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     )
 
 
-def _tell_whom_it_passed_over(draft: Draft, request: Request, press: Press) -> None:
+def _notify_overruled(draft: Draft, request: Request, press: Press) -> None:
     """Every team that was asked reads who decided without it, and why."""
     text = f"<@{press.user}> broke the glass for {request.request_id}, for this one change: {press.reason}"
     draft.post("note", f"glass:{request.request_id}", request.request_id, {"text": text, "user": "", "ping": "all"})

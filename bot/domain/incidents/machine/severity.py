@@ -13,12 +13,12 @@ from bot.domain.kernel.alert import Alert
 PAGE: Severity = "page"
 
 
-def said_by_playbook(draft: Draft, severity: Severity, title: str) -> None:
+def set_by_playbook(draft: Draft, severity: Severity, title: str) -> None:
     draft.set(severity_found=severity)
     _become(draft, severity, title)
 
 
-def said_by_alert(draft: Draft, alert: Alert) -> None:
+def set_by_alert(draft: Draft, alert: Alert) -> None:
     """What newly fires may tell more than what was found before; what ends lowers only what no playbook has found."""
     if alert.status == "firing" and alert.pages:
         _become(draft, PAGE, f"{alert.name} fires")

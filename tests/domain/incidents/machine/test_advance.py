@@ -13,10 +13,10 @@ from bot.domain.incidents.effect import (
     ApplyStep,
     ExportTimeline,
     JudgePress,
+    Notify,
     PlanChange,
     ReadSignals,
     ReleaseLeases,
-    Tell,
     WatchSignals,
 )
 from bot.domain.incidents.event import AlertChanged, EffectFailed, Posted, Progressed
@@ -85,7 +85,7 @@ def test_a_question_is_answered_once_and_the_loser_is_told_who_did() -> None:
     question = story.run.question
     story.chooses("grow", user="ana").chooses("stop", about=question, user="ben")
     assert story.run.state == "grow"
-    assert "was already answered by <@ana>" in story.wanted(Tell).text
+    assert "was already answered by <@ana>" in story.wanted(Notify).text
 
 
 def test_a_press_is_judged_before_anything_is_decided() -> None:
@@ -93,13 +93,13 @@ def test_a_press_is_judged_before_anything_is_decided() -> None:
     story.chooses("grow", allowed=False)
     assert JudgePress in {type(effect) for effect in story.effects}
     assert story.run.state == "choose"
-    assert "not on the list" in story.wanted(Tell).text
+    assert "not on the list" in story.wanted(Notify).text
 
 
 def test_a_choice_that_the_question_does_not_have_is_refused() -> None:
     story = Story().opened().reads(0.95).chooses("explode")
     assert story.run.state == "choose"
-    assert "'explode' is not a choice" in story.wanted(Tell).text
+    assert "'explode' is not a choice" in story.wanted(Notify).text
 
 
 def test_a_question_that_nobody_answers_expires_where_the_playbook_says() -> None:
@@ -163,7 +163,7 @@ def test_a_press_that_does_not_count_changes_nothing_and_says_why(press: dict[st
     story = Story().asked()
     story.presses("approve", **press)
     assert story.run.at_state == "grow/awaiting"
-    assert why in story.wanted(Tell).text
+    assert why in story.wanted(Notify).text
 
 
 def test_two_people_are_needed_where_the_policy_says_so() -> None:
@@ -174,7 +174,7 @@ def test_two_people_are_needed_where_the_policy_says_so() -> None:
     story.asked().presses("approve", user="ana")
     assert story.run.at_state == "grow/awaiting"
     story.presses("approve", user="ana")
-    assert "you have approved this already; it waits for 1 more of approvers" in story.wanted(Tell).text
+    assert "you have approved this already; it waits for 1 more of approvers" in story.wanted(Notify).text
     story.presses("approve", user="ben")
     assert story.run.at_state == "grow/applying"
 
@@ -197,7 +197,7 @@ def test_a_request_is_decided_once() -> None:
     assert story.run.state == "choose"
     story.happens(Posted(event_id="late", slot="request:R2", ts="1", channel="C1"))
     story.presses("approve", user="ana")
-    assert "was already refused by <@ben>" in story.wanted(Tell).text
+    assert "was already refused by <@ben>" in story.wanted(Notify).text
 
 
 def test_a_refusal_needs_authority_too() -> None:
@@ -500,7 +500,7 @@ def test_a_repeat_changes_nothing_while_the_incident_is_open() -> None:
 def test_a_press_after_the_end_is_answered_and_changes_nothing() -> None:
     story = Story().asked().says("resolve")
     story.presses("approve")
-    assert "closed" in story.wanted(Tell).text
+    assert "closed" in story.wanted(Notify).text
     assert story.run.ending == "resolved_by_hand"
 
 
@@ -593,7 +593,7 @@ def test_who_chose_a_high_risk_change_is_not_its_only_approver() -> None:
     story.rules = story.rules.model_copy(update={"approvals": approvals})
     story.asked().presses("approve", user="ana")
     assert story.run.at_state == "grow/awaiting"
-    assert "somebody else must approve" in story.wanted(Tell).text
+    assert "somebody else must approve" in story.wanted(Notify).text
     story.presses("approve", user="ben")
     assert story.run.at_state == "grow/applying"
 

@@ -9,7 +9,7 @@ import pytest
 
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult
-from bot.domain.incidents.effect import ApplyStep, PlanChange, Tell
+from bot.domain.incidents.effect import ApplyStep, Notify, PlanChange
 from bot.domain.incidents.event import Due, Planned
 from bot.domain.incidents.run import Severity
 from tests import builders
@@ -94,7 +94,7 @@ def test_who_edited_is_never_the_only_approver_of_a_high_risk() -> None:
     story = edits(asked(own_work_counts=False, demands=(Demand(users=("ana", "ben")),)), "6", user="ben")
     planned_anew(story, PlanResult(outcome="planned", plan=LARGER)).posted()
     story.presses("approve", user="ben")
-    assert "somebody else must approve what you asked for or edited" in story.wanted(Tell).text
+    assert "somebody else must approve what you asked for or edited" in story.wanted(Notify).text
     assert story.run.at_state == "grow/awaiting"
     story.presses("approve", user="cay")
     assert story.run.at_state == "grow/applying"
@@ -115,14 +115,14 @@ def test_an_edit_that_cannot_be_planned_is_said_and_the_playbooks_values_come_ba
 def test_values_out_of_range_or_unchanged_leave_the_request_open(replicas: str) -> None:
     story = edits(asked(), replicas)
     assert story.run.requests["R2"].status == "open"
-    assert "does not count" in story.wanted(Tell).text
+    assert "does not count" in story.wanted(Notify).text
 
 
 def test_an_edit_of_a_plan_that_is_not_the_newest_does_not_count() -> None:
     story = asked()
     old = builders.press(press_id="e", action="edit", about="R2", digest="0ld", value='{"replicas": "6"}')
     story.judged(old)
-    assert "the plan changed after this form was opened; use the newer request" in story.wanted(Tell).text
+    assert "the plan changed after this form was opened; use the newer request" in story.wanted(Notify).text
     assert story.run.requests["R2"].status == "open"
 
 
@@ -131,7 +131,7 @@ def test_an_edit_on_the_deadline_is_too_late() -> None:
     request = story.run.requests["R2"]
     late = builders.press(press_id="e", action="edit", about="R2", digest=request.digest, value='{"replicas": "6"}')
     story.judged(late, at=request.expires_at)
-    assert "its time is over" in story.wanted(Tell).text
+    assert "its time is over" in story.wanted(Notify).text
     assert story.run.requests["R2"].status == "open"
 
 
@@ -148,7 +148,7 @@ def test_more_time_is_given_once_and_is_on_the_timeline() -> None:
     assert story.run.deadlines["request:R2:expiry"] == before + 900
     assert "15 more minutes for R2" in story.texts("request")
     story.presses("more_time", user="ana")
-    assert "<@ben> has asked for more time already" in story.wanted(Tell).text
+    assert "<@ben> has asked for more time already" in story.wanted(Notify).text
     assert story.run.requests["R2"].expires_at == before + 900
 
 
@@ -163,12 +163,12 @@ def test_the_old_deadline_of_an_extended_request_decides_nothing() -> None:
 def test_time_that_is_over_cannot_be_made_longer() -> None:
     story = asked()
     story.presses("more_time", user="ben", at=story.run.requests["R2"].expires_at)
-    assert "its time is over" in story.wanted(Tell).text
+    assert "its time is over" in story.wanted(Notify).text
 
 
 def test_a_request_that_is_not_posted_yet_has_no_time_to_make_longer() -> None:
     story = Story().opened().reads(0.95).chooses("grow").planned().presses("more_time")
-    assert "its time has not begun" in story.wanted(Tell).text
+    assert "its time has not begun" in story.wanted(Notify).text
     assert story.run.requests[story.request].extended_by == ""
 
 
@@ -193,7 +193,7 @@ def test_after_half_time_one_lead_may_decide_alone_with_a_reason_that_everybody_
 
 def test_the_glass_stays_whole_before_half_time() -> None:
     story = breaks_glass(asked(glass=True))
-    assert "half of the time" in story.wanted(Tell).text
+    assert "half of the time" in story.wanted(Notify).text
     assert story.run.requests["R2"].status == "open"
 
 
@@ -206,7 +206,7 @@ def test_the_glass_stays_whole_before_half_time() -> None:
 )
 def test_who_may_not_break_the_glass_is_told_why(press: dict[str, Any], why: str) -> None:
     story = breaks_glass(half_time(asked(glass=True)), **press)
-    assert why in story.wanted(Tell).text
+    assert why in story.wanted(Notify).text
     assert story.run.requests["R2"].status == "open"
 
 
@@ -215,7 +215,7 @@ def test_the_glass_stays_whole_once_somebody_of_every_team_has_approved() -> Non
     story = half_time(asked(glass=True, demands=demands))
     story.presses("approve", user="ana", teams=("serving",)).presses("approve", user="mia", teams=("model",))
     breaks_glass(story)
-    assert "somebody of every team has approved" in story.wanted(Tell).text
+    assert "somebody of every team has approved" in story.wanted(Notify).text
     request = story.run.requests["R2"]
     assert (request.status, [judged.press.action for judged in request.presses]) == ("open", ["approve", "approve"])
 
@@ -223,16 +223,16 @@ def test_the_glass_stays_whole_once_somebody_of_every_team_has_approved() -> Non
 def test_a_lead_who_is_not_asked_cannot_approve_and_what_he_edited_needs_somebody_else() -> None:
     story = asked(glass=True)
     story.presses("approve", user="lea", teams=("lead",))
-    assert "you may only break the glass" in story.wanted(Tell).text
+    assert "you may only break the glass" in story.wanted(Notify).text
     planned_anew(edits(story, "6", user="lea"), PlanResult(outcome="planned", plan=LARGER)).posted()
     breaks_glass(half_time(story))
-    assert "somebody else must approve what you edited" in story.wanted(Tell).text
+    assert "somebody else must approve what you edited" in story.wanted(Notify).text
     assert story.run.requests["R3"].status == "open"
 
 
 def test_there_is_no_glass_in_an_incident_that_is_not_critical() -> None:
     story = breaks_glass(half_time(asked("ticket", glass=True)))
-    assert "only in a critical incident" in story.wanted(Tell).text
+    assert "only in a critical incident" in story.wanted(Notify).text
 
 
 def test_breaking_the_glass_after_an_approval_of_ones_own_is_no_second_approval() -> None:
@@ -250,7 +250,7 @@ def test_a_second_press_says_what_it_waits_for_and_is_counted_once_on_the_timeli
     story = asked(demands=(Demand(needed=2, users=("ana", "ben")),))
     for _ in range(4):
         story.presses("approve", user="ben")
-    assert "you have approved this already; it waits for 1 more of approvers" in story.wanted(Tell).text
+    assert "you have approved this already; it waits for 1 more of approvers" in story.wanted(Notify).text
     assert len([text for text in story.texts("press") if "does not count" in text]) == 1
     assert len(story.run.requests["R2"].presses) == 1
 
@@ -261,7 +261,7 @@ def test_a_press_on_an_old_card_names_the_request_that_waits() -> None:
     old = builders.press(press_id="old", about="R2", digest=PLAN.digest, user="ben")
     for _ in range(3):
         story.judged(old)
-    assert story.wanted(Tell).text.endswith("request R2 was already superseded by <@ana>; R3 is the one that waits.")
+    assert story.wanted(Notify).text.endswith("request R2 was already superseded by <@ana>; R3 is the one that waits.")
     assert len([text for text in story.texts("press") if "R2" in text and "approve" in text]) == 2
     assert story.run.requests["R3"].status == "open"
 
@@ -272,7 +272,7 @@ def test_an_answer_to_a_question_that_was_left_behind_does_not_count() -> None:
     story.run = story.run.with_(question="")
     story.chooses("grow", about=asked_then)
     assert story.run.state == "choose"
-    assert story.wanted(Tell).text == f"Your press does not count: question {asked_then} was already left behind."
+    assert story.wanted(Notify).text == f"Your press does not count: question {asked_then} was already left behind."
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_a_press_on_a_copy_does_not_count_and_names_the_original(place: dict[str
     story = asked()
     press = builders.press(press_id="copy", about="R2", digest=PLAN.digest, user="ben", **place)
     story.judged(press)
-    assert why in story.wanted(Tell).text
+    assert why in story.wanted(Notify).text
     assert story.run.at_state == "grow/awaiting"
     story.judged(press.model_copy(update={"press_id": "own", "channel": "C1", "message_ts": "1.1"}))
     assert story.run.requests["R2"].status == "granted"

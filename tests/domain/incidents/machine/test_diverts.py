@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.incidents.effect import Tell
+from bot.domain.incidents.effect import Notify
 from bot.domain.incidents.event import AlertChanged
 from bot.domain.incidents.machine.entering import MAX_DIVERTS
 from bot.domain.incidents.run import Offer
@@ -113,7 +113,7 @@ def test_a_question_that_was_left_behind_is_not_called_open() -> None:
     went = story()
     asked = went.run.question
     went.says("resolve").says("reopen", text="it came back").chooses("fixed", about=asked)
-    assert f"question {asked} was already withdrawn" in went.wanted(Tell).text
+    assert f"question {asked} was already withdrawn" in went.wanted(Notify).text
 
 
 def test_an_end_that_nobody_wrote_asks_people() -> None:

@@ -8,8 +8,8 @@ from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.event import Commanded
-from bot.flow.hear_people import HearPeople
 from bot.flow.keep_halts import KeepHalts
+from bot.flow.receive_input import ReceiveInput
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -26,8 +26,8 @@ def claims(redis: Connection) -> RedisClaims:
 
 
 @pytest.fixture
-def hear(store: RedisStore, claims: RedisClaims, woken: list[str]) -> HearPeople:
-    return HearPeople(store, store, claims, woken.append)
+def inputs(store: RedisStore, claims: RedisClaims, woken: list[str]) -> ReceiveInput:
+    return ReceiveInput(store, store, claims, woken.append)
 
 
 @pytest.fixture
@@ -57,25 +57,25 @@ async def call_is(claims: RedisClaims, incident: str) -> str:
 
 
 async def test_a_press_is_stored_once_and_wakes_its_incident(
-    store: RedisStore, hear: HearPeople, woken: list[str]
+    store: RedisStore, inputs: ReceiveInput, woken: list[str]
 ) -> None:
     await opened(store, "INC-1")
-    assert await hear.press(builders.press(), "INC-1")
-    assert await hear.press(builders.press(), "INC-1")
+    assert await inputs.press(builders.press(), "INC-1")
+    assert await inputs.press(builders.press(), "INC-1")
     assert [event.kind for event in await store.inbox("INC-1")] == ["alert_changed", "pressed"]
     assert set(woken) == {"INC-1"}
 
 
-async def test_a_press_for_an_unknown_incident_is_not_acknowledged(hear: HearPeople, woken: list[str]) -> None:
-    assert not await hear.press(builders.press(), "INC-9")
+async def test_a_press_for_an_unknown_incident_is_not_acknowledged(inputs: ReceiveInput, woken: list[str]) -> None:
+    assert not await inputs.press(builders.press(), "INC-9")
     assert woken == []
 
 
 async def test_a_halt_counts_before_the_run_has_heard_of_it(
-    store: RedisStore, hear: HearPeople, claims: RedisClaims
+    store: RedisStore, inputs: ReceiveInput, claims: RedisClaims
 ) -> None:
     await opened(store, "INC-1", "INC-2")
-    await hear.command(command("halt"), "INC-1")
+    await inputs.command(command("halt"), "INC-1")
     run = await store.load("INC-1")
     assert run is not None
     assert run.halted_by == ""
@@ -84,32 +84,32 @@ async def test_a_halt_counts_before_the_run_has_heard_of_it(
 
 
 async def test_a_halt_of_all_counts_for_incidents_that_open_later(
-    store: RedisStore, hear: HearPeople, claims: RedisClaims
+    store: RedisStore, inputs: ReceiveInput, claims: RedisClaims
 ) -> None:
-    await hear.halt_all("ana")
+    await inputs.halt_all("ana")
     await opened(store, "INC-1")
     assert await call_is(claims, "INC-1") == "halted"
 
 
 async def test_all_open_incidents_are_told_of_a_halt_and_of_its_end(
-    store: RedisStore, hear: HearPeople, halts: KeepHalts
+    store: RedisStore, inputs: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1", "INC-2")
-    await hear.halt_all("ana")
+    await inputs.halt_all("ana")
     await halts.once()
-    await hear.resume_all("ana")
+    await inputs.resume_all("ana")
     await halts.once()
     assert [await commands(store, incident) for incident in ("INC-1", "INC-2")] == [["halt", "resume"]] * 2
 
 
 async def test_resuming_all_leaves_an_incident_halted_that_was_halted_by_itself(
-    store: RedisStore, hear: HearPeople, claims: RedisClaims, halts: KeepHalts
+    store: RedisStore, inputs: ReceiveInput, claims: RedisClaims, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1", "INC-2")
-    await hear.command(command("halt"), "INC-1")
-    await hear.halt_all("ben")
+    await inputs.command(command("halt"), "INC-1")
+    await inputs.halt_all("ben")
     await halts.once()
-    await hear.resume_all("ben")
+    await inputs.resume_all("ben")
     await halts.once()
     assert await commands(store, "INC-1") == ["halt", "halt", "halt"]
     assert await commands(store, "INC-2") == ["halt", "resume"]
@@ -118,7 +118,7 @@ async def test_resuming_all_leaves_an_incident_halted_that_was_halted_by_itself(
 
 
 async def test_a_reset_lets_the_breaker_of_its_workload_count_anew(
-    store: RedisStore, hear: HearPeople, claims: RedisClaims
+    store: RedisStore, inputs: ReceiveInput, claims: RedisClaims
 ) -> None:
     await opened(store, "INC-1")
     run = await store.load("INC-1")
@@ -129,31 +129,31 @@ async def test_a_reset_lets_the_breaker_of_its_workload_count_anew(
         return await claims.claim("INC-1", call, workload_key=run.target.key, lease_keys=[], counts=True)
 
     assert [await change(number) for number in range(4)] == ["claimed"] * 3 + ["breaker_open"]
-    assert await hear.command(command("reset"), "INC-1")
+    assert await inputs.command(command("reset"), "INC-1")
     assert await commands(store, "INC-1") == ["reset"]
     assert await change(4) == "claimed"
-    assert not await hear.command(command("reset"), "INC-9")
+    assert not await inputs.command(command("reset"), "INC-9")
 
 
-async def test_an_export_is_owed_only_by_an_incident_that_exists(store: RedisStore, hear: HearPeople) -> None:
+async def test_an_export_is_owed_only_by_an_incident_that_exists(store: RedisStore, inputs: ReceiveInput) -> None:
     await opened(store, "INC-1")
-    assert await hear.export("INC-1", "md", "ana")
-    assert not await hear.export("INC-9", "md", "ana")
+    assert await inputs.export("INC-1", "md", "ana")
+    assert not await inputs.export("INC-9", "md", "ana")
     assert await commands(store, "INC-1") == ["export"]
 
 
 async def test_a_closed_incident_gets_its_target_back_once_and_only_while_that_is_free(
-    store: RedisStore, hear: HearPeople, woken: list[str]
+    store: RedisStore, inputs: ReceiveInput, woken: list[str]
 ) -> None:
     await opened(store, "INC-1")
     run = await store.load("INC-1")
     assert run is not None
-    assert not await hear.reopen(command("reopen"), run)
+    assert not await inputs.reopen(command("reopen"), run)
     closed = run.with_(version=run.version + 1, closed_at=1.0)
     await store.commit(closed, consumed=len(await store.inbox("INC-1")), entries=(), effects=())
     assert await store.open_incidents() == []
-    assert await hear.reopen(command("reopen"), closed)
-    assert not await hear.reopen(command("reopen"), closed)
+    assert await inputs.reopen(command("reopen"), closed)
+    assert not await inputs.reopen(command("reopen"), closed)
     assert await store.open_incident(run.target.key) == "INC-1"
     assert await commands(store, "INC-1") == ["reopen"]
     assert woken == ["INC-1"]

@@ -17,7 +17,7 @@ RECENT = 200
 OPEN_READ = 50
 
 
-class HearPeople:
+class ReceiveInput:
     def __init__(self, runs: RunStore, alerts: AlertStore, claims: CallClaims, wake: Callable[[str], None]) -> None:
         self._runs, self._alerts, self._claims, self._wake = runs, alerts, claims, wake
 
