@@ -271,7 +271,7 @@ async def test_what_cannot_be_listed_is_not_taken_for_no_rollout() -> None:
 
 
 async def test_a_kind_without_revisions_is_unknown() -> None:
-    assert (await ask("recent_rollout", snapshot(OLD), kind="DaemonSet")).unknown == "it keeps no revisions to look at"
+    assert (await ask("recent_rollout", snapshot(OLD), kind="DaemonSet")).unknown == "its controller keeps no revisions"
     assert "kept no revision" in (await ask("recent_rollout", snapshot(OLD), kind="LeaderWorkerSet")).unknown
 
 

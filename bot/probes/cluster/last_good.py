@@ -63,7 +63,7 @@ class ReadLastGood:
         troubled = await troubled_times(self._runs, context.target, but=context.incident_id)
         revisions = _served(snapshot, request, troubled)
         if not revisions:
-            return no_answer(request, "it has no revisions to look at")
+            return no_answer(request, "it has no revisions")
         good = next((one for one in revisions if one.seconds is not None and one.seconds >= GOOD_SECONDS), None)
         if good is None:
             undated = any(one.seconds is None for one in revisions)

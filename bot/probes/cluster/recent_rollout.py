@@ -45,14 +45,14 @@ async def recent_rollout(request: ProbeRequest) -> Reading:
     if failed := unreadable(request, snapshot, "revisions" if kind in NUMBERED else "replica_sets"):
         return failed
     if snapshot.workload is None or kind not in (*KINDS, "Unknown"):
-        return no_answer(request, "it keeps no revisions to look at")
+        return no_answer(request, "its controller keeps no revisions")
     opened, began = request.context.opened_at, request.context.began_at
     if kind in NUMBERED:
         every = rolled_out(snapshot, incident_id=request.context.incident_id, opened_at=opened)
     else:
         every = _of_deployment(snapshot, request)
     if kind in NUMBERED and (not every or every[0].at is None):
-        reason = "when its present revision was rolled out is not known" if every else "its controller kept no revision"
+        reason = "the rollout time of its current revision is not known" if every else "its controller kept no revision"
         return no_answer(request, reason)
     recent = [one for one in every if one.at is not None and began - BEFORE_SECONDS <= one.at <= began + AFTER_SECONDS]
     # Our own fix is never the suspect: if it follows a deploy, the deploy is. A reverted rollout is not a suspect

@@ -91,7 +91,7 @@ class _Found:
 
 
 def _gpu_of(pod: Obj, node: Obj | None, log: StartLines) -> str | None:
-    """The model of the GPU that the engine has whole, empty if its node does not name it; None if it has none.
+    """The model of the engine's whole GPU, empty if the node does not name it; None if it has no whole GPU.
 
     An engine on the CPU of a GPU node, or on a slice of a GPU, has other defaults.
     """

@@ -40,13 +40,13 @@ class ReadRequestLengths(Sampled):
         now = self.now()
         window = Window(now - DAY_SECONDS, now)
         metrics = frozenset({self.PROMPT, self.ASKED})
-        said = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
-        if not said.scrapes:
+        history = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
+        if not history.scrapes:
             return unknown(request.name, "no replica was scraped", at=now, source=self.history.source)
-        counts = {name: _bucket_counts(said, name) for name in sorted(metrics)}
-        short_of = next((count.reason for count in counts.values() if isinstance(count, Missing)), "")
-        if short_of:
-            return unknown(request.name, short_of, at=now, source=self.history.source)
+        counts = {name: _bucket_counts(history, name) for name in sorted(metrics)}
+        why_not = next((count.reason for count in counts.values() if isinstance(count, Missing)), "")
+        if why_not:
+            return unknown(request.name, why_not, at=now, source=self.history.source)
         # Prompts and requested answers are counted separately, so each may use half of the allowed share.
         allowed = _share(request) / 2
         bounds = [_bound(count, allowed) for count in counts.values() if not isinstance(count, Missing)]
@@ -71,16 +71,16 @@ def _share(request: ProbeRequest) -> float:
     return float(share)
 
 
-def _bucket_counts(said: History, name: str) -> dict[str, float] | Missing:
+def _bucket_counts(history: History, name: str) -> dict[str, float] | Missing:
     """How many observations of the window each bucket got, all replicas together."""
     total: dict[str, float] = {}
-    for replica, scrapes in said.scrapes.items():
+    for replica, scrapes in history.scrapes.items():
         covered = scrapes[-1].at - scrapes[0].at
-        if covered < NEEDED_OF_DAY * said.window.seconds:
-            return Missing(f"only {short(covered)} of {short(said.window.seconds)} of history of {replica}")
+        if covered < NEEDED_OF_DAY * history.window.seconds:
+            return Missing(f"only {short(covered)} of {short(history.window.seconds)} of history of {replica}")
         for rank, histograms in scrapes[-1].histograms.items():
             for bound in histograms[name].buckets if name in histograms else ():
-                risen = rise(scrapes, rank, said.window, _bucket_reader(name, bound))
+                risen = rise(scrapes, rank, history.window, _bucket_reader(name, bound))
                 if isinstance(risen, Missing):
                     return risen
                 total[bound] = total.get(bound, 0.0) + risen[0]

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Fault(BaseModel):
-    """One fault. `seconds` is the delay of a `delay`, else how long the fault stays; `count` defaults to once.
+    """One fault. `seconds` is the delay of a `delay`, else how long the fault lasts; `count` defaults to once.
 
     `drop` closes the connection without doing the work; `lost_reply` does the work and then closes it.
     """
@@ -33,10 +33,10 @@ class FaultList:
         self._faults = faults
         self._left, self._ends_at = [], []
         for fault in faults:
-            stays = fault.seconds if fault.kind != "delay" else None
-            endless = stays is not None and fault.count is None
+            lasts = fault.seconds if fault.kind != "delay" else None
+            endless = lasts is not None and fault.count is None
             self._left.append(math.inf if endless else (1 if fault.count is None else fault.count))
-            self._ends_at.append(math.inf if stays is None else now + stays)
+            self._ends_at.append(math.inf if lasts is None else now + lasts)
 
     def next_for(self, method: str, now: float) -> Fault | None:
         for index, fault in enumerate(self._faults):
