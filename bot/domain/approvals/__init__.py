@@ -1,1 +1,1 @@
-"""Who must agree to a change, and the permission that comes of it."""
+"""Who must approve a change, and the permission that results."""

@@ -130,13 +130,13 @@ class Approvals(People):
         return Policy(
             demands=(self.who_decides(level).demand(needed=level.needed),),
             expires_seconds=(level.expires or EXPIRES[risk]).total_seconds(),
-            # Who asks may approve what is easily taken back; a high risk takes a second pair of eyes.
+            # Authors may approve changes that are easy to undo; high risk needs a second person.
             own_work_counts=risk != "high" or self.single_operator,
             single_operator=self.single_operator,
         )
 
     def _asked(self, kind: str) -> Asked:
-        """The settings for the kind, else what operations agreed on, with what the settings add for its verb."""
+        """Returns the settings for the kind; else the operations default, plus what the settings add for its verb."""
         default = DEFAULTS.get(kind, Asked())
         verb = VERB_OF_KIND.get(kind, kind)
         shares = self.who[kind] if kind in self.who else more_of(default.shares, self.who.get(verb, ()))
@@ -146,7 +146,7 @@ class Approvals(People):
         return Asked(shares=shares, expires_seconds=time.total_seconds() if time else default.expires_seconds)
 
     def _teams(self) -> dict[str, Demand]:
-        """Those that have people; `ApprovalRules` knows who stands in for the others."""
+        """Returns the teams that have people; `ApprovalRules` substitutes for the others."""
         teams: dict[str, Team] = {name: getattr(self.teams, name) for name in Teams.model_fields}
         return {name: team.demand(team=name) for name, team in teams.items() if team.is_anybody}
 
@@ -171,7 +171,7 @@ class Approvals(People):
         return self
 
     def _out_of_reach(self, faulty: Collection[Risk]) -> Iterator[str]:
-        """Kinds for which the settings name too few people, even if all of them approve."""
+        """Returns kinds for which the settings name too few people, even if all of them approve."""
         rules = self.rules()
         found: dict[str, list[str]] = {}
         for kind in KINDS:
@@ -186,7 +186,7 @@ class Approvals(People):
 
 
 def operators(approvals: Approvals, *, users: tuple[str, ...], user_group: str) -> Demand:
-    """Who may answer questions, halt, resume, undo and resolve: those named, else the approvers."""
+    """Who may answer questions, halt, resume, undo and resolve: the people named, else the approvers."""
     if users or user_group:
         return Demand(team="steerers", users=users, user_group=user_group)
     approvers = [approvals.who_decides(approvals.level(risk)) for risk in RISKS]
@@ -195,7 +195,7 @@ def operators(approvals: Approvals, *, users: tuple[str, ...], user_group: str) 
 
 
 def on_call(demand: Demand) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Users and user groups whom an incident's channel begins with."""
+    """Returns the users and user groups that an incident's channel starts with."""
     everybody = (demand, *demand.or_of)
     groups = [each.user_group for each in everybody if each.user_group]
     return tuple(dict.fromkeys(user for each in everybody for user in each.users)), tuple(dict.fromkeys(groups))

@@ -1,6 +1,6 @@
-"""Which numbers of a request a person may change, and within which range. The plan is made again with them.
+"""Which numbers of a request a person may change, and within which range. The change is then planned again.
 
-Nothing is ever applied with a value that was not planned, shown and approved.
+A value is only applied after it was planned, shown and approved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Number = int | float
 
 
 class EditableValue(BaseModel):
-    """One number of a plan: how it is called, what it is now, and what it may be."""
+    """One number of a plan: its label, current value and range."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,12 +33,12 @@ class EditableValue(BaseModel):
     range_text: str
 
     def read(self, text: str) -> Number:
-        """Raise `ApprovalError` with what is wrong, for people."""
+        """Returns the number; raise `ApprovalError` with the reason, for people."""
         return _replicas(text) if self.name == REPLICAS else _flag(self.name, text, self.range_text)
 
 
 def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
-    """Numbers whose range is known; other parts of a plan are chosen by the playbook alone."""
+    """Returns the numbers whose range is known; only the playbook chooses other parts of a plan."""
     editable = _editable(plan.verb)
     if editable == "replicas" and "to" in plan.choices:
         return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MAX_REPLICAS}"),)
@@ -51,7 +51,7 @@ def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
 
 
 def values_of(plan: Plan, written: str) -> dict[str, Number]:
-    """What a press of `edit` carries, checked; raise `ApprovalError` unless it changes something within range."""
+    """Returns the checked values of an `edit` press; raise `ApprovalError` unless it changes something within range."""
     try:
         texts = json.loads(written)
     except ValueError:
@@ -66,7 +66,7 @@ def values_of(plan: Plan, written: str) -> dict[str, Number]:
 
 
 def with_values(verb: str, arguments: Mapping[str, Any], values: Mapping[str, Number]) -> dict[str, Any]:
-    """The arguments of a change with what a person wrote in place of the playbook's numbers."""
+    """Returns the arguments of a change with a person's values in place of the playbook's."""
     if _editable(verb) == "replicas" and REPLICAS in values:
         return {"to": values[REPLICAS]}
     edits = arguments.get("edits")
@@ -102,7 +102,7 @@ def _flag(name: str, text: str, range_text: str) -> Number:
     except FlagValueError as error:
         raise ApprovalError(f"{name} {error}") from None
     least, most, _ = RANGES[name]
-    # Where a plan gives the flag another type than its table, planning will say so; a range needs a number.
+    # If a plan gives the flag another type than its table, planning reports it; a range needs a number.
     if isinstance(value, str | bool) or not least <= value <= most:
         raise ApprovalError(f"{name} has to be {range_text}, not {text.strip()}")
     return value
@@ -110,7 +110,7 @@ def _flag(name: str, text: str, range_text: str) -> Number:
 
 def _replicas(text: str) -> int:
     stripped = text.strip()
-    # A number of thousands of digits takes Python as many steps to read as it has, squared.
+    # Reading a number of n digits takes Python n² steps.
     is_short = stripped.isascii() and stripped.isdigit() and len(stripped) <= MAX_NUMBER_LENGTH
     if not is_short or not 1 <= int(stripped) <= MAX_REPLICAS:
         raise ApprovalError(f"the number of replicas has to be a whole number from 1 to {MAX_REPLICAS}")

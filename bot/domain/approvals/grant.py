@@ -1,6 +1,7 @@
-"""Who may let a change happen: requests, presses, and `grant`, the only maker of permission.
+"""Who may permit a change: requests, presses, and `grant`, the only source of permission.
 
-Permission is a type: a writer accepts only `Approved`, only `grant` makes one, from stored facts; it is never stored.
+Permission is a type: a writer accepts only `Approved`, which only `grant` creates, from stored facts; it is never
+stored.
 """
 
 from __future__ import annotations
@@ -18,48 +19,48 @@ RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "
 
 
 APPROVERS = "approvers"
-"""The people whom a risk level names; the other teams are `serving`, `platform`, `model` and `lead`."""
+"""The people that a risk level names; the other teams are `serving`, `platform`, `model` and `lead`."""
 
 
 class Demand(BaseModel):
-    """So many different people of one team."""
+    """A number of different people of one team."""
 
     model_config = ConfigDict(frozen=True)
 
     team: str = APPROVERS
     needed: int = 1
     users: tuple[str, ...] = ()
-    """User ids; nobody is in a team without users, user group and channel."""
+    """User ids; a team without users, user group and channel has no members."""
     user_group: str = ""
     channel: str = ""
-    """The members of this channel."""
+    """A channel whose members belong to the team."""
     or_of: tuple[Demand, ...] = ()
-    """Other teams whose people are as good (`serving or platform`)."""
+    """Other teams whose people count equally (`serving or platform`)."""
     falls_back: bool = False
-    """The settings name nobody for this team: the approvers stand in for it, and the request says so."""
+    """The settings name no people for this team: it falls back to the approvers, and the request says so."""
 
     @property
     def sources(self) -> tuple[Demand, ...]:
-        """Every place that names people for it; empty when none does."""
+        """Returns every source that names people for it; empty if none does."""
         every = (self, *self.or_of)
         return tuple(each for each in every if each.users or each.user_group or each.channel)
 
 
 class Policy(BaseModel):
-    """Who decides about one request, and how long they have. Every demand is met by people of its own."""
+    """Who decides about one request, and how much time they have. Each demand needs separate people."""
 
     model_config = ConfigDict(frozen=True)
 
     demands: tuple[Demand, ...]
     expires_seconds: float
     own_work_counts: bool
-    """False: who asked for or edited the plan is never the only approver. `single_operator` makes it True."""
+    """False: the person who requested or edited it is never the only approver. `single_operator` makes it True."""
     single_operator: bool = False
-    """One person may meet every demand of whose team they are, and approve their own work."""
+    """One person may meet every demand of their own teams, and approve their own work."""
     escalate_to: Demand | None = None
-    """Who is asked besides once half of the time has passed."""
+    """The team that is also asked once half of the time has passed."""
     break_glass: Demand | None = None
-    """Of whom one alone may decide, with a typed reason, while half of the time has passed and a team is silent."""
+    """The team of which one person may decide alone, with a typed reason, after half time while a team is silent."""
 
     @property
     def needed(self) -> int:
@@ -67,37 +68,37 @@ class Policy(BaseModel):
 
     @property
     def heard(self) -> tuple[Demand, ...]:
-        """Every team whose people have a say here."""
+        """Returns every team whose presses count here."""
         return (*self.demands, self.break_glass) if self.break_glass else self.demands
 
 
 class Authority(BaseModel):
-    """What was read once about a presser, kept as evidence; unreadable is not allowed."""
+    """The result of one authority check of a presser, kept as evidence; unreadable means not allowed."""
 
     model_config = ConfigDict(frozen=True)
 
     allowed: bool
     reason: str
-    """Why not, in words for the presser; or what gave the right."""
+    """Why not, in words for the presser; or what gave the permission."""
     teams: tuple[str, ...] = ()
     """The teams of the policy's demands that this person is in."""
     read_at: float
 
 
 class Press(BaseModel):
-    """A person's click as it arrived, stored before it was acknowledged."""
+    """A person's click as received, stored before it was acknowledged."""
 
     model_config = ConfigDict(frozen=True)
 
     press_id: str
     action: Literal["approve", "refuse", "choose", "undo", "edit", "more_time", "break_glass"]
     about: str
-    """The request id (`R3`) or question id (`Q2`) that was on the button."""
+    """The request id (`R3`) or question id (`Q2`) of the button."""
     digest: str = ""
     value: str = ""
-    """The choice; of an edit the new values as JSON."""
+    """The choice; for an edit the new values as JSON."""
     fields: dict[str, float | str] = {}
-    """What was filled in beside the choice."""
+    """Values entered with the choice."""
     reason: str = ""
     user: str
     user_name: str = ""
@@ -107,7 +108,7 @@ class Press(BaseModel):
 
 
 class JudgedPress(BaseModel):
-    """A press with the authority that was read for it and the storage's time of the press."""
+    """A press with the authority read for it and the storage's time of the press."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -117,7 +118,7 @@ class JudgedPress(BaseModel):
 
 
 class Request(BaseModel):
-    """A plan put to people."""
+    """A plan that people are asked to approve."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -129,35 +130,36 @@ class Request(BaseModel):
     policy: Policy
     why: str
     still: str = ""
-    """The reason of the change as an expression, for people; it is read again right before the call."""
+    """The reason of the change as an expression, for people; it is evaluated again right before the call."""
     evidence: tuple[str, ...] = ()
     asked_at: float
     own_work_of: tuple[str, ...] = ()
-    """Who asked for this change or edited it."""
+    """The people who requested this change or edited it."""
     edited_by: str = ""
-    """Who wrote its values; empty when they are those of the playbook."""
+    """The person who entered its values; empty if they are the playbook's."""
     posted_at: float | None = None
     expires_at: float | None = None
-    """Counts from the posted card; None until it is posted."""
+    """Counts from the posted card; None until then."""
     half_at: float | None = None
     half_passed: bool = False
-    """Half of the time went by without a decision, and others were asked too."""
+    """Half of the time passed without a decision, and others were asked too."""
     extended_by: str = ""
-    """Who asked for more time; that is given once."""
+    """The person who asked for more time; this is granted once."""
     status: RequestStatus = "open"
     presses: tuple[JudgedPress, ...] = ()
     decided_by: str = ""
     decided_at: float | None = None
     decision_reason: str = ""
     outcome: str = ""
-    """How its change ended (`done`, `failed`, `unclear`, …); empty while it has not."""
+    """The outcome of its change (`done`, `failed`, `unclear`, …); empty until it ends."""
     ended_at: float | None = None
     """When its change ended."""
     asked_before: str = ""
     """The request that asked for exactly this within half an hour, `R3` or another incident's `INC-6/R3`: an approval
-    needs a new reason in words."""
+    needs a new reason in words.
+    """
     alerts_resolved_at: float | None = None
-    """All alerts resolved while it waited: presses before this moment no longer count."""
+    """When all alerts resolved while it waited: presses before this moment no longer count."""
 
 
 class Approved:
@@ -178,9 +180,9 @@ _GRANT = object()
 
 
 def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
-    """Make permission for `request` from stored, judged presses.
+    """Returns permission for `request` from stored, judged presses.
 
-    Raise `ApprovalError`, which tells the presser why, unless these presses satisfy the request's policy.
+    Raise `ApprovalError`, with the reason for the presser, unless these presses satisfy the request's policy.
     """
     if not request.policy.demands:
         raise ApprovalError("nobody may approve this: no approvers are set")
@@ -203,16 +205,16 @@ def _must_be_enough(request: Request, presses: tuple[JudgedPress, ...]) -> None:
 
 
 def silent_teams(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
-    """The demands that nobody has met at all, however those who approved are counted."""
+    """Returns the demands without any approval, however the approvals are assigned to teams."""
     one_of_each = tuple(demand.model_copy(update={"needed": 1}) for demand in policy.demands)
     approvals = [judged for judged in presses if judged.press.action == "approve"]
     return still_missing(policy.model_copy(update={"demands": one_of_each}), approvals)
 
 
 def still_missing(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
-    """The demands that these presses do not meet, each with how many people it lacks.
+    """Returns the demands that these presses do not meet, each with the number of missing people.
 
-    One person meets one demand: who is in two teams is counted where that leaves the least to ask for.
+    One person meets one demand: a member of two teams counts where that leaves the fewest missing.
     """
     people: dict[str, set[str]] = {}
     for judged in presses:
@@ -221,7 +223,7 @@ def still_missing(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Deman
 
 
 def still_missing_at_best(policy: Policy, people: Mapping[str, Collection[str]]) -> tuple[Demand, ...]:
-    """As `still_missing`, once each of these people, by their teams, has approved."""
+    """Like `still_missing`, after each of these people, given with their teams, has approved."""
     if policy.single_operator:
         met = [sum(demand.team in teams for teams in people.values()) for demand in policy.demands]
     else:
@@ -233,7 +235,7 @@ def still_missing_at_best(policy: Policy, people: Mapping[str, Collection[str]])
 
 
 def _seated(seats: Sequence[str], people: Mapping[str, Collection[str]]) -> Mapping[int, str]:
-    """As many people as can be, each on one seat of a team of theirs (an augmenting path for each in turn)."""
+    """Assigns as many people as possible to one seat each of their teams (an augmenting path for each in turn)."""
     taken: dict[int, str] = {}
 
     def seat(user: str, tried: set[int]) -> bool:
@@ -279,7 +281,7 @@ def must_count(request: Request, judged: JudgedPress) -> None:
 
 
 def is_asked(policy: Policy, authority: Authority) -> bool:
-    """Whether one of the teams that were read is asked to approve, and not only heard."""
+    """Whether one of the person's teams is asked to approve, rather than only allowed to act."""
     asked = {demand.team for demand in policy.demands}
     return not authority.teams or bool(asked & set(authority.teams))
 

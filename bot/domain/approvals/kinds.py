@@ -1,6 +1,6 @@
-"""What each kind of change asks of people by default: whose approval, how many, and how long they have.
+"""The default approvals of each kind of change: which teams, how many people, and how much time.
 
-A kind is the verb, or a narrower name where the same verb may do more harm. The settings may ask otherwise; a playbook
+A kind is the verb, or a narrower name if the same verb may do more harm. Settings may change the approvals; a playbook
 may only raise a risk and shorten a time.
 """
 
@@ -23,7 +23,7 @@ MINUTE = 60.0
 
 
 class Share(BaseModel):
-    """So many people of one team, or of any of several (`serving or platform`)."""
+    """A number of people of one team, or of any of several (`serving or platform`)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,7 +35,7 @@ class Share(BaseModel):
 
 
 class Asked(BaseModel):
-    """What one kind asks beside its risk; no shares: the people of the risk level."""
+    """The approvals of one kind besides its risk; no shares: the people of the risk level."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,7 +45,7 @@ class Asked(BaseModel):
 
 
 def shares_of(text: str) -> tuple[Share, ...]:
-    """Read `serving + 2 lead` or `serving or platform`; raise `ValueError` for what is neither."""
+    """Parses `serving + 2 lead` or `serving or platform`; raise `ValueError` for anything else."""
     shares = tuple(_share(part.strip()) for part in text.split("+"))
     if len({share.team for share in shares}) < len(shares):
         raise ValueError(f"'{text}' names a team twice; write a number before it")
@@ -61,7 +61,7 @@ def _share(text: str) -> Share:
 
 
 def more_of(shares: Iterable[Share], others: Iterable[Share]) -> tuple[Share, ...]:
-    """Both together: of each team the larger number."""
+    """Merges both: for each team the larger number."""
     needed: dict[str, int] = {}
     for share in (*shares, *others):
         needed[share.team] = max(share.needed, needed.get(share.team, 0))
@@ -75,7 +75,7 @@ _EVERY = (
     *CHANGE_KINDS.values(),
     ChangeKind(CONTRACT, "high", "serving + model", minutes=30),  # clients see errors or truncation
     ChangeKind(QUALITY, "high", "serving + model", minutes=60),  # a silent loss of quality
-    ChangeKind(SILENCE, "low", minutes=30),  # two hours at most; asked for by command and confirmed in its form
+    ChangeKind(SILENCE, "low", minutes=30),  # two hours at most; requested by command and confirmed in its form
 )
 
 DEFAULTS: Mapping[str, Asked] = {
@@ -85,20 +85,20 @@ DEFAULTS: Mapping[str, Asked] = {
     for kind in _EVERY
     if kind.minutes is not None
 }
-"""OPERATIONS' table of approvals. Without teams: one of those who approve its risk."""
+"""OPERATIONS' table of approvals. Without teams: one approver of its risk level."""
 
 RISKS_OF_KINDS: Mapping[str, Risk] = {kind.name: kind.risk for kind in _EVERY}
-"""The least risk of each kind, as operations agreed on it; settings and playbooks may raise it, never lower it."""
+"""The minimum risk of each kind, as agreed by operations; settings and playbooks may raise it, never lower it."""
 KINDS = tuple(RISKS_OF_KINDS)
 
 VERB_OF_KIND: Mapping[str, str] = {
     kind.name: verb.name for verb in VERBS.values() for kind in verb.kinds if kind.name != verb.name
 }
-"""The verb of each narrower kind that belongs to one verb alone."""
+"""The verb of each narrower kind that belongs to a single verb."""
 
 
 def kinds_of_verb(name: str) -> tuple[str, ...]:
-    """What a change by this verb may turn out to be."""
+    """Returns the kinds that a change by this verb may have."""
     verb = VERBS[name]
     proven = (verb.proven_kind,) if verb.proven_kind else ()
     return (*(kind.name for kind in verb.kinds), *proven, *((CONTRACT, QUALITY) if verb.edits_engines else ()))
@@ -107,18 +107,18 @@ def kinds_of_verb(name: str) -> tuple[str, ...]:
 CONTRACT_EDITS = frozenset(
     {"--max-model-len", "--max-num-queued-reqs", "--max-num-queued-tokens", "--override-generation-config"}
 )
-"""What makes the engine refuse or truncate what it answered before."""
+"""Edits that make the engine refuse or truncate what it answered before."""
 QUALITY_EDITS = frozenset(
     {"--kv-cache-dtype", "--attention-backend", "--attention-config", "--quantization", "--dtype", "--model"}
     | {"VLLM_ATTENTION_BACKEND", "ENABLE_TRIATTENTION", "TRIATTN_RUNTIME_KV_BUDGET"}
 )
-"""What may make answers worse while every number looks well."""
+"""Edits that may make answers worse while all metrics look good."""
 
 
 def kind_of(plan: Plan, earlier: Iterable[Plan] = ()) -> str:
-    """The kind of a plan; `earlier`: those of this run that were applied to the end, oldest first."""
+    """Returns the kind of a plan; `earlier`: this run's fully applied plans, oldest first."""
     canary = next((each for each in reversed(tuple(earlier)) if each.verb == "canary"), None)
-    # A canary's plan that only turns traffic to it does not repeat what it was started with.
+    # A plan that only rotates a canary does not repeat the edits it was started with.
     edits = _edits(canary if plan.verb == "rotate_canary" and canary is not None else plan)
     verb = VERBS.get(plan.verb)
     if verb is None:
@@ -132,7 +132,7 @@ def kind_of(plan: Plan, earlier: Iterable[Plan] = ()) -> str:
 
 
 def kind_of_edits(names: Collection[str]) -> str:
-    """`client_contract` or `answer_quality` where an edit is of that sort; else empty."""
+    """Returns `client_contract` or `answer_quality` if an edit is of that sort; else empty."""
     touched = set(names)
     return QUALITY if touched & QUALITY_EDITS else CONTRACT if touched & CONTRACT_EDITS else ""
 

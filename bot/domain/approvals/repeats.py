@@ -1,7 +1,7 @@
 """A request for exactly what was just refused, left to expire or applied: it needs a new reason.
 
-That it was another incident's changes nothing: it is the same call on the same object, and the same people are asked.
-Otherwise a loop in a playbook, or somebody's patience, would ask until people approve without reading.
+It makes no difference if that was another incident: it is the same call on the same object, for the same approvers.
+Otherwise a loop in a playbook, or a persistent person, would ask until people approve without reading.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ REMEMBERED_SECONDS = 1800.0
 
 
 def asked_before(plan: Plan, earlier: Iterable[Request], *, at: float) -> str:
-    """The newest of one incident's requests that ended so within half an hour; empty when none did."""
+    """Returns the newest request of one incident that ended so within half an hour; empty if none did."""
     same = [request for request in earlier if request.digest == plan.digest]
     return next((each.request_id for each in reversed(same) if _is_fresh(each, plan, at)), "")
 
@@ -26,13 +26,13 @@ def _is_fresh(request: Request, plan: Plan, at: float) -> bool:
 
 
 def _ended_at(request: Request, plan: Plan) -> float | None:
-    """When people said no, said nothing, or had it done; None for any other end."""
+    """Returns when people refused it, let it expire, or had it applied; None for any other end."""
     if request.status == "refused":
         return request.decided_at
     if request.status == "expired" and request.decided_at is None:
-        # A grant that lapsed was decided; that the bot was slow is no reason to doubt it.
+        # A grant that lapsed was a decision; a slow bot is no reason to doubt it.
         return request.expires_at
     if request.outcome == "done" and not all(call.restores for call in plan.calls):
-        # Putting back the same thing twice, as in a loop over replicas, is as harmless as it was.
+        # Repeating an undo, as in a loop over replicas, is as harmless as the first one.
         return request.ended_at
     return None

@@ -12,9 +12,9 @@ from bot.domain.changes.plan import Risk, highest
 
 
 class ApprovalRules(BaseModel):
-    """One policy for each risk, and what each kind of change asks besides.
+    """One policy per risk level, and the additional approvals of each kind of change.
 
-    The level's number of people is the least, whatever teams a kind or a plan asks for.
+    The level's number of people is the minimum, whatever teams a kind or a plan asks for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -23,25 +23,25 @@ class ApprovalRules(BaseModel):
     medium: Policy
     high: Policy
     teams: dict[str, Demand] = {}
-    """The teams that the settings name people for."""
+    """The teams for which the settings name people."""
     kinds: dict[str, Asked] = {}
     risk_floors: dict[str, Risk] = {}
     """By kind or verb."""
     escalate_to: str = ""
-    """The team that is asked besides at half time, where people are named for it."""
+    """The team that is also asked at half time, if it has people."""
     break_glass: str = ""
-    """The team of which one alone may decide in a critical incident; empty: nobody may."""
+    """The team of which one person alone may decide in a critical incident; empty: none."""
     grant_valid_seconds: float = 600.0
     """A grant not begun within this time lapses."""
 
     def risk_of(self, kind: str, verb: str, *written: Risk) -> Risk:
-        """The highest risk that the kind, the settings or the playbook give."""
+        """Returns the highest risk that the kind, the settings or the playbook set."""
         floors: list[Risk] = [RISKS_OF_KINDS.get(kind, "low")]
         floors += [self.risk_floors[name] for name in (kind, verb) if name in self.risk_floors]
         return highest(*floors, *written)
 
     def policy(self, risk: Risk, teams: Iterable[str] = (), *, kind: str = "", critical: bool = False) -> Policy:
-        """Who decides about a kind of this risk; at least one person each of `teams`, where the plan asks for these."""
+        """Returns who decides about a kind of this risk, with at least one person each of `teams`, if there are any."""
         level = {"low": self.low, "medium": self.medium, "high": self.high}[risk]
         asked = self.kinds.get(kind, Asked())
         demands = self._demands(level, more_of(asked.shares, [Share(team=team) for team in teams]))
@@ -50,17 +50,17 @@ class ApprovalRules(BaseModel):
                 "demands": demands,
                 "expires_seconds": asked.expires_seconds or level.expires_seconds,
                 "escalate_to": self.teams.get(self.escalate_to),
-                # One team has no second whose silence could be overruled.
+                # With a single team there is no silent second team to overrule.
                 "break_glass": self.teams.get(self.break_glass) if critical and len(demands) > 1 else None,
             }
         )
 
     def of_a_silence(self) -> Policy:
-        """It is no plan, and is decided as one of its kind all the same."""
+        """Returns the policy of a silence: it is not a plan, but its kind is decided like one."""
         return self.policy(self.risk_of(SILENCE, SILENCE), kind=SILENCE)
 
     def one_of(self, team: str) -> Policy:
-        """The policy of a question that one person of this team answers, whatever its risk."""
+        """Returns the policy of a question that one person of this team answers, whatever its risk."""
         return self.low.model_copy(update={"demands": (self._of_team(Share(team=team), self.low),)})
 
     def _demands(self, level: Policy, shares: tuple[Share, ...]) -> tuple[Demand, ...]:
@@ -89,7 +89,7 @@ class ApprovalRules(BaseModel):
 
 
 def people_named(demands: Iterable[Demand]) -> Mapping[str, frozenset[str]] | None:
-    """User ids to the teams that they are in; None when a group or channel holds people whom the settings do not."""
+    """Returns user ids with their teams; None if a group or channel holds members that the settings do not list."""
     people: dict[str, set[str]] = {}
     for demand in demands:
         for source in demand.sources:

@@ -1,1 +1,1 @@
-"""Changes of the cluster: what each would do now, and how it goes on."""
+"""Changes to the cluster: what each would do now, and how it progresses."""

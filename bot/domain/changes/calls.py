@@ -1,4 +1,4 @@
-"""How calls are made: a patch tests the object's uid and the old value of each field, and carries its own inverse."""
+"""Builds calls: a patch tests the object's uid and each field's old value, and includes its own inverse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TAKES_BACK = "it takes back a change of the bot"
 
 @dataclass(frozen=True)
 class Wording:
-    """A call as people read it."""
+    """The texts of a call for people."""
 
     title: str
     undo_title: str
@@ -34,7 +34,7 @@ def patch_call(
     guards: Sequence[Obj] = (),
     subresource: Literal["", "scale"] = "",
 ) -> Call:
-    """A JSON patch of `obj`. `guards` are further tests that must hold before and after (a container's name)."""
+    """Returns a JSON patch of `obj`. `guards` are more tests that must hold before and after (a container's name)."""
     target = ref_of(obj, kind)
     common: dict[str, Any] = {
         "method": "patch",

@@ -1,4 +1,4 @@
-"""Every verb, by its name: the `VERB` of each file in `verbs/`."""
+"""All verbs by name: the `VERB` of each file in `verbs/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person should weigh before a change: who owns the object, room, disruption budgets, streams that would be cut.
+"""What a person should weigh before a change: the owner, capacity, disruption budgets, streams that would be cut.
 
 The names of circumstances are stable, so that a later plan can be compared grade by grade with the approved one.
 """
@@ -27,7 +27,7 @@ CAPS = ("--max-num-seqs", "--max-num-active-seqs")
 
 
 def refuse_if_owned(obj: Obj, spec: dict[str, Any], *, kind: str = "") -> Circumstance:
-    """Raise when somebody would revert the edit; the hint is what they have to be given."""
+    """Raise if an owner would revert the edit; the hint is the edit to make in the owner."""
     owner = owner_of(obj)
     if owner is not None:
         raise impossible(
@@ -41,7 +41,7 @@ def refuse_if_owned(obj: Obj, spec: dict[str, Any], *, kind: str = "") -> Circum
 
 
 def no_autoscaler(snapshot: ClusterSnapshot) -> Circumstance:
-    """For a snapshot in which no autoscaler was found."""
+    """The circumstance for a cluster without an autoscaler."""
     missing = [snapshot.unreadable[name] for name in ("autoscalers", "scaled_objects") if name in snapshot.unreadable]
     if missing:
         text = f"whether an autoscaler owns the replica count could not be read: {'; '.join(missing)}"
@@ -50,14 +50,14 @@ def no_autoscaler(snapshot: ClusterSnapshot) -> Circumstance:
 
 
 def room_for_replicas(snapshot: ClusterSnapshot, more: int, what: str) -> Circumstance:
-    """Room for whole replicas of the workload, each with all of its pods."""
+    """Capacity for whole replicas of the workload, each with all of its pods."""
     replica = [(each.template, each.pods) for each in pod_templates(snapshot.workload)]
     _refuse_beyond_quota(snapshot, replica, more, what)
     return _room(capacity_of(snapshot), more, what, is_needed=True)
 
 
 def last_room(snapshot: ClusterSnapshot, more: int) -> Circumstance | None:
-    """That no accelerator stays free for a surge or a canary; None where one does, or the workload asks for none."""
+    """Warns that no accelerator stays free for a surge or a canary; None if one does, or the workload requests none."""
     if not any(accelerators_of(each.template) for each in pod_templates(snapshot.workload)):
         return None
     room = capacity_of(snapshot)
@@ -73,14 +73,14 @@ def last_room(snapshot: ClusterSnapshot, more: int) -> Circumstance | None:
 
 
 def room_for(snapshot: ClusterSnapshot, template: Obj, pods: int, what: str, *, is_needed: bool = True) -> Circumstance:
-    """Room for `pods` more of this template; raise when it is needed and known not to be there."""
+    """Capacity for `pods` more of this template; raise if it is needed and known to be missing."""
     if is_needed:
         _refuse_beyond_quota(snapshot, [(template, 1)], pods, what)
     return _room(capacity_for(snapshot, template), pods, what, is_needed=is_needed)
 
 
 def _refuse_beyond_quota(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], more: int, what: str) -> None:
-    """Also where the room on nodes is not known."""
+    """Checks quotas even if the capacity on nodes is unknown."""
     quota = quota_room(snapshot, replica)
     if isinstance(quota, QuotaRoom) and quota.replicas < more:
         raise impossible(f"the {what} cannot be created: {quota.text}, {more} needed", "ask for a larger quota")
@@ -103,13 +103,13 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
 
 
 def streams_of(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> float | None:
-    """Requests that clients of these pods wait for now, queued ones included; None when one of them did not say."""
+    """Open requests of clients of these pods, queued ones included; None if one of the pods did not report."""
     found = _open_on(snapshot, pods)
     return None if found is None else sum(found)
 
 
 def _open_on(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> tuple[float, float] | None:
-    """How many requests run and how many are queued."""
+    """The number of running and of queued requests."""
     running = waiting = 0.0
     for pod in pods:
         if not _may_serve(pod):
@@ -122,7 +122,7 @@ def _open_on(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> tuple[float, flo
 
 
 def _may_serve(pod: Obj) -> bool:
-    """Whether a client may wait for it: not while its engine does not run, nor before that was Ready once."""
+    """Whether a client may be waiting for this pod: not while its engine is down, nor before it was Ready once."""
     states = [dig(status, "state", "running") for status in dig(pod, "status", "containerStatuses") or []]
     if not states or is_ready(pod):
         return True
@@ -149,7 +149,7 @@ def _streams(snapshot: ClusterSnapshot, pods: list[Obj], verb: str = "") -> str:
 def drain_circumstance(
     snapshot: ClusterSnapshot, drain: DrainMode, pods: Iterable[Obj], *, is_empty: bool = False
 ) -> Circumstance:
-    """What ending these pods does to the requests they serve."""
+    """What the end of these pods does to the requests they serve."""
     pods = list(pods)
     if is_empty:
         return Circumstance(name="drain", grade="fine", text="nothing runs there any more")
@@ -160,13 +160,13 @@ def drain_circumstance(
 
 
 def emptied_circumstance(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> Circumstance:
-    """Each of these pods is emptied before it ends."""
+    """Each of these pods is drained before it ends."""
     text = f"each replica leaves rotation and runs empty before it ends, one by one; {_streams(snapshot, list(pods))}"
     return Circumstance(name="drain", grade="fine", text=text)
 
 
 def budget_circumstance(budget: Budget) -> Circumstance:
-    """Raise when the budget never lets it happen; when not now, the call is tried again later."""
+    """Raise if the budget never allows it; if only not now, the call is retried later."""
     if budget.verdict == "never":
         raise impossible(budget.text, "the budget's owner has to widen it; the bot never edits one")
     grades = {"allowed": "fine", "not_now": "warning", "unknown": "warning"}
@@ -175,14 +175,14 @@ def budget_circumstance(budget: Budget) -> Circumstance:
 
 
 def rolling_budget_note(snapshot: ClusterSnapshot, strategy: Strategy) -> Circumstance:
-    """A rolling update does not ask disruption budgets; maxUnavailable is what keeps capacity."""
+    """A rolling update ignores disruption budgets; maxUnavailable is what preserves capacity."""
     names = ", ".join(name_of(pdb) for pdb in snapshot.pdbs) or "none"
     text = f"rolling updates do not ask disruption budgets ({names}); at most {strategy.max_unavailable} replicas less"
     return Circumstance(name="disruption_budget", grade="fine", text=text)
 
 
 def others_carry_on(snapshot: ClusterSnapshot, leaving: Obj) -> Circumstance:
-    """What the replicas that stay have to take over."""
+    """The extra load on the remaining replicas."""
     leaves = {name_of(pod) for pod in whole_replica(snapshot, leaving)}
     rest = [pod for pod in replicas_present(snapshot) if name_of(pod) not in leaves]
     share = f"{len(rest)} of {len(rest) + 1} replicas stay"
@@ -194,7 +194,7 @@ def others_carry_on(snapshot: ClusterSnapshot, leaving: Obj) -> Circumstance:
 
 
 def binding_note(snapshot: ClusterSnapshot, edits: Iterable[FlagEdit]) -> tuple[Circumstance, ...]:
-    """A cap above what runs now restarts every replica for nothing. Running counts swing, so it is only a note."""
+    """A cap above the present running counts restarts every replica for nothing. Counts swing, so only a note."""
     cap = next((edit.value for edit in edits if edit.flag in CAPS), None)
     running = [load.running for load in snapshot.load.values() if load.running is not None]
     if cap is None or isinstance(cap, str) or not running:

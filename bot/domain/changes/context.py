@@ -1,4 +1,4 @@
-"""What planning knows besides the cluster, and how a verb declines."""
+"""Inputs of planning besides the cluster, and how a verb declines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import NoPlanError
 
 DEFAULT_STARTUP_SECONDS = 1200.0
-"""70B models load for 5 to 15 minutes; a shorter wait calls good replicas dead."""
+"""70B models load for 5 to 15 minutes; a shorter wait declares good replicas dead."""
 DEFAULT_DRAIN_SECONDS = 600.0
 QUIET_SECONDS = 30.0
-"""No new arrivals for this long before a replica counts as left alone."""
+"""Time without new arrivals before a replica counts as drained."""
 MARGIN_SECONDS = 120.0
 
 
@@ -28,11 +28,11 @@ class PlanContext:
     drain_seconds: float = DEFAULT_DRAIN_SECONDS
     quiet_seconds: float = QUIET_SECONDS
     against: str = ""
-    """The diagnosis that the change is against; empty where the playbook names none."""
+    """The diagnosis that the change treats; empty if the playbook names none."""
 
     @property
     def slug(self) -> str:
-        """The incident id as a part of Kubernetes names and label values."""
+        """The incident id, for use in Kubernetes names and label values."""
         return self.incident_id.lower()
 
 
@@ -46,7 +46,7 @@ class Situation:
 
 
 def require_readable(snapshot: ClusterSnapshot, *sources: str) -> None:
-    """Raise `NoPlanError` (unknown) when something that the decision rests on could not be read."""
+    """Raise `NoPlanError` (unknown) if a source that the decision depends on could not be read."""
     missing = [
         f"{name.replace('_', ' ')}: {snapshot.unreadable[name]}" for name in sources if name in snapshot.unreadable
     ]

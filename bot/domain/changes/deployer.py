@@ -1,6 +1,6 @@
-"""Who rolled the present revision out and whom the workload belongs to, as its annotations and labels say.
+"""Who rolled out the current revision and who owns the workload, according to annotations and labels.
 
-They are told when their deploy is taken back, not asked: it is known state, and they may be asleep.
+They are notified when their deploy is reverted, not asked: it is a known state, and they may be asleep.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 
 CHANGE_CAUSE = "kubernetes.io/change-cause"
 OWNER_WORDS = frozenset({"owner", "owners", "team", "author", "deployed-by", "maintainer", "contact"})
-"""The last part of a label's or annotation's name: `team`, `example.com/owner`."""
+"""The last part of a label or annotation name: `team`, `example.com/owner`."""
 
 
 def deployers_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """`owner=U0ANA`, `change-cause=helm upgrade by ana`; empty when nothing names anybody."""
+    """Returns `owner=U0ANA`, `change-cause=helm upgrade by ana`; empty if no label or annotation names a person."""
     newest, workload = current_replica_set(snapshot) or {}, snapshot.workload or {}
-    # A Deployment's cause may already be that of the next revision; the ReplicaSet keeps its own.
+    # A Deployment's cause may already belong to the next revision; the ReplicaSet keeps its own.
     cause = annotations_of(newest).get(CHANGE_CAUSE) or annotations_of(workload).get(CHANGE_CAUSE)
     named = {"change-cause": cause} if cause else {}
     for said in (labels_of(workload), annotations_of(workload)):

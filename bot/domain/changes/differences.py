@@ -1,4 +1,4 @@
-"""What a call alters, as people read it: one line a field, `name before → after`, and the same line read backwards."""
+"""What a call changes, for people: one line per field, `name before → after`, and the inverted line for its undo."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MAX_LENGTH = 120
 
 
 def changed(name: str, path: str, before: Any, after: Any) -> Difference:
-    """Secrets are masked here, once for all who read it; the call's body keeps them."""
+    """Returns the line for one field. Secrets are masked here, once for all readers; the call's body keeps them."""
     named = name.removesuffix(":")
     before, after = shown_value(named, before), shown_value(named, after)
     return Difference(path=path, before=before, after=after, text=f"{name} {_arrow(before, after)}")
 
 
 def inverted(difference: Difference) -> Difference:
-    """The line of the inverse call; a line without an arrow is said to be put back."""
+    """Returns the line of the inverse call; a line without an arrow gets the prefix `put back:`."""
     before, after, text = difference.before, difference.after, difference.text
     tail = _arrow(before, after)
     name = text.removesuffix(tail)

@@ -1,8 +1,8 @@
 """How a replica of this workload can end without cutting its streams; read from the pod spec and the selectors alone.
 
 native: it leaves rotation in preStop and finishes its requests within `--shutdown-timeout`. label: a label takes it out
-of rotation first. orphan: only a label that its ReplicaSet needs, which costs a replacement at once. none: streams are
-cut.
+of rotation first. orphan: only a label that its ReplicaSet needs does, which creates a replacement at once. none:
+streams are cut.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 
 Mode = Literal["native", "label", "orphan", "none"]
 MIN_PRE_STOP_SECONDS = 10.0
-"""Endpoints and proxies need this long to forget a pod; with less, requests reach an engine that has stopped."""
+"""Endpoints and proxies need this long to drop a pod; with less, requests reach an engine that has stopped."""
 CANARY_SECONDS = 15.0
 """What the grace period must leave beyond preStop and the engine's own drain."""
 DEFAULT_GRACE_SECONDS = 30.0
@@ -36,12 +36,12 @@ class DrainMode:
 
     @property
     def cuts_streams(self) -> bool:
-        """Whether ending a replica by itself cuts what it serves."""
+        """Whether ending a replica without preparation cuts its streams."""
         return self.mode != "native"
 
 
 def drain_mode(snapshot: ClusterSnapshot, template: Obj | None = None) -> DrainMode:
-    """The mode of the workload's replicas, or of pods made from `template`."""
+    """Returns the mode of the workload's replicas, or of pods made from `template`."""
     template = template or template_of(snapshot.workload)
     native, why_not = _native(template, snapshot.config_maps)
     if native is not None:
@@ -55,7 +55,7 @@ def drain_mode(snapshot: ClusterSnapshot, template: Obj | None = None) -> DrainM
 
 
 def _labels(snapshot: ClusterSnapshot, template: Obj) -> dict[str, str]:
-    """The labels of a running pod of this template, which has the hash that its ReplicaSet selects by."""
+    """Returns the labels of a running pod of this template, which include the hash that its ReplicaSet selects by."""
     wanted = labels_of(template)
     for pod in replicas_present(snapshot):
         if wanted.items() <= labels_of(pod).items():
@@ -82,7 +82,7 @@ def _native(template: Obj, config_maps: Mapping[str, Obj]) -> tuple[DrainMode | 
 
 
 def pre_stop_seconds(template: Obj, flags: FlagsInSpec) -> float | None:
-    """How long the engine's container sleeps before SIGTERM; None when it has no such hook that can be read."""
+    """Returns how long the engine's container sleeps before SIGTERM; None without such a hook that can be parsed."""
     hook = dig(template, "spec", "containers", flags.container_index, "lifecycle", "preStop")
     if (sleep := dig(hook, "sleep", "seconds")) is not None:
         return float(sleep)
@@ -92,7 +92,7 @@ def pre_stop_seconds(template: Obj, flags: FlagsInSpec) -> float | None:
 
 
 def shutdown_timeout(flags: FlagsInSpec) -> float:
-    """Seconds that the engine finishes requests after SIGTERM; its default is 0."""
+    """Returns how many seconds the engine has to finish requests after SIGTERM; its default is 0."""
     value = flags.values.get("--shutdown-timeout", "0")
     try:
         return float(value)

@@ -1,4 +1,4 @@
-"""A workload's pod template with flags, variables or the image edited: checked, and written where each one stands."""
+"""Edits flags, variables or the image in a workload's pod template: checked, and written where each is defined."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class EditedTemplate:
     """Pin the containers that the fields belong to."""
     differences: tuple[Difference, ...]
     templates: tuple[Obj, ...]
-    """Every template of the workload as it will be; that of the pods that serve comes first."""
+    """Every template of the workload after the edit; the serving pods' template comes first."""
     owners_part: dict[str, Any]
-    """The part of the spec that an owner of the workload has to be given."""
+    """The part of the spec to change in the workload's owner."""
     notes: tuple[Circumstance, ...]
     summary: str
     choices: dict[str, str]
     config_maps: tuple[EditedConfigMap, ...] = ()
-    """To be patched before the template, whose annotation then rolls the pods."""
+    """Patched before the template, whose annotation then rolls the pods."""
     moves: tuple[Move, ...] = ()
-    """Each flag that changes, from what the engine runs with to what it will run with."""
+    """Each changed flag, from its present to its future value."""
 
     @property
     def template(self) -> Obj:
@@ -75,10 +75,10 @@ class EditedTemplate:
 
 @dataclass
 class _Lines:
-    """What changes, by the ConfigMap in which it stands; the template's own is the empty name."""
+    """Differences by the ConfigMap that holds them; the empty name is the template itself."""
 
     root: str
-    """Where the template stands in the workload."""
+    """Path of the template in the workload."""
     by_holder: dict[str, list[Difference]] = field(default_factory=dict)
 
     def add(self, holder: str, line: Difference) -> None:
@@ -95,9 +95,9 @@ def edited_template(
     *,
     only_template: bool = False,
 ) -> EditedTemplate:
-    """Raise `NoPlanError` when an edit cannot be, or when none changes anything.
+    """Returns the edited workload; raise `NoPlanError` if an edit is impossible, or if none changes anything.
 
-    `only_template`: ConfigMaps are left alone, for a canary beside replicas that read the same ones.
+    `only_template`: do not edit ConfigMaps, for a canary beside replicas that read the same ones.
     """
     wanted, directions = _without_directions(arguments.get("edits"))
     first, *others = pod_templates(workload)
@@ -126,7 +126,7 @@ def edited_template(
 
 
 def _without_directions(wanted: Any) -> tuple[Any, dict[str, str]]:
-    """The edits as they are made, and which way the playbook says that each flag goes."""
+    """Returns the edits, and the direction that the playbook declares for each flag."""
     edits = wanted if isinstance(wanted, list | tuple) else ()
     said = {
         str(e["flag"]): str(e["direction"]) for e in edits if isinstance(e, dict) and "flag" in e and "direction" in e
@@ -141,9 +141,9 @@ def _move(edit: FlagEdit, before: FlagsInSpec, engine: Engine, says: str) -> Mov
 
 
 def _followed(workload: Obj, other: PodTemplate, leader: _Change) -> _WrittenTemplate:
-    """The same edits for the other pods of a group: flags where they are written out, all else where the engine runs.
+    """Makes the same edits in the other pods of a group: flags where they are written, the rest where the engine runs.
 
-    ConfigMaps have been edited already; what the command line says wins over them.
+    ConfigMaps have been edited already; the command line takes precedence over them.
     """
     pen = Pen(leader.engine.table, only_template=True)
     before = Written(bare(other.template), leader.after.config_maps)
@@ -165,7 +165,7 @@ def _followed(workload: Obj, other: PodTemplate, leader: _Change) -> _WrittenTem
 def _with_edits(
     before: Written, edits: Edits, engine: Engine, pen: Pen, lines: _Lines
 ) -> tuple[Written, tuple[FlagEdit, ...]]:
-    """Everything written, and the flag edits that changed something."""
+    """Returns the template after all edits, and the flag edits that changed something."""
     index = pen.read(before).container_index
     path = pointer("spec", "containers", index)
     written = before
@@ -227,7 +227,7 @@ def _source(entry: Obj) -> str:
 
 
 def _check_result(before: FlagsInSpec, after: FlagsInSpec, done: tuple[FlagEdit, ...], engine: Engine) -> None:
-    """Raise `NoPlanError` unless the engine would start with this, and read it as it was meant."""
+    """Raise `NoPlanError` unless the engine would start with the result and read it as intended."""
     if after.unparsable and not before.unparsable:
         raise impossible(f"the edited command line could not be read any more: {after.unparsable}")
     for edit in done:
@@ -240,7 +240,7 @@ def _check_result(before: FlagsInSpec, after: FlagsInSpec, done: tuple[FlagEdit,
     moved = {name for name in after.values if after.values[name] != before.values.get(name)}
     for name in moved - edited:
         check_flag(name, after.values[name], engine)
-    # Under the same version the engine runs with them already.
+    # The same version of the engine already runs with them.
     if version_of_image(before.image) != engine.version and (faults := faults_of_engine(after, engine)):
         raise impossible(f"{after.image} would not run with its flags: {'; '.join(faults)}")
     if reason := broken_rule(after, edited | moved, engine):
@@ -329,7 +329,7 @@ def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _rolled_template(template: Obj, config_maps: tuple[EditedConfigMap, ...]) -> Obj:
-    """A ConfigMap's change alone restarts nothing: an annotation of the template does."""
+    """A ConfigMap's change alone restarts nothing, but a changed annotation of the template does."""
     template = bare(template)
     if config_maps:
         texts = "\n".join(str(edit.after) for one in config_maps for edit in one.fields)
@@ -365,7 +365,7 @@ def _edited_config_map(before: Obj, after: Obj, differences: tuple[Difference, .
 
 
 def _indirect(change: _Change) -> list[Difference]:
-    """Flags that change because a variable does."""
+    """Flags that change through a variable."""
     pen, path = change.pen, f"{change.lines.root}{change.path}/env"
     was, now = pen.read(change.before).values, pen.read(change.after).values
     named = {edit.flag for edit in change.edits.flags}
@@ -398,7 +398,7 @@ def _summary(edits: Edits) -> str:
 
 
 def _choices(edits: Edits) -> dict[str, str]:
-    """As people see them; the exact values are in the calls."""
+    """The edits as shown to people; the exact values are in the calls."""
     chosen = {
         edit.flag: "(removed)" if edit.value is None else str(shown_value(edit.flag, edit.text)) for edit in edits.flags
     }

@@ -1,6 +1,6 @@
-"""What one long generation took of an idle replica's blocks, beside what as many tokens need without compression.
+"""Compares the blocks that one long generation took on an idle replica with what it needs without compression.
 
-Blocks are taken as the peak while it ran less what was in use before. Other requests meanwhile make that unknown.
+Blocks taken are the peak during the generation minus those in use before. Other requests in that time make it unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCE = "the probe and the replica's /metrics"
 
 @dataclass(frozen=True)
 class Generation:
-    """How the request ended. `tokens` are those of the prompt and the answer, None where nobody said."""
+    """How the request ended. `tokens` are those of the prompt and the answer, None if not reported."""
 
     tokens: int | None
     is_finished: bool
@@ -35,7 +35,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Blocks:
-    """One look at the pool, over all engine ranks; None is unknown."""
+    """One sample of the pool, over all engine ranks; None means unknown."""
 
     used: float | None
     size: float | None

@@ -1,7 +1,7 @@
-"""Whether the images that a rollout brings were pulled somewhere before it begins.
+"""Whether the images of a rollout have been pulled on some node before it begins.
 
-Nothing short of pulling proves that an image can be pulled. A node that lists it, or the canary that runs it, has done
-so; a node names only some of its images, so one that is listed nowhere is unknown, and never called missing.
+Only a pull proves that an image can be pulled. A node that lists it, or the canary that runs it, has done so. A node
+lists only some of its images, so an unlisted image is unknown, never missing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNKNOWN = "no node lists it, so whether it can be pulled is not known until the 
 
 
 def image_notes(snapshot: ClusterSnapshot, present: Sequence[Obj], wanted: Sequence[Obj]) -> tuple[Circumstance, ...]:
-    """One circumstance about the images of `wanted` that `present` does not have; none where there are none."""
+    """One circumstance about the images of `wanted` that `present` does not have; none if there are no such images."""
     have = {image for template in present for image in _images(template)}
     new = list(dict.fromkeys(image for template in wanted for image in _images(template) if image not in have))
     if not new:
@@ -43,7 +43,7 @@ def _where(snapshot: ClusterSnapshot, image: str) -> tuple[bool, str]:
 
 
 def _images(obj: Obj) -> list[str]:
-    """Of a pod or a template."""
+    """Returns the images of a pod or a template."""
     containers = [*(dig(obj, "spec", "initContainers") or []), *(dig(obj, "spec", "containers") or [])]
     return [str(each["image"]) for each in containers if each.get("image")]
 
@@ -54,7 +54,7 @@ def _listed(node: Obj) -> set[str]:
 
 
 def full_name(image: str) -> str:
-    """With registry and tag, as container runtimes list it."""
+    """Returns the image with registry and tag, as container runtimes list it."""
     first, slash, _ = image.partition("/")
     is_registry = bool(slash) and ("." in first or ":" in first or first == "localhost")
     if not is_registry:

@@ -1,6 +1,6 @@
-"""What somebody else did to what this run changed: the after-values of its applied calls, compared with the objects.
+"""Detects what other actors did to this run's changes: compares the after-values of its applied calls with the objects.
 
-Told before the next call goes out, with both values. What the run took back, or ended itself, is not compared.
+Reported before the next call is sent, with both values. Changes that the run undid or ended itself are not compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OURS = "incident-bot"
 
 @dataclass(frozen=True)
 class Interference:
-    """One applied call whose effect is no longer there, in words; the call cannot be taken back any more."""
+    """One applied call whose effect is gone, in words; the call can no longer be undone."""
 
     call_id: str
     text: str
@@ -30,7 +30,7 @@ class Interference:
 
 @dataclass(frozen=True)
 class _Left:
-    """A field as the bot left it; `ABSENT` where the bot removed it."""
+    """A field as the bot left it; `ABSENT` if the bot removed it."""
 
     call_id: str
     value: Any
@@ -56,7 +56,7 @@ def interference(ledger: Sequence[LedgerEntry], snapshot: ClusterSnapshot) -> tu
 
 
 def _by_target(ledger: Sequence[LedgerEntry]) -> dict[tuple[str, str, str], list[LedgerEntry]]:
-    """What the run still holds, object by object, oldest first."""
+    """Returns the run's active changes by object, oldest first."""
     held: dict[tuple[str, str, str], list[LedgerEntry]] = {}
     for entry in ledger:
         if entry.undo and not entry.undone_by:
@@ -65,7 +65,7 @@ def _by_target(ledger: Sequence[LedgerEntry]) -> dict[tuple[str, str, str], list
 
 
 def _is_expected(entry: LedgerEntry, ledger: Sequence[LedgerEntry]) -> bool:
-    """A pod ends by what the run did to its workload or to itself later, a Job's time is up; nothing else just goes."""
+    """Whether the object's absence is expected: its pod ended by a later change of the run, or its Job's time is up."""
     if entry.target.kind == "Job":
         return True
     later = ledger[[one.call_id for one in ledger].index(entry.call_id) + 1 :]
@@ -83,7 +83,7 @@ def _differences(ref: ObjectRef, entries: Sequence[LedgerEntry], obj: Obj) -> li
 
 
 def _left(entries: Sequence[LedgerEntry]) -> dict[str, _Left]:
-    """Each field as the newest call on it left it; a field inside or around it says nothing any more."""
+    """Returns each field as its newest call left it; a call inside or around a field overrides earlier ones."""
     left: dict[str, _Left] = {}
     for entry in entries:
         for path, value in _after_values(entry.undo):
@@ -98,7 +98,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _after_values(undo: Sequence[Call]) -> list[tuple[str, Any]]:
-    """What a call left behind: the fields that its inverse changes, with the values that the inverse expects there."""
+    """Returns what a call left behind: the fields that its inverse changes, with the values that it expects."""
     found: list[tuple[str, Any]] = []
     for call in undo:
         if call.method != "patch":
@@ -110,7 +110,7 @@ def _after_values(undo: Sequence[Call]) -> list[tuple[str, Any]]:
 
 
 def _by(obj: Obj, since: float) -> str:
-    """Who wrote the object last since then, where the API server says so: to the second, and not who only took away."""
+    """Returns who last wrote the object since then, to the second; writes that only removed fields do not show."""
     written = [
         one
         for one in dig(obj, "metadata", "managedFields") or []

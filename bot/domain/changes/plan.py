@@ -1,4 +1,4 @@
-"""A plan is exactly what a change would do now: calls with before and after, waits between them, and the circumstances.
+"""A plan is exactly what a change would do now: calls with before and after, waits between them, and circumstances.
 
 The digest covers what people approve (verb, choices, calls). Circumstances are shown and graded, not hashed.
 """
@@ -22,12 +22,12 @@ def highest(*risks: Risk) -> Risk:
 
 
 def raised(risk: Risk) -> Risk:
-    """One level higher, as long as there is one."""
+    """Returns the next higher risk, or the same if there is none."""
     return RISKS[min(RISKS.index(risk) + 1, len(RISKS) - 1)]
 
 
 class Difference(BaseModel):
-    """One field that a call alters, as people read it; `path` is a JSON pointer where it is one."""
+    """One field that a call changes, as shown to people; `path` is a JSON pointer if the field has one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,11 +39,11 @@ class Difference(BaseModel):
 
 
 class Call(BaseModel):
-    """One API request of a plan, with the precondition that lets it win at most once.
+    """One API request of a plan, with a precondition so that it succeeds at most once.
 
     `patch`: JSON-patch in `body` with `test` on uid and on the old value of each field; the writer adds the stamp.
     `create`: `body` is the object with its fixed name. `delete` and `evict`: the uid is the precondition.
-    `generate`: one request to a pod's own engine; nothing shows afterwards whether it was sent.
+    `generate`: one request to a pod's own engine; afterwards there is no evidence that it was sent.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -56,26 +56,26 @@ class Call(BaseModel):
     differences: tuple[Difference, ...] = ()
     title: str
     undo: tuple[Call, ...] = ()
-    """The inverse, recorded in the ledger when this call is done; empty where `no_undo` says why."""
+    """The inverse, recorded in the ledger when this call is done; empty if `no_undo` gives a reason."""
     no_undo: str = ""
     stamped: bool = True
     """Whether the call id can be written on the object (not for `delete`, `evict` and the scale subresource)."""
     restores: bool = False
-    """Undo, returning a replica and removing our own canary do not count for the breaker."""
+    """Undoing, returning a replica and removing our own canary do not count for the breaker."""
     harmless: bool = False
-    """It touches nothing that serves people, and does not count for the breaker either."""
+    """It changes nothing that serves users, and does not count for the breaker either."""
     undoes: str = ""
-    """The id of the applied call that this one takes back."""
+    """Id of the applied call that this one undoes."""
     holds: bool | None = None
-    """True: from here on a rollout stands still until a later call lets it go (False). None: neither."""
+    """True: a rollout is held from here until a later call releases it (False). None: neither."""
     ends: tuple[str, ...] = ()
-    """UIDs of the pods that end by this call: whatever was done to them before is over with it."""
+    """UIDs of the pods that this call ends: earlier changes to them end with it."""
     node: str = ""
-    """Where the pod runs that this call ends: the next replacement there may be the node's fault."""
+    """Node of the pod that this call ends: the next replacement there may be the node's fault."""
 
 
 class Wait(BaseModel):
-    """What must be seen before the next call; `condition` names a check in `domain.change.progress`."""
+    """The condition to wait for before the next call; `condition` names a check in `domain.change.progress`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -86,16 +86,16 @@ class Wait(BaseModel):
     within_seconds: float
     title: str
     gives: str = ""
-    """What is read once it is seen or has failed: a key of `catalogue.RESULTS`, kept as a result of the state."""
+    """The result read once it is met or has failed: a key of `catalogue.RESULTS`, kept as a result of the state."""
     closes: bool = False
-    """What it is about is over once it is seen: nothing of that is left to take back."""
+    """Meeting the condition ends its object: nothing is left to undo there."""
 
 
 Step = Annotated[Call | Wait, Field(discriminator="step")]
 
 
 class Circumstance(BaseModel):
-    """Something a person should weigh; a worse grade than the approved one means: ask again."""
+    """A fact for people to weigh; a worse grade than the approved one means: ask again."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -113,14 +113,14 @@ class Plan(BaseModel):
     verb: str
     title: str
     choices: dict[str, Any] = {}
-    """What was chosen once and is fixed for the request: pod UID, value, revision."""
+    """Choices fixed for the request: pod UID, value, revision."""
     steps: tuple[Step, ...]
     circumstances: tuple[Circumstance, ...] = ()
     risk: Risk
     approved_by: tuple[str, ...] = ()
     """Teams of which one person each must approve (`platform`); empty: the approvers of the risk level."""
     told: tuple[str, ...] = ()
-    """Who is told once it is done and not asked before, as `owner=U0ANA`; nothing of it is hashed."""
+    """Who is notified after the change but not asked before, as `owner=U0ANA`; not hashed."""
     expected: str = ""
     undo_text: str = ""
 
@@ -130,7 +130,7 @@ class Plan(BaseModel):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of verb, choices and calls; equal digests mean that exactly the same thing would be done."""
+        """SHA-256 of verb, choices and calls; equal digests mean exactly the same change."""
         agreed = {
             "verb": self.verb,
             "choices": self.choices,
@@ -141,13 +141,13 @@ class Plan(BaseModel):
         return hashlib.sha256(json.dumps(agreed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def is_worse_than(self, approved: Plan) -> tuple[str, ...]:
-        """The circumstances that got worse since `approved` was shown, as texts; empty when none did."""
+        """Returns the texts of circumstances that got worse since `approved` was shown; empty if none did."""
         old = {c.name: GRADES.index(c.grade) for c in approved.circumstances}
         return tuple(c.text for c in self.circumstances if GRADES.index(c.grade) > old.get(c.name, 0))
 
 
 class PlanResult(BaseModel):
-    """The answer of planning: a plan, or why there is none."""
+    """The result of planning: a plan, or why there is none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -156,16 +156,16 @@ class PlanResult(BaseModel):
     reason: str = ""
     hint: str = ""
     missing: tuple[str, ...] = ()
-    """Of `unknown`: the names of the playbook that had no value."""
+    """For `unknown`: the names in the playbook that had no value."""
     asked_before: str = ""
-    """The request of an earlier incident on this target that asked for exactly this within half an hour."""
+    """The earlier incident's request on this target that asked for exactly this within half an hour."""
 
 
 Result = Literal["done", "failed", "unclear", "superseded", "halted"]
 
 
 class LedgerEntry(BaseModel):
-    """One applied call and its inverse: a change that the bot holds in the cluster."""
+    """One applied call and its inverse: a change that the bot may still hold active."""
 
     model_config = ConfigDict(frozen=True)
 

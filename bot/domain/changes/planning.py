@@ -1,6 +1,6 @@
-"""Planning: a verb, its arguments and a snapshot of the cluster give the exact calls, or the reason why there are none.
+"""Planning: a verb, its arguments and a cluster snapshot yield the exact calls, or the reason why there are none.
 
-Pure, so that planning again right before applying gives the same calls unless something that matters has changed.
+Pure: planning again right before applying yields the same calls unless something relevant has changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether a wait has been seen, in plain words: done, pending, or failed for a reason that waiting will not cure.
+"""Whether a wait is done, pending, or failed for a reason that more waiting will not fix, in plain words.
 
-A rollout is judged by its pods (unschedulable, image, crashes), not by time alone. What cannot be read is pending, and
-says so.
+A rollout is judged by its pods (unschedulable, image, crashes), not only by time. Missing data counts as pending, and
+the text says so.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of, pod_templates, pods_in_a_replica, serves
 
 COVERED = 0.8
-"""Samples never reach from edge to edge of a window; this much of it has to be covered."""
+"""Samples never span a window from edge to edge; they must cover this share of it."""
 STICKY_SECONDS = 120.0
-"""A pod that no Service lists loses its clients within this; what still arrives then comes over kept connections."""
+"""A pod that no Service lists loses its clients within this time; later requests come over kept connections."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Progress:
     state: Literal["done", "pending", "failed"]
     text: str
     patience_seconds: float | None = None
-    """Pending for longer than this, counted from the start of the wait, is not cured by waiting."""
+    """A wait pending for longer than this, counted from its start, has failed."""
 
 
 def progress(wait: Wait, snapshot: ClusterSnapshot, *, waited_seconds: float = 0.0) -> Progress:
@@ -100,7 +100,7 @@ def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 
 def _released(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
-    """The chosen pod has let go of its accelerators, and it was this one that ended."""
+    """The chosen pod has released its accelerators, and no other pod ended instead."""
     pod, stay = _pod(wait, snapshot), wait.parameters["stay"]
     if pod is None:
         return Progress("done", f"{wait.about.name} is gone")
@@ -174,7 +174,7 @@ def _ready_text(snapshot: ClusterSnapshot, wanted: int) -> str:
 
 
 def _grown(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
-    """An autoscaler does it, some seconds later, and may want even more."""
+    """An autoscaler scales up, some seconds later, and may want even more replicas."""
     workload, wanted = snapshot.workload, int(wait.parameters["replicas"])
     if workload is None:
         return Progress("failed", "the workload was deleted")
@@ -204,7 +204,7 @@ def _in_rotation(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 
 def _emptied(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
-    """Nothing runs, nothing waits, and nothing arrives any more: kept connections may go on sending for a while."""
+    """Nothing runs, waits or arrives any more: kept connections may go on sending for a while."""
     pod = _pod(wait, snapshot)
     if pod is None:
         return Progress("failed", f"{wait.about.name} is gone")
@@ -262,7 +262,7 @@ def _cordoned(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 
 def _pod_gone(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
-    """A pod of any workload, ours or not."""
+    """A pod is gone, of any workload."""
     pod = next((pod for pod in snapshot.all_pods if uid_of(pod) == wait.parameters["uid"]), None)
     if pod is None:
         return Progress("done", f"{wait.about.name} is gone")
@@ -270,7 +270,7 @@ def _pod_gone(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 
 def _job_ended(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
-    """A Job counts its own attempts; here it is given up only where its pod never gets to run."""
+    """A Job counts its own attempts; this check fails it only if its pod never gets to run."""
     job = next((job for job in snapshot.jobs if name_of(job) == wait.about.name), None)
     if job is None or is_going_away(job):
         return Progress("failed", f"{wait.about} was deleted before its end was seen")
@@ -291,7 +291,7 @@ def _job_ended(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 
 def _hopeless(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
-    """The first pod that waiting will not help. A pod without room waits for those that are ending."""
+    """Returns why the first pod cannot recover by waiting. A pod without capacity waits for those that are ending."""
     is_room_coming = any(map(is_going_away, pods_of_workload(snapshot)))
     if snapshot.workload is not None and not is_room_coming and (refused := not_created(snapshot.workload, snapshot)):
         return refused
@@ -300,7 +300,7 @@ def _hopeless(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
 
 
 def _has_room_by_now(pod: Obj, snapshot: ClusterSnapshot) -> bool:
-    """Turned down for want of accelerators that are free meanwhile: the scheduler has yet to look again."""
+    """Whether accelerators that the pod was refused for are now free: the scheduler has yet to retry."""
     said = str(condition(pod, "PodScheduled").get("message", ""))
     if not any(f"Insufficient {kind}" in said for kind in accelerators_of(pod)):
         return False
@@ -330,4 +330,4 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "pod_gone": (_pod_gone, ("all_pods",)),
     "job_ended": (_job_ended, ("jobs", "all_pods")),
 }
-"""Each condition with its check and what it reads of the snapshot."""
+"""Each condition with its check and the sources it reads."""

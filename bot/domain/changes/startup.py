@@ -1,6 +1,6 @@
-"""How long this workload's own replicas took from their start to Ready; a new one is given twice that, not a guess.
+"""How long this workload's own replicas took from start to Ready; a new replica gets twice that time, not a guess.
 
-A replica that became unready later says a later moment than its start-up. So the lower half of what they say counts.
+A replica that became unready later reports a time after its start-up, so only the lower half of the times counts.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 TIMES = 2.0
 MIN_SECONDS = 180.0
-"""An image that has to be pulled first takes this long for a replica that starts in no time."""
+"""Minimum for replicas that start at once: a new one may have to pull its image first."""
 
 
 def with_own_start_time(context: PlanContext, snapshot: ClusterSnapshot) -> PlanContext:
-    """The context with the workload's recorded start time; unchanged where none of its replicas tells."""
+    """Returns the context with the workload's recorded start time; unchanged if no replica reports one."""
     recorded = recorded_start_seconds(snapshot)
     if recorded is None:
         return context
@@ -26,13 +26,13 @@ def with_own_start_time(context: PlanContext, snapshot: ClusterSnapshot) -> Plan
 
 
 def recorded_start_seconds(snapshot: ClusterSnapshot) -> float | None:
-    """The lower median over the replicas that run; None when none of them tells."""
+    """Returns the lower median over the running replicas; None if none reports a time."""
     known = sorted(seconds for pod in pods_of_workload(snapshot) if (seconds := start_seconds(pod)) is not None)
     return known[(len(known) - 1) // 2] if known else None
 
 
 def start_seconds(pod: Obj) -> float | None:
-    """From the kubelet's start of the pod to Ready; None for one that is not Ready or whose engine was restarted."""
+    """Returns the time from the kubelet's start of the pod to Ready; None if not Ready or the engine was restarted."""
     if not is_ready(pod) or any(status.get("restartCount") for status in dig(pod, "status", "containerStatuses") or []):
         return None
     started = seconds_of(dig(pod, "status", "startTime"))

@@ -1,4 +1,4 @@
-"""How two pod templates differ, line by line: flags, variables, images, ConfigMaps by name; the rest by its path."""
+"""Differences of two pod templates, line by line: flags, variables, images, ConfigMaps by name; the rest by path."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 
 WORDS = ("command", "args")
-"""Told as a whole where flags are not known: a secret may stand behind its option."""
+"""Shown as a whole if flags are not known: an option may be followed by a secret."""
 
 
 def template_differences(before: Obj, after: Obj) -> tuple[Difference, ...]:
-    """Every difference as people read it; a secret is said to differ, not what it is."""
+    """Returns every difference for people; for a secret only that it differs."""
     old, new = comparable(before), comparable(after)
     was, now = flags_of_template(old), flags_of_template(new)
     flags_are_known = not (was.unparsable or now.unparsable)
@@ -48,7 +48,7 @@ def _flags(was: FlagsInSpec, now: FlagsInSpec) -> Iterator[Difference]:
 
 
 def _variables(old: Obj, new: Obj, engine: str) -> Iterator[Difference]:
-    """By name, in containers that both have."""
+    """Compares variables by name, in containers that both templates have."""
     earlier = {one.get("name"): one for one in dig(old, "spec", "containers") or []}
     for index, container in enumerate(dig(new, "spec", "containers") or []):
         name = container.get("name")
@@ -63,7 +63,7 @@ def _variables(old: Obj, new: Obj, engine: str) -> Iterator[Difference]:
 
 
 def _environment(container: Obj) -> dict[str, str]:
-    """What people call it (`env NAME`, `envFrom ConfigMap NAME`) to its value or where that comes from."""
+    """Returns display names (`env NAME`, `envFrom ConfigMap NAME`) with their value or its source."""
     found = {f"env {one['name']}": _value(one) for one in container.get("env") or []}
     for one in container.get("envFrom") or []:
         for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
@@ -77,7 +77,7 @@ def _environment(container: Obj) -> dict[str, str]:
 def _value(entry: Obj) -> str:
     for kind, field in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
         if (source := dig(entry, "valueFrom", field)) is not None:
-            # The dollar sign says that it is a reference, which is no secret.
+            # The dollar sign marks a reference, which is not a secret.
             return f"${kind} {source.get('name')}/{source.get('key')}"
     if "valueFrom" in entry:
         return f"${dig(entry, 'valueFrom', 'fieldRef', 'fieldPath') or 'elsewhere'}"
@@ -85,7 +85,7 @@ def _value(entry: Obj) -> str:
 
 
 def _named(template: Obj) -> Obj:
-    """Variables are told by themselves; volumes compare by name, wherever they stand in their list."""
+    """Variables are compared separately; volumes compare by name, whatever their order."""
     cleaned = copy.deepcopy(template)
     spec = cleaned.get("spec") or {}
     for container in spec.get("containers") or []:

@@ -1,7 +1,7 @@
-"""What a verb declares about itself. Each file in `verbs/` holds one, as `VERB`; `catalogue` collects them.
+"""A verb's declaration. Each file in `verbs/` has one, as `VERB`; `catalogue` collects them.
 
-The words of the playbook language and their help, the table of approvals, the permissions that `doctor` asks about and
-the stub plans of playbook tests are derived from these declarations. A new verb is a new file in `verbs/` and its test.
+These declarations yield the words of the playbook language and their help, the table of approvals, the permissions that
+`doctor` checks and the stub plans of playbook tests. A new verb is a new file in `verbs/` and its test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bot.domain.signals.signal import Kind
 
 @dataclass(frozen=True)
 class Argument:
-    """One key of `with` in a playbook. Of all that are `one_of`, exactly one must be given."""
+    """One key of `with` in a playbook. Among those marked `one_of`, exactly one must be given."""
 
     name: str
     help: str
@@ -28,11 +28,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class ChangeKind:
-    """What a change may turn out to be. The kind decides who approves it.
+    """A kind that a change may have. The kind decides who approves it.
 
-    `risk` is the least risk: settings and playbooks may raise it. `approved_by` names teams as the settings do
-    (`serving + lead`); empty: one of those who approve its risk. `minutes`: how long an approval is waited for; None:
-    as long as its risk says.
+    `risk` is the minimum risk: settings and playbooks may raise it. `approved_by` names teams as the settings do
+    (`serving + lead`); empty: one approver of its risk level. `minutes`: how long an approval may take; None: the time
+    of its risk level.
     """
 
     name: str
@@ -43,7 +43,7 @@ class ChangeKind:
 
 @dataclass(frozen=True)
 class Access:
-    """One permission in Kubernetes, by the kind of object."""
+    """One Kubernetes permission, for one kind of object."""
 
     verb: Literal["get", "list", "create", "patch", "delete"]
     kind: str
@@ -52,7 +52,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Stub:
-    """The one call that stands for a change where playbooks are tested without a cluster."""
+    """The one call that represents a change in playbook tests, which have no cluster."""
 
     method: Literal["patch", "create", "delete", "evict"] = "patch"
     of: Literal["workload", "canary", "replica", "node", "last_change"] = "workload"
@@ -65,33 +65,33 @@ class Verb:
     help: str
     """One line, for authors of playbooks."""
     plan: Callable[[Situation], Plan]
-    """What it would do now. Raises `NoPlanError` when it declines."""
+    """Plans what it would do now. Raises `NoPlanError` if it declines."""
     kinds: tuple[ChangeKind, ...]
-    """The first has the verb's own name. Of several, a plan is the one whose risk it has."""
+    """The first has the verb's own name. If there are several, a plan's kind is the one with its risk."""
     access: Mapping[str, tuple[Access, ...]]
     """The permissions that it needs, by the kind of workload that it changes."""
     arguments: tuple[Argument, ...] = ()
     edits_engines: bool = False
-    """Engines answer by other settings afterwards: the edits may make it a change of a contract or of quality."""
+    """Engines answer with other settings afterwards: the edits may change a client contract or answer quality."""
     proven_kind: str = ""
-    """The kind that it is when a canary of the incident has run with the same edits."""
+    """Its kind after a canary of the incident has run with the same edits."""
     teams: tuple[str, ...] = ()
     """Teams of which one person each may have to approve, besides those of its kind."""
     editable: Literal["", "replicas", "edits"] = ""
-    """What approvers may write other numbers for."""
+    """The numbers that approvers may edit."""
     restores: bool = False
-    """It takes back something of ours: it needs no reason that still holds."""
+    """It undoes a change of ours: its reason need not still hold."""
     leaves_behind: bool = False
-    """What it did must not outlive the incident unless a person says so."""
+    """Its effect must not outlive the incident without a person's consent."""
     takes_node: bool = False
-    """It takes a node from the fleet: the node breaker counts it."""
+    """It takes a node out of service: the node breaker counts it."""
     results: Mapping[str, Kind] = field(default_factory=dict)
-    """What it comes back with: later states read it as `results.<state>.<verb>.<part>`."""
+    """Its results: later states read them as `results.<state>.<verb>.<part>`."""
     stub: Stub = field(default_factory=Stub)
 
     @property
     def risk(self) -> Risk:
-        """The least risk of the kind that has its name."""
+        """The minimum risk of the kind with its name."""
         return self.kinds[0].risk
 
     @property
@@ -140,11 +140,12 @@ PATCH, CREATE, DELETE = Access("patch", "Deployment"), Access("create", "Deploym
 
 
 def everywhere(*access: Access) -> Mapping[str, tuple[Access, ...]]:
-    """The same on workloads of every kind."""
+    """Returns the same permissions for workloads of every kind."""
     return dict.fromkeys(WORKLOADS, access)
 
 
 def rolled(*kinds: str, besides: tuple[Access, ...] = ()) -> Mapping[str, tuple[Access, ...]]:
-    """To roll a workload out. Of a Deployment each old pod is marked and emptied before it ends; the others' order is
-    their controllers'."""
+    """Returns the permissions to roll out a workload. A Deployment's old pods are marked and drained before they end;
+    for other kinds the controller sets the order.
+    """
     return {kind: (Access("patch", kind), *besides, *([PATCH_POD] if kind == "Deployment" else [])) for kind in kinds}

@@ -1,1 +1,1 @@
-"""What a snapshot of the cluster shows."""
+"""Readers of a cluster snapshot."""

@@ -1,6 +1,6 @@
-"""Pods that must not share a node: required anti-affinity by host, of the pod itself and of those that are there.
+"""Pods that must not share a node: required anti-affinity by host, of the pod itself and of existing pods.
 
-What is stricter than that (zones, spread that must hold, company that must be near) is named, and then room is unknown.
+Stricter rules (zones, required topology spread, required affinity) are named, and make the capacity unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def not_worked_out(template: Obj) -> str:
-    """What the scheduler would demand of such a pod and is not worked out here; empty when that is nothing."""
+    """Returns which scheduling rules of such a pod are not evaluated here; empty if there are none."""
     spec = dig(template, "spec") or {}
     for spread in spec.get("topologySpreadConstraints") or []:
         if spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
@@ -27,7 +27,7 @@ def not_worked_out(template: Obj) -> str:
 
 
 def nodes_shunned(snapshot: ClusterSnapshot, template: Obj) -> dict[str, str]:
-    """Node to the pod there, or in its zone, that such a pod must not meet, or that must not meet it."""
+    """Maps each node to the pod there, or in its zone, that conflicts with such a pod, in either direction."""
     namespace, nodes = (
         namespace_of(snapshot.workload or {}),
         {name_of(node): labels_of(node) for node in snapshot.nodes},
@@ -45,18 +45,18 @@ def nodes_shunned(snapshot: ClusterSnapshot, template: Obj) -> dict[str, str]:
 
 
 def shuns_its_like(template: Obj) -> bool:
-    """Whether a node takes only one such pod."""
+    """Whether a node accepts only one such pod."""
     return any(selects(term.get("labelSelector"), labels_of(template)) for term in _terms(template))
 
 
 def _keys_apart(template: Obj, namespace: str, pod: Obj) -> Iterator[str]:
-    """By which labels of nodes the two must be apart. A rule of either pod holds for both."""
+    """Returns the node labels by which the two must be apart. A rule of either pod applies to both."""
     is_near = namespace == namespace_of(pod)
     for term in _terms(template):
         if is_near and selects(term.get("labelSelector"), labels_of(pod)):
             yield str(term.get("topologyKey"))
     for term in _terms(pod):
-        # What the other's term means by its namespaces is not looked up: it may mean ours.
+        # The namespaces of the other's term are not resolved: they may include ours.
         reaches_us = is_near or term.get("namespaces") or term.get("namespaceSelector") is not None
         if reaches_us and selects(term.get("labelSelector"), labels_of(template)):
             yield str(term.get("topologyKey"))

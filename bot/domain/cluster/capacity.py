@@ -1,7 +1,7 @@
-"""How many more replicas would be scheduled now: accelerators that are free on nodes that would take such a pod.
+"""How many more replicas could be scheduled now: free accelerators on nodes that would accept such a pod.
 
-Pods that are terminating still hold theirs, and pods that wait for a node take theirs first. Pods that must not share a
-node are kept apart. CPU and memory are not looked at: an accelerator is what runs out first.
+Terminating pods still hold theirs, and pending pods take theirs first. Pods that must not share a node are kept apart.
+CPU and memory are ignored: accelerators run out first.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ MAX_GROUPS = 100
 class Capacity:
     replicas_that_fit: int
     free: Mapping[str, int] = field(default_factory=dict)
-    """Schedulable node to its free accelerators of the kind that the workload asks for."""
+    """Schedulable node to its free accelerators of the kind that the workload requests."""
     kept_out: Mapping[str, str] = field(default_factory=dict)
-    """Node with such accelerators that would not take the pod, to the reason."""
+    """Node with such accelerators that would reject the pod, to the reason."""
     waiting: int = 0
-    """Pods that wait for a node and will take some of what is free before a new one does."""
+    """Pending pods that will take some of the free accelerators before a new one does."""
     quota: str = ""
-    """The ResourceQuota that admits fewer than the nodes have room for, or why that is not known."""
+    """The ResourceQuota that admits fewer than the nodes can hold, or why that is unknown."""
     is_quota_unknown: bool = False
     unread: tuple[str, ...] = ()
-    """Pods and nodes whose accelerators cannot be counted, each with what is wrong: the real room may be less."""
+    """Pods and nodes whose accelerators cannot be counted, each with the reason: the real capacity may be lower."""
 
     @property
     def free_total(self) -> int:
@@ -52,7 +52,7 @@ class Capacity:
 
     @property
     def said(self) -> str:
-        """What is not free and why, for people."""
+        """Returns what is not free and why, for people."""
         parts = [f"{node}: {why}" for node, why in sorted(self.kept_out.items())]
         if self.waiting:
             parts.append(f"{self.waiting} waiting pod{'s' if self.waiting > 1 else ''} will take some of it first")
@@ -65,18 +65,18 @@ class Capacity:
 
 
 def capacity_of(snapshot: ClusterSnapshot) -> Capacity | str:
-    """Room for whole replicas of the workload, or why it is not known."""
+    """Returns the capacity for whole replicas of the workload, or why it is unknown."""
     templates = pod_templates(snapshot.workload)
     return _capacity(snapshot, [(each.template, each.pods) for each in templates])
 
 
 def capacity_for(snapshot: ClusterSnapshot, template: Obj) -> Capacity | str:
-    """Room for pods of `template`, or why it is not known."""
+    """Returns the capacity for pods of `template`, or why it is unknown."""
     return _capacity(snapshot, [(template, 1)])
 
 
 def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> Capacity | str:
-    """`replica`: the templates of which one replica is made, each with its number of pods."""
+    """`replica`: the templates that make up one replica, each with its number of pods."""
     for source in NODE_SOURCES:
         if source in snapshot.unreadable:
             return snapshot.unreadable[source]
@@ -122,7 +122,7 @@ def _unread(snapshot: ClusterSnapshot, kinds: Collection[str]) -> tuple[str, ...
 
 
 class _Room:
-    """Free accelerators by node, filled as pods are placed: on the node with the least that is still enough."""
+    """Free accelerators by node. Places each pod on the node with the smallest sufficient rest."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._world, self._nodes = snapshot, snapshot.nodes
@@ -132,11 +132,11 @@ class _Room:
         return allocatable(node, kind) - self._taken[name_of(node), kind]
 
     def place(self, pod: Obj) -> bool:
-        """A pod that waits takes its room wherever the plain rules let it, so that none is claimed twice."""
+        """Places a pending pod wherever the plain rules allow it, so that no accelerator is claimed twice."""
         return self._place(accelerators_of(pod), [node for node in self._nodes if not why_not(node, pod)])
 
     def shut(self, template: Obj) -> dict[str, str]:
-        """Node to why it would not take such a pod, be it for the node's own sake or for the pods that are there."""
+        """Maps each node to why it would reject such a pod, for its own reasons or because of pods there."""
         shunned = nodes_shunned(self._world, template)
         plain = {name_of(node): why for node in self._nodes if (why := why_not(node, template))}
         return {node: f"its pods must be apart from {other}" for node, other in shunned.items()} | plain
@@ -146,7 +146,7 @@ class _Room:
         return [node for node in self._nodes if name_of(node) not in shut]
 
     def _place(self, wanted: Mapping[str, int], nodes: list[Obj], *, alone: bool = False) -> bool:
-        """`alone`: the node takes no other pod of this template, and is taken from `nodes`."""
+        """`alone`: the node accepts no other pod of this template, and is removed from `nodes`."""
         fitting = [node for node in nodes if all(self.left(node, kind) >= count for kind, count in wanted.items())]
         if not fitting:
             return False
@@ -157,7 +157,7 @@ class _Room:
         return True
 
     def count(self, replica: Sequence[tuple[Obj, int]]) -> int:
-        """How many replicas find a place for all of their pods; more than a hundred groups are counted as a hundred."""
+        """Returns how many replicas have a place for all of their pods; groups are counted up to one hundred."""
         asked = [
             (accelerators_of(template), self._nodes_for(template), shuns_its_like(template), count)
             for template, count in replica
@@ -174,16 +174,16 @@ class _Room:
 
 
 def _waiting(snapshot: ClusterSnapshot, kinds: Collection[str]) -> list[Obj]:
-    """Pods that have no node yet and ask for the same accelerators, in the order of their names."""
+    """Returns the pending pods that request the same accelerators, by name."""
     waiting = [pod for pod in snapshot.all_pods if not dig(pod, "spec", "nodeName") and not is_finished(pod)]
     wanting = [pod for pod in waiting if not is_going_away(pod) and accelerators_of(pod).keys() & kinds]
     return sorted(wanting, key=name_of)
 
 
 def accelerators_of(template: Obj) -> dict[str, int]:
-    """Extended resources that one pod asks for (`nvidia.com/gpu` and its like), over its containers.
+    """Returns the extended resources that one pod requests (`nvidia.com/gpu` and its like), over its containers.
 
-    What cannot be counted is left out; `uncountable` names it.
+    Amounts that cannot be parsed are left out; `uncountable` names them.
     """
     wanted: Counter[str] = Counter()
     for kind, amount in _asked(template):
@@ -192,7 +192,7 @@ def accelerators_of(template: Obj) -> dict[str, int]:
 
 
 def uncountable(template: Obj, kinds: Collection[str] = ()) -> str:
-    """The first extended resource (of `kinds`, where given) whose amount is not a quantity; empty without one."""
+    """Returns the first extended resource (of `kinds`, if given) whose amount is not a quantity; empty without one."""
     bad = (f"{kind} {amount!r}" for kind, amount in _asked(template) if _count(amount) is None)
     return next((one for one in bad if not kinds or one.split()[0] in kinds), "")
 
@@ -225,12 +225,12 @@ def _taken(snapshot: ClusterSnapshot) -> Counter[tuple[str, str]]:
 
 
 def allocatable(node: Obj, kind: str) -> int:
-    """0 where it cannot be counted: then nothing is free there."""
+    """Returns 0 if it cannot be counted: nothing is then free there."""
     return _count(dig(node, "status", "allocatable", kind) or 0) or 0
 
 
 def why_not(node: Obj, template: Obj) -> str:
-    """Why the scheduler may not put such a pod on the node, as far as state, taints and node selection go."""
+    """Returns why the scheduler may not put such a pod on the node, from state, taints and node selection."""
     spec = dig(template, "spec") or {}
     if dig(node, "spec", "unschedulable"):
         return "cordoned"

@@ -1,4 +1,4 @@
-"""What the PodDisruptionBudgets of a pod say about evicting it now, and ever."""
+"""Whether the PodDisruptionBudgets of a pod allow its eviction now, and ever."""
 
 from __future__ import annotations
 

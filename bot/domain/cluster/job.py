@@ -1,6 +1,6 @@
-"""A Job that the bot started: its pods, and what the end of its log says. Anything but that is unknown, not zero.
+"""A Job that the bot started: its pods, and the result at the end of its log. A log without one is unknown, not zero.
 
-The last line with a JSON object that has a `score`, a `baseline` or an `eval` is the result. A shell or a library may
+The result is the last line with a JSON object that has a `score`, a `baseline` or an `eval`. A shell or a library may
 write lines after it, and a logger may put a timestamp or a name before it.
 """
 
@@ -21,18 +21,18 @@ SOURCE = "the Job's log"
 LOG_LINES = 50
 MAX_LINE_LENGTH = 300
 MAX_STARTS = 20
-"""Braces of a line that are tried as the beginning of an object."""
+"""Braces of a line that are tried as the start of an object."""
 _DECODER = json.JSONDecoder()
 
 
 def pods_of_job(snapshot: ClusterSnapshot, job: Obj) -> tuple[Obj, ...]:
-    """Oldest first, ended ones included."""
+    """Returns the pods, oldest first, ended ones included."""
     own = [pod for pod in snapshot.all_pods if is_owned_by(pod, job)]
     return tuple(sorted(own, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or "")))
 
 
 def job_reading(log: str | None, *, at: float) -> Reading:
-    """What the end of the log says, as the result of `run_job`; `log` is None where there is none."""
+    """Returns the end of the log as the result of `run_job`; `log` is None if there is none."""
     lines = [line.strip() for line in (log or "").splitlines() if line.strip()]
     if not lines:
         return unknown(RESULT, "the Job's pod left no log", at=at, source=SOURCE)

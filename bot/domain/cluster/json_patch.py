@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902) as kube-apiserver applies it, and the edits of single fields that patches are made of.
 
-A field edit makes its own `test` of the old value, and its inverse; applying both leaves the document as it was.
-Against RFC 6902, `test` with null holds for an absent key, and `replace` may set one: so does the API server's library.
+A field edit builds its own `test` of the old value and its inverse; applying both leaves the document unchanged.
+Unlike RFC 6902, `test` with null holds for an absent key, and `replace` may set one, as in the API server's library.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""There is no such field; not the same as null."""
+"""The field does not exist; not the same as null."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A `test` that does not hold: what the patch relied on, and what is there."""
+    """A failed `test`: the value that the patch expected, and the present one."""
 
     path: str
     expected: Any
@@ -45,7 +45,7 @@ def parts_of(path: str) -> list[str]:
 
 
 def value_at(document: Any, path: str) -> Any:
-    """The value at a JSON pointer, or `ABSENT`."""
+    """Returns the value at a JSON pointer, or `ABSENT`."""
     try:
         return _look(document, parts_of(path))
     except PatchError:
@@ -53,7 +53,7 @@ def value_at(document: Any, path: str) -> Any:
 
 
 def test_of(document: Any, path: str) -> Obj:
-    """The operation that pins the value which `document` has at `path`."""
+    """Returns the operation that pins the document's value at `path`."""
     return {"op": "test", "path": path, "value": value_at(document, path)}
 
 
@@ -82,7 +82,7 @@ def edit_of(document: Any, path: str, after: Any) -> FieldEdit:
 
 
 def broken_tests(operations: Iterable[Obj], document: Any) -> tuple[Broken, ...]:
-    """The preconditions of a patch that `document` does not meet; it need not be applied to find out."""
+    """Returns the preconditions of a patch that `document` does not meet, without applying it."""
     tests = [op for op in operations if op["op"] == "test"]
     return tuple(
         Broken(op["path"], op["value"], value_at(document, op["path"]))
@@ -92,13 +92,13 @@ def broken_tests(operations: Iterable[Obj], document: Any) -> tuple[Broken, ...]
 
 
 def is_in_force(operations: Iterable[Obj], document: Any) -> bool:
-    """Whether every field has the value that the patch would give it."""
+    """Whether every field already has the value that the patch would set."""
     wanted = [op for op in operations if op["op"] != "test"]
     return all(value_at(document, op["path"]) == op.get("value", ABSENT) for op in wanted)
 
 
 def applied(operations: Iterable[Obj], document: Obj) -> Obj:
-    """A patched copy: all operations or none. Raise `PatchError` when a test fails or an operation does not fit."""
+    """Returns a patched copy: all operations or none. Raise `PatchError` if a test fails or one does not fit."""
     # In a parent of its own the whole document is a field like any other.
     root: Obj = {"": copy.deepcopy(document)}
     for operation in operations:

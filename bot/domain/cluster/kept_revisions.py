@@ -1,7 +1,7 @@
-"""What was rolled out when, by the ControllerRevisions of a StatefulSet or LeaderWorkerSet.
+"""The rollout history in the ControllerRevisions of a StatefulSet or LeaderWorkerSet.
 
-A StatefulSet takes an old revision again when it is rolled back to, so its creation does not date it; its pods do. A
-LeaderWorkerSet's controller drops all revisions but the present one once a rollout is over.
+A StatefulSet reuses an old revision when it is rolled back, so its creation time does not date it; its pods do. A
+LeaderWorkerSet's controller deletes all revisions but the current one once a rollout is over.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from bot.domain.cluster.workload import REVISION_HASH_LABEL, kind_of, pod_templa
 
 @dataclass(frozen=True)
 class RolledOut:
-    """One rollout. `before` is None where nothing came before it, or, when `is_lost`, where that is not kept."""
+    """One rollout. `before` is None if nothing came before it or, with `is_lost`, if that is not kept."""
 
     after: tuple[Obj, ...]
-    """Pod templates, that of the pods which serve first."""
+    """Pod templates, the serving pods' first."""
     before: tuple[Obj, ...] | None
     revision: int | None
     previous: int | None
     at: float | None
     by_bot: bool | None
-    """None where a stamp of the bot is there and may be of a later call."""
+    """None if there is a stamp of the bot that may be of a later call."""
     is_lost: bool = False
 
 
 def rolled_out(snapshot: ClusterSnapshot, *, incident_id: str, opened_at: float) -> list[RolledOut]:
-    """Newest first; empty where no revisions are kept."""
+    """Returns rollouts, newest first; empty if no revisions are kept."""
     workload = snapshot.workload
     kept = [one for one in snapshot.revisions if workload is not None and is_owned_by(one, workload)]
     kept.sort(key=lambda one: int(one.get("revision") or 0), reverse=True)
@@ -64,7 +64,7 @@ def rolled_out(snapshot: ClusterSnapshot, *, incident_id: str, opened_at: float)
 
 
 def came_before(one: Obj, kept: Sequence[Obj], number: Callable[[Obj], int]) -> Obj | None:
-    """What ran before this revision. A rollback gives an earlier revision a new, higher number."""
+    """Returns what ran before this revision. A rollback gives an earlier revision a new, higher number."""
     lower = [each for each in kept if number(each) < number(one)]
     candidates = sorted(lower, key=number)[-1:]
     if (made := created_at(one)) is not None:
@@ -89,7 +89,7 @@ def _began(revision: Obj, before: Obj | None, snapshot: ClusterSnapshot) -> floa
     earlier = created_at(before) if before is not None else None
     if created is None or earlier is None or created >= earlier:
         return created
-    # Taken again: its first pod since the revision between came up when this rollout began.
+    # Reused: its first pod since the revision in between started when this rollout began.
     own = [pod for pod in snapshot.pods if labels_of(pod).get(REVISION_HASH_LABEL) == name_of(revision)]
     since = [at for pod in own if (at := created_at(pod)) is not None and at >= earlier]
     return min(since, default=None)
@@ -98,7 +98,7 @@ def _began(revision: Obj, before: Obj | None, snapshot: ClusterSnapshot) -> floa
 def _whose(
     revision: Obj, before: Obj | None, snapshot: ClusterSnapshot, incident: str, opened_at: float
 ) -> bool | None:
-    """By the bot's stamp: a StatefulSet's revision takes the annotations of the moment in which it is made."""
+    """Decides by the bot's stamp: a StatefulSet's revision copies the annotations at its creation."""
     created, present = created_at(revision), annotations_of(snapshot.workload or {}).get(CALL_ANNOTATION)
     if not present:
         return False

@@ -1,6 +1,6 @@
-"""Where in a snapshot the object of a call stands: found by kind and name, a pod by its uid.
+"""Finds the object of a call in a snapshot: by kind and name, a pod by its uid.
 
-An object whose list could not be read is not called absent: `unread` says so first.
+An object whose list could not be read is not reported absent: `unread` gives the reason first.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ SOURCES = {
     "ConfigMap": "config_maps",
     "Job": "jobs",
 }
-"""The part of the snapshot that holds a kind; workloads and the canary stand by themselves."""
+"""The field of the snapshot that holds a kind; workloads and the canary have their own fields."""
 
 
 def unread(target: ObjectRef, snapshot: ClusterSnapshot) -> str:
-    """Why the part of the snapshot that would hold this object could not be read; empty when it could."""
+    """Returns why the part of the snapshot for this object could not be read; empty if it could."""
     if target.kind == "Deployment":
-        # Without the list of canaries, a canary that is missing may still be there.
+        # Without the list of canaries, a missing canary may still exist.
         is_workload = snapshot.workload is not None and name_of(snapshot.workload) == target.name
         return "" if is_workload else snapshot.unreadable.get("canary", "")
     return snapshot.unreadable.get(SOURCES.get(target.kind, ""), "")
 
 
 def object_of(target: ObjectRef, snapshot: ClusterSnapshot) -> Obj | None:
-    """The object as the snapshot has it; None when it is not there."""
+    """Returns the object in the snapshot; None if it is not there."""
     if target.kind == "Pod":
         return next((pod for pod in snapshot.pods if uid_of(pod) == target.uid), None)
     if target.kind in KINDS:

@@ -1,6 +1,6 @@
-"""What one more cordoned or drained node takes from the fleet: the numbers that the node breaker weighs.
+"""What cordoning or draining one more node takes from the fleet: the numbers that the node breaker checks.
 
-Read right before the call. A fleet that cannot be read is unknown, and what is unknown lets no node go.
+Read right before the call. An unreadable fleet is unknown, and unknown releases no node.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from bot.domain.kernel.quantity import whole
 class NodeDisruption:
     node: str
     gpus: int = 0
-    """What it has that is not out of reach already: 0 for a node that is cordoned by now."""
+    """Its accelerators that are not already out of reach: 0 for a node that is already cordoned."""
     fleet_gpus: int = 0
-    """On all nodes; 0 where the workload asks for no accelerator, and no share can be weighed."""
+    """On all nodes; 0 if the workload requests no accelerator, so no share can be computed."""
     cordoned: Mapping[str, int] = field(default_factory=dict)
-    """Other nodes that take no pods now, cordoned by anybody, to their accelerators."""
+    """Other nodes that accept no pods now, whoever cordoned them, to their accelerators."""
 
 
 def node_disruption(snapshot: ClusterSnapshot, name: str) -> NodeDisruption | str:
-    """What taking node `name` means for accelerators of the workload's kind, or why it is not known."""
+    """Returns what taking node `name` out costs in accelerators of the workload's kind, or why it is unknown."""
     unread = next((snapshot.unreadable[source] for source in NODE_SOURCES if source in snapshot.unreadable), "")
     if unread:
         return unread

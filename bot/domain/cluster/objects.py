@@ -1,4 +1,4 @@
-"""How to read a Kubernetes object: names, labels, owners, conditions. Missing parts read as empty, not as an error."""
+"""Reads Kubernetes objects: names, labels, owners, conditions. Missing parts read as empty, not as an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.domain.cluster.snapshot import Obj
 INCIDENT_ANNOTATION = "incident-bot/incident"
 CALL_ANNOTATION = "incident-bot/call"
 ROTATION_ANNOTATION = "incident-bot/rotation-label"
-"""On a pod that we took out of rotation: `key=value`, the label as it was."""
+"""On a pod that we took out of rotation: `key=value`, the original label."""
 CONFIG_ANNOTATION = "incident-bot/config"
 """On a pod template whose ConfigMap we edited: a digest of the new text, so that the pods roll."""
 CANARY_LABEL = "incident-bot/canary"
@@ -38,7 +38,7 @@ class ObjectRef(BaseModel):
 
 
 def dig(obj: Any, *path: str | int) -> Any:
-    """The value at `path`, or None as soon as a part of the way is missing."""
+    """Returns the value at `path`, or None if a part of it is missing."""
     for part in path:
         if isinstance(part, str) and isinstance(obj, dict):
             obj = obj.get(part)
@@ -70,7 +70,7 @@ def annotations_of(obj: Obj) -> dict[str, str]:
 
 
 def ref_of(obj: Obj, kind: str) -> ObjectRef:
-    """`kind` is said by the caller, because items of a list do not carry it."""
+    """The caller passes `kind`, because items of a list do not carry it."""
     return ObjectRef(kind=kind, namespace=namespace_of(obj), name=name_of(obj), uid=uid_of(obj))
 
 
@@ -89,7 +89,7 @@ def is_going_away(obj: Obj) -> bool:
 
 
 def is_finished(pod: Obj) -> bool:
-    """Ended for good: it holds no resources any more."""
+    """Whether it ended for good and holds no resources any more."""
     return dig(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
@@ -102,17 +102,17 @@ def is_ready(pod: Obj) -> bool:
 
 
 def seconds_of(timestamp: str | None) -> float | None:
-    """Epoch seconds of an RFC 3339 time; None for none."""
+    """Returns epoch seconds of an RFC 3339 time; None for none."""
     return datetime.fromisoformat(timestamp).timestamp() if timestamp else None
 
 
 def selects_plainly(selector: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
-    """A Service's selector: every pair must be there; an empty one selects nothing."""
+    """Matches a Service's selector: every pair must be there; an empty one selects nothing."""
     return bool(selector) and all(labels.get(key) == value for key, value in (selector or {}).items())
 
 
 def selects(selector: Obj | None, labels: Mapping[str, str]) -> bool:
-    """A LabelSelector with matchLabels and matchExpressions; a missing one selects nothing, an empty one everything."""
+    """Matches a LabelSelector with matchLabels and matchExpressions; a missing one selects none, an empty one all."""
     if selector is None:
         return False
     plain = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
@@ -120,7 +120,7 @@ def selects(selector: Obj | None, labels: Mapping[str, str]) -> bool:
 
 
 def holds(term: Obj, labels: Mapping[str, str]) -> bool:
-    """One requirement of a label selector or of a node affinity."""
+    """Matches one requirement of a label selector or of a node affinity."""
     present, values = labels.get(term["key"]), term.get("values") or []
     match term["operator"]:
         case "In":
@@ -139,7 +139,7 @@ def holds(term: Obj, labels: Mapping[str, str]) -> bool:
 
 
 def keys_of(selector: Obj | None) -> frozenset[str]:
-    """The label keys that a LabelSelector looks at."""
+    """Returns the label keys that a LabelSelector uses."""
     selector = selector or {}
     expressions: Iterable[Obj] = selector.get("matchExpressions") or []
     return frozenset(selector.get("matchLabels") or {}) | {term["key"] for term in expressions}

@@ -1,7 +1,7 @@
-"""Who would take our edit back: the tool or controller that owns an object or a replica count, and what it needs.
+"""What would revert our edit: the tool or controller that owns an object or a replica count, and the edit it needs.
 
-A change of what somebody else keeps is never made in silence, since it would be reverted: people get the text that has
-to go into git, values or the owner's own object. Of autoscalers only the floor is raised, on the object that owns it.
+A change of an owned field is never made silently, since it would be reverted: people get the text to put into git,
+values or the owner's own object. Of autoscalers only the minimum is raised, on the object that owns it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Owner:
     tool: str
     """`Helm`, `Argo CD`, `Flux`, `KServe`, or the kind of the controller."""
     text: str
-    """Whom or what, for people."""
+    """The owner, for people."""
     how: str
-    """How the change is made through it."""
+    """How to make the change through it."""
 
 
 def owner_of(obj: Obj) -> Owner | None:
-    """Who would revert an edit of the object's spec; None when it is applied by hand."""
+    """Returns what would revert an edit of the object's spec; None if it is applied by hand."""
     labels, annotations = labels_of(obj), annotations_of(obj)
     if service := labels.get("serving.kserve.io/inferenceservice"):
         return Owner("KServe", f"KServe InferenceService {service}", f"edit InferenceService {service}")
@@ -59,7 +59,7 @@ def owner_of(obj: Obj) -> Owner | None:
 
 
 def unknown_manager(obj: Obj) -> str:
-    """What else says that it manages the object, although nothing shows that it would revert an edit."""
+    """Returns another claimed manager of the object, if nothing shows that it would revert an edit."""
     said = labels_of(obj).get(MANAGED_BY, "")
     return "" if said in ("", OURS) or owner_of(obj) is not None else said
 
@@ -69,7 +69,7 @@ def unknown_manager(obj: Obj) -> str:
 
 @dataclass(frozen=True)
 class Autoscaler:
-    """The object that owns a workload's replica count, and its field for the fewest."""
+    """The object that owns a workload's replica count, and its field for the minimum."""
 
     kind: Literal["HorizontalPodAutoscaler", "ScaledObject"]
     obj: Obj
@@ -92,7 +92,7 @@ class Autoscaler:
 
 
 def autoscaler_of(snapshot: ClusterSnapshot) -> Autoscaler | None:
-    """Who owns the replica count; None when nobody does. KEDA's object comes before the autoscaler that it makes."""
+    """Returns the replica count's owner; None without one. KEDA's object comes before the autoscaler it creates."""
     workload = snapshot.workload or {}
     for scaled in snapshot.scaled_objects:
         if _aims_at(scaled, workload):
@@ -133,7 +133,7 @@ def _paused(scaled: Obj) -> str:
 
 
 def patch_text(obj: Obj, spec: Mapping[str, Any], owner: Owner, *, kind: str = "") -> str:
-    """A patch as YAML: the wanted part of the spec and nothing else, headed by where it has to go."""
+    """Returns a patch as YAML: the wanted part of the spec and nothing else, headed by where to apply it."""
     kind = kind or kind_of(obj)
     head = f"# {kind} {namespace_of(obj)}/{name_of(obj)}: {owner.how}"
     if owner.tool == "Helm":
@@ -164,9 +164,7 @@ def _inference_service(labels: Mapping[str, str], namespace: str, spec: Mapping[
 
 
 def yaml_text(value: Mapping[str, Any]) -> str:
-    """Block-style YAML; texts are quoted as JSON, which is YAML too, so that nothing in them is ever read as anything
-    else.
-    """
+    """Block-style YAML; texts are quoted as JSON, which is valid YAML, so that none is misread as another type."""
     return "\n".join(_mapping(value, ""))
 
 

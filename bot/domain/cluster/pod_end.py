@@ -1,8 +1,8 @@
-"""Whether a container ended because its pod was told to end. The exit code does not say it.
+"""Whether a container ended because its pod was asked to end. The exit code does not show it.
 
-When vLLM's engine process dies, the API server beside it ends in good order, with exit code 0. So what counts is
-whether anything asked the pod to go: a deletion (also by a rollout, a scale-down or a drain), an eviction, or the
-shutdown of its node.
+When vLLM's engine process dies, the API server beside it exits cleanly, with exit code 0. So the test is whether
+anything asked the pod to end: a deletion (also by a rollout, a scale-down or a drain), an eviction, or the shutdown of
+its node.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ def was_told_to_end(pod: Obj, ended: Obj) -> bool:
         # The kubelet ended the pod as a whole: evicted, preempted, shut down, or over its deadline.
         return True
     if (dig(pod, "spec", "restartPolicy") or "Always") != "Always" and ended.get("exitCode") == 0:
-        # It has done its work.
+        # It has completed.
         return True
     finished = seconds_of(ended.get("finishedAt"))
     asked = [at for at in (_deletion_asked_at(pod), _disrupted_at(pod)) if at is not None]
-    # What ended before the pod was asked to go ended by itself.
+    # A container that ended before the pod was asked to end did so by itself.
     return bool(asked) and (finished is None or finished >= min(asked))
 
 
 def _deletion_asked_at(pod: Obj) -> float | None:
-    """`deletionTimestamp` is when the grace period is over."""
+    """`deletionTimestamp` is the end of the grace period."""
     over = seconds_of(dig(pod, "metadata", "deletionTimestamp"))
     return None if over is None else over - float(dig(pod, "metadata", "deletionGracePeriodSeconds") or 0)
 

@@ -1,4 +1,4 @@
-"""Why a starting pod is not Ready, and whether waiting can help: a pod is judged by what it says, not by time."""
+"""Why a starting pod is not Ready, and whether waiting can help: judged by the pod's status, not by time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, 
 from bot.domain.cluster.snapshot import Obj
 
 PENDING_SECONDS = 45.0
-"""The scheduler answers within seconds; a pod that it turned down for this long stays Pending."""
+"""The scheduler responds within seconds; a pod rejected for this long stays Pending."""
 FAST_EXIT_SECONDS = 15.0
-"""Exit code 2 this soon is the engine refusing its command line."""
+"""Exit code 2 this soon means that the engine refused its command line."""
 HOPELESS_RESTARTS = 2
 NO_IMAGE = ("ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
@@ -25,7 +25,7 @@ class PodState:
 
 
 def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False) -> PodState:
-    """`is_room_coming`: somebody is letting go of accelerators, so that no room now is no reason to give up."""
+    """`is_room_coming`: accelerators are being released, so missing capacity is not yet a failure."""
     if is_going_away(pod):
         return PodState("ending", f"{name_of(pod)} is ending")
     if is_ready(pod):
@@ -35,7 +35,7 @@ def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False) -> PodState:
 
 
 def first_broken(pods: Iterable[Obj], at: float, *, is_room_coming: bool = False) -> str:
-    """The first pod that waiting will not help, in words; empty when there is none."""
+    """Describes the first pod that cannot recover by waiting; empty if there is none."""
     states = (pod_state(pod, at, is_room_coming=is_room_coming) for pod in pods)
     return next((state.text for state in states if state.state == "broken"), "")
 

@@ -1,7 +1,7 @@
-"""How many more replicas the namespace's ResourceQuotas admit. A dry run does not tell: a quota refuses pods, later.
+"""How many more replicas the namespace's ResourceQuotas admit. A dry run does not show it: quotas refuse pods, later.
 
-What a quota counts and the template does not say (a LimitRange may fill it in), or a scope that is not worked out here,
-leaves its verdict unknown.
+The result is unknown if a quota counts a value that the template does not set (a LimitRange may fill it in), or has a
+scope that is not evaluated here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OF_PODS = ("pods", "requests.", "limits.")
 class QuotaRoom:
     replicas: int
     text: str
-    """The quota that admits the fewest, with what is used of it."""
+    """The quota that admits the fewest, with its usage."""
 
 
 def quota_room(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> QuotaRoom | str | None:
@@ -43,7 +43,7 @@ def quota_room(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) ->
 
 
 class _UnknownError(Exception):
-    """What a quota says about such a pod cannot be known; the words are for people."""
+    """The quota's effect on such a pod is unknown; the message is for people."""
 
 
 def _rooms(quota: Obj, cost: Mapping[str, Fraction]) -> list[QuotaRoom]:
@@ -67,7 +67,7 @@ def _rooms(quota: Obj, cost: Mapping[str, Fraction]) -> list[QuotaRoom]:
 
 
 def _cost(template: Obj) -> dict[str, Fraction]:
-    """Limits stand in for requests that are not set, as the API server has it."""
+    """Limits replace requests that are not set, as in the API server."""
     cost = {"pods": Fraction(1)}
     for container in dig(template, "spec", "containers") or []:
         limits = dig(container, "resources", "limits") or {}

@@ -1,4 +1,4 @@
-"""Pods that a controller wants and the API server refuses, such as beyond a ResourceQuota: no pod shows why."""
+"""Pods that a controller wants and the API server refuses, such as beyond a ResourceQuota: no pod shows the reason."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
 FRESH_SECONDS = 120.0
-"""A refusal that was not said again for this long is over: the controllers try at least this often."""
+"""A refusal not repeated for this long is over: the controllers retry at least this often."""
 
 
 def not_created(workload: Obj, snapshot: ClusterSnapshot) -> str:
-    """Why pods of the workload are refused for so long that waiting does not help; empty otherwise."""
+    """Returns why pods of the workload have been refused for so long that waiting does not help; empty otherwise."""
     state = rollout_state(workload)
     if not state.is_observed or min(state.updated, state.total) >= state.wanted:
         return ""
@@ -24,7 +24,7 @@ def not_created(workload: Obj, snapshot: ClusterSnapshot) -> str:
 
 
 def refused_by_events(owner: Obj, snapshot: ClusterSnapshot) -> str:
-    """As the events about a StatefulSet, a LeaderWorkerSet's parts or a Job say it."""
+    """Returns the reason from events about a StatefulSet, a LeaderWorkerSet's parts or a Job."""
     for event in snapshot.failed_creates:
         last = event.get("lastTimestamp") or event.get("eventTime")
         is_fresh = snapshot.at - (seconds_of(last) or 0.0) < FRESH_SECONDS
@@ -41,7 +41,7 @@ def _lasting(since: str | None, message: object, at: float) -> str:
 
 
 def _is_about(event: Obj, workload: Obj) -> bool:
-    """A Deployment says it itself; a LeaderWorkerSet's pods are made by StatefulSets that are named after it."""
+    """A Deployment has its own condition; a LeaderWorkerSet's pods are created by StatefulSets named after it."""
     about = event.get("involvedObject") or {}
     if about.get("uid") == uid_of(workload):
         return True

@@ -1,4 +1,4 @@
-"""Rolling updates: their strategy, whether one is under way, who runs which revision."""
+"""Rolling updates: their strategy, whether one is in progress, which pod runs which revision."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Strategy:
 
 
 def strategy_of(workload: Obj) -> Strategy:
-    """Percentages resolved as the controller does: surge rounds up, unavailable rounds down."""
+    """Resolves percentages as the controller does: surge rounds up, unavailable rounds down."""
     replicas = replicas_of(workload)
     if kind_of(workload) == "StatefulSet":
         most = dig(workload, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable") or 1
@@ -70,9 +70,9 @@ def _share(value: int | str, of: int, *, up: bool) -> int:
 
 
 def capacity_keeping_edits(workload: Obj) -> list[FieldEdit]:
-    """What to change in the strategy so that no old replica ends before a new one is Ready; nothing when it is so."""
+    """Returns strategy edits so that no old replica ends before a new one is Ready; empty if it already is so."""
     strategy = strategy_of(workload)
-    # Replicas with numbers end before their successors start; for a whole group more there is hardly ever room.
+    # Numbered replicas end before their successors start; there is hardly ever capacity for another whole group.
     if strategy.keeps_capacity or kind_of(workload) in NUMBERED:
         return []
     if dig(workload, "spec", "strategy", "rollingUpdate") is None:
@@ -96,7 +96,7 @@ def revision_of(obj: Obj) -> int | None:
 
 @dataclass(frozen=True)
 class RolloutState:
-    """The workload's own account of its rollout."""
+    """The workload's rollout, from its own status."""
 
     wanted: int
     updated: int
@@ -112,7 +112,7 @@ class RolloutState:
 def rollout_state(workload: Obj) -> RolloutState:
     status = dig(workload, "status") or {}
     generation = int(dig(workload, "metadata", "generation") or 0)
-    # A LeaderWorkerSet counts only Ready groups, and older versions of it do not say which generation they saw.
+    # A LeaderWorkerSet counts only Ready groups, and older versions of it do not report the observed generation.
     available = "readyReplicas" if kind_of(workload) == "LeaderWorkerSet" else "availableReplicas"
     unsaid = generation if kind_of(workload) == "LeaderWorkerSet" else 0
     return RolloutState(
@@ -125,7 +125,7 @@ def rollout_state(workload: Obj) -> RolloutState:
 
 
 def bare(template: Obj | None) -> Obj:
-    """A pod template without what the ReplicaSet controller adds, to compare or to write back."""
+    """Returns a pod template without the ReplicaSet controller's additions, to compare or to restore."""
     cleaned = copy.deepcopy(template or {})
     labels = dig(cleaned, "metadata", "labels")
     if isinstance(labels, dict):
@@ -134,7 +134,7 @@ def bare(template: Obj | None) -> Obj:
 
 
 def comparable(template: Obj | None) -> Obj:
-    """Without the controller's label and empty metadata, so that equal ones are equal."""
+    """Returns it without the controller's label and empty metadata, so that equal ones compare equal."""
     cleaned = bare(template)
     metadata = cleaned.get("metadata")
     if isinstance(metadata, dict):
@@ -152,13 +152,13 @@ def template_digest(template: Obj | None) -> str:
 
 
 def digest_of(templates: Sequence[Obj]) -> str:
-    """Of everything that the pods of one replica are made from."""
+    """Returns the digest of all templates of one replica."""
     digests = [template_digest(template) for template in templates]
     return digests[0] if len(digests) == 1 else hashlib.sha256(",".join(digests).encode()).hexdigest()[:16]
 
 
 def replica_sets_of(snapshot: ClusterSnapshot) -> list[Obj]:
-    """The workload's own ReplicaSets, newest revision first."""
+    """Returns the workload's own ReplicaSets, newest revision first."""
     if snapshot.workload is None:
         return []
     owned = [rs for rs in snapshot.replica_sets if is_owned_by(rs, snapshot.workload)]
@@ -172,14 +172,14 @@ def current_replica_set(snapshot: ClusterSnapshot) -> Obj | None:
 
 @dataclass(frozen=True)
 class Revision:
-    """One kept revision of a workload; 0 for one that carries no number."""
+    """One kept revision of a workload; 0 if it has no number."""
 
     number: int
     template: Obj
 
 
 def revisions_of(snapshot: ClusterSnapshot) -> list[Revision]:
-    """What can be gone back to, newest first: a Deployment's ReplicaSets, a StatefulSet's ControllerRevisions."""
+    """Returns rollback targets, newest first: a Deployment's ReplicaSets, a StatefulSet's ControllerRevisions."""
     workload = snapshot.workload
     if workload is None or kind_of(workload) == "LeaderWorkerSet":
         return []
@@ -191,7 +191,7 @@ def revisions_of(snapshot: ClusterSnapshot) -> list[Revision]:
 
 
 def _kept_template(revision: Obj) -> Obj:
-    """The template in a ControllerRevision, which keeps it as a patch."""
+    """Returns the template in a ControllerRevision, which stores it as a patch."""
     template = bare(dig(revision, "data", "spec", "template"))
     template.pop("$patch", None)
     metadata = template.get("metadata") or {}
@@ -204,7 +204,7 @@ def current_revision(snapshot: ClusterSnapshot) -> Revision | None:
 
 
 def new_and_old_pods(snapshot: ClusterSnapshot) -> tuple[list[Obj], list[Obj]] | None:
-    """The workload's pods: those of its present template, and all others. None when its controller is not that far."""
+    """Returns the pods of the workload's current template, and all others. None if its controller is behind."""
     workload = snapshot.workload
     match kind_of(workload):
         case "StatefulSet":
@@ -225,7 +225,7 @@ def _parted(snapshot: ClusterSnapshot, is_new: Callable[[Obj], bool]) -> tuple[l
 
 
 def _runs(pod: Obj, workload: Obj | None) -> bool:
-    """Whether the pod was made from the present template: its controller adds to env, and its revision is a hash."""
+    """Whether the pod was created from the current template: its controller adds to env, and its revision is a hash."""
     templates = pod_templates(workload)
     template = templates[0 if serves(pod) else -1].template
     running = {one.get("name"): one for one in dig(pod, "spec", "containers") or []}

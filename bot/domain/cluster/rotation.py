@@ -1,4 +1,4 @@
-"""Which replicas get traffic now, and by which label one can be taken out. What cannot be read is None."""
+"""Which replicas get traffic now, and which label takes one out. Unreadable is None."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bot.domain.cluster.workload import (
 )
 
 OUT_VALUE = "out-of-rotation"
-"""What the label says while a replica is out; no Service selects it."""
+"""The label's value while a replica is out; no Service selects it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Rotation:
 
 
 def pods_of_workload(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
-    """Pods that belong to the workload itself: not our canary's, not relabelled strays, not ended ones."""
+    """Returns the workload's own pods: not our canary's, not relabelled strays, not ended ones."""
     workload = snapshot.workload
     if workload is None:
         return ()
@@ -53,19 +53,19 @@ def pods_of_workload(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
         case "StatefulSet":
             return tuple(pod for pod in present if is_owned_by(pod, workload))
         case "LeaderWorkerSet":
-            # Leaders belong to one StatefulSet, workers to one for each leader; this label is on all of them.
+            # Leaders belong to one StatefulSet, workers to one per leader; this label is on all of them.
             return tuple(pod for pod in present if labels_of(pod).get(SET_NAME_LABEL) == name_of(workload))
     owned = {uid_of(rs) for rs in snapshot.replica_sets if is_owned_by(rs, workload)}
     return tuple(pod for pod in present if (controller_of(pod) or {}).get("uid") in owned)
 
 
 def replicas_present(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
-    """The pod that serves of each replica: the pod itself, or the leader of its group."""
+    """Returns the serving pod of each replica: the pod itself, or the leader of its group."""
     return tuple(pod for pod in pods_of_workload(snapshot) if serves(pod))
 
 
 def whole_replica(snapshot: ClusterSnapshot, pod: Obj) -> tuple[Obj, ...]:
-    """The pods that start and end with this one, itself among them; of a group the leader comes first."""
+    """Returns the pods that start and end with this one, including itself; in a group the leader comes first."""
     if kind_of(snapshot.workload) != "LeaderWorkerSet":
         return (pod,)
     same = [one for one in pods_of_workload(snapshot) if number_of(one) == number_of(pod)]
@@ -73,7 +73,7 @@ def whole_replica(snapshot: ClusterSnapshot, pod: Obj) -> tuple[Obj, ...]:
 
 
 def is_replica_ready(snapshot: ClusterSnapshot, pod: Obj) -> bool:
-    """A group is Ready with all of its pods."""
+    """A group is Ready if all of its pods are."""
     together = whole_replica(snapshot, pod)
     return all(map(is_ready, together)) and len(together) >= pods_in_a_replica(snapshot.workload)
 
@@ -83,7 +83,7 @@ def pods_of_canary(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
 
 
 def in_order_of_leaving(pods: Iterable[Obj], slices: Iterable[Obj]) -> list[Obj]:
-    """Broken ones first, then those out of rotation, then by name, so that a new plan agrees with the last one."""
+    """Sorts broken ones first, then those out of rotation, then by name, so that a new plan equals the last one."""
     fragments = tuple(slices)
     return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, fragments), name_of(pod)))
 
@@ -93,12 +93,12 @@ def pod_named(snapshot: ClusterSnapshot, name_or_uid: str) -> Obj | None:
 
 
 def services_of(snapshot: ClusterSnapshot, labels: dict[str, str]) -> tuple[Obj, ...]:
-    """The Services that would send traffic to a pod with these labels."""
+    """Returns the Services that would send traffic to a pod with these labels."""
     return tuple(s for s in snapshot.services if selects_plainly(dig(s, "spec", "selector"), labels))
 
 
 def is_in_rotation(pod: Obj, slices: Iterable[Obj]) -> bool:
-    """Whether any EndpointSlice lists the pod as ready. Also true while kube-proxy elsewhere is still catching up."""
+    """Whether any EndpointSlice lists the pod as ready. Also true while a kube-proxy has yet to catch up."""
     return any(
         dig(endpoint, "targetRef", "uid") == uid_of(pod) and dig(endpoint, "conditions", "ready") is not False
         for fragment in slices
@@ -107,7 +107,7 @@ def is_in_rotation(pod: Obj, slices: Iterable[Obj]) -> bool:
 
 
 def rotation_of(snapshot: ClusterSnapshot) -> Rotation | None:
-    """None when pods or EndpointSlices could not be read."""
+    """Returns None if pods or EndpointSlices could not be read."""
     if snapshot.workload is None or {"pods", "endpoint_slices", "replica_sets"} & snapshot.unreadable.keys():
         return None
     pods = replicas_present(snapshot)
@@ -120,20 +120,20 @@ def rotation_of(snapshot: ClusterSnapshot) -> Rotation | None:
 
 @dataclass(frozen=True)
 class RotationKey:
-    """The label whose change takes a pod out of every Service without its ReplicaSet letting go of it."""
+    """The label that takes a pod out of every Service when changed, while its ReplicaSet keeps it."""
 
     key: str
     value: str
 
 
 def rotation_key(snapshot: ClusterSnapshot, labels: dict[str, str]) -> RotationKey | str:
-    """The label to change on a pod with these labels, or why there is none."""
+    """Returns the label to change on a pod with these labels, or why there is none."""
     services = services_of(snapshot, labels)
     if not services:
         return "no Service selects it"
     shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
     held_by_owner = _owner_keys(snapshot, labels)
-    # A canary may change any of them; the workload's own labels are what dashboards and scrapers know it by.
+    # A canary may change any of them; dashboards and scrapers identify a workload by its own labels.
     known_by = keys_of(dig(snapshot.workload, "spec", "selector"))
     usable = sorted(shared - held_by_owner, key=lambda key: (key in known_by, key))
     if usable:

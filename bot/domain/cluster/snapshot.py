@@ -1,7 +1,7 @@
-"""A snapshot of the part of the cluster that planning may look at: objects as the API gave them, at one moment.
+"""A snapshot of the part of the cluster that planning may read: objects as the API returned them, at one moment.
 
-Planning and progress checks are pure functions of it. What could not be read is named in `unreadable` by its field's
-name, with the reason; it is never left out in silence.
+Planning and progress checks are pure functions of it. `unreadable` lists what could not be read, by field name, with
+the reason; no gap is silent.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class ClusterSnapshot:
     quotas: tuple[Obj, ...] = ()
     """ResourceQuotas of the workload's namespace."""
     failed_creates: tuple[Obj, ...] = ()
-    """Events of the namespace that say that a pod could not be made."""
+    """Events of the namespace about pods that could not be created."""
     nodes: tuple[Obj, ...] = ()
     all_pods: tuple[Obj, ...] = ()
-    """Every pod of the cluster: who holds accelerators, and who else is on a node."""
+    """Every pod of the cluster: the holders of accelerators, and the other pods on a node."""
     revisions: tuple[Obj, ...] = ()
     """ControllerRevisions of a StatefulSet; a Deployment's revisions are its ReplicaSets."""
     autoscalers: tuple[Obj, ...] = ()
     scaled_objects: tuple[Obj, ...] = ()
     """KEDA's, which own HorizontalPodAutoscalers."""
     config_maps: dict[str, Obj] = field(default_factory=dict)
-    """By name: those that the workload's pod templates take engine flags or variables from."""
+    """By name: those from which the workload's pod templates take engine flags or variables."""
     canary: Obj | None = None
     cron_jobs: tuple[Obj, ...] = ()
     """Of the workload's namespace: templates of Jobs."""

@@ -1,4 +1,4 @@
-"""What the kinds of workload differ in: where their pod templates stand, and what one replica of them is made of.
+"""Differences between workload kinds: the location of their pod templates, and the pods of one replica.
 
 One replica of a Deployment or StatefulSet is a pod. One replica of a LeaderWorkerSet is a group of pods, of which the
 leader serves; they start and end together.
@@ -13,7 +13,7 @@ from bot.domain.cluster.snapshot import Obj
 
 KINDS = ("Deployment", "StatefulSet", "LeaderWorkerSet")
 NUMBERED = ("StatefulSet", "LeaderWorkerSet")
-"""Kinds whose replicas have fixed numbers: fewer of them always end the highest ones."""
+"""Kinds whose replicas have fixed numbers: scaling in always ends the highest ones."""
 LEADER_WORKER_SET_PREFIX = "leaderworkerset.sigs.k8s.io/"
 SET_NAME_LABEL = LEADER_WORKER_SET_PREFIX + "name"
 GROUP_LABEL = LEADER_WORKER_SET_PREFIX + "group-index"
@@ -21,7 +21,7 @@ WORKER_LABEL = LEADER_WORKER_SET_PREFIX + "worker-index"
 POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
 REVISION_HASH_LABEL = "controller-revision-hash"
 STATEFUL_SET_LABELS = frozenset({POD_INDEX_LABEL, REVISION_HASH_LABEL, "statefulset.kubernetes.io/pod-name"})
-"""Labels that the StatefulSet controller itself puts on its pods."""
+"""Labels that the StatefulSet controller itself sets on its pods."""
 LEADER = "0"
 METRICS_PORT_NAMES = ("http", "metrics")
 DEFAULT_PORT = 8000
@@ -35,14 +35,14 @@ class PodTemplate:
     way: tuple[str, ...]
     template: Obj
     pods: int = 1
-    """How many pods of it one replica has."""
+    """How many of its pods one replica has."""
 
     @property
     def path(self) -> str:
         return "".join(f"/{part}" for part in self.way)
 
     def in_spec(self, part: Obj) -> Obj:
-        """A part of the template as a part of the workload's spec."""
+        """Returns a part of the template as a part of the workload's spec."""
         for key in reversed(self.way[1:]):
             part = {key: part}
         return part
@@ -53,7 +53,7 @@ def kind_of(workload: Obj | None) -> str:
 
 
 def pod_templates(workload: Obj | None) -> tuple[PodTemplate, ...]:
-    """The template of the pods that serve comes first."""
+    """Returns the templates, that of the serving pods first."""
     if kind_of(workload) != "LeaderWorkerSet":
         way: tuple[str, ...] = ("spec", "template")
         return (PodTemplate(way, dig(workload, *way) or {}),)
@@ -67,7 +67,7 @@ def pod_templates(workload: Obj | None) -> tuple[PodTemplate, ...]:
 
 
 def template_of(workload: Obj | None) -> Obj:
-    """The template of the pods that serve; empty without a workload."""
+    """Returns the template of the serving pods; empty without a workload."""
     return pod_templates(workload)[0].template
 
 
@@ -76,7 +76,7 @@ def pods_in_a_replica(workload: Obj | None) -> int:
 
 
 def number_of(pod: Obj) -> int:
-    """The number of the replica that a pod of a StatefulSet or LeaderWorkerSet belongs to; -1 for none."""
+    """Returns the replica number of a pod of a StatefulSet or LeaderWorkerSet; -1 without one."""
     labels = labels_of(pod)
     text = (
         labels.get(GROUP_LABEL) or labels.get(POD_INDEX_LABEL) or str(dig(pod, "metadata", "name")).rpartition("-")[2]
@@ -90,7 +90,7 @@ def serves(pod: Obj) -> bool:
 
 
 def metrics_port(pod: Obj) -> int:
-    """The engine's port: the one that is named for it, else vLLM's own."""
+    """Returns the engine's port: the one named for it, else vLLM's default."""
     containers = dig(pod, "spec", "containers") or []
     named = {port.get("name"): port["containerPort"] for c in containers for port in c.get("ports") or []}
     return next((int(named[name]) for name in METRICS_PORT_NAMES if name in named), DEFAULT_PORT)

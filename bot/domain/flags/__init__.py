@@ -1,1 +1,1 @@
-"""Engine flags: where they stand, how they are edited, which version has which."""
+"""Engine flags: where they are written, how they are edited, which version has which."""

@@ -1,6 +1,6 @@
-"""The words that the engine's process is started with, and for each the place in which it is written.
+"""The words of the engine's command line, each with the place where it is written.
 
-A place is a text of the pod template or of a ConfigMap. References to the container's variables are followed: `$(NAME)`
+A place is a text of the pod template or of a ConfigMap. References to the container's variables are resolved: `$(NAME)`
 as Kubernetes expands it, `$NAME` and `${NAME}` as a shell does.
 """
 
@@ -20,7 +20,7 @@ _ONLY_A_REFERENCE = re.compile(r"(?:-{1,2}[\w.-]+=)?\$\(([A-Za-z_][\w.-]*)\)")
 
 @dataclass(frozen=True)
 class Place:
-    """A text, or a list of texts, by its JSON pointer in the pod template, or in the named ConfigMap."""
+    """A text or a list of texts, by its JSON pointer in the pod template or in the named ConfigMap."""
 
     path: str
     config_map: str = ""
@@ -39,21 +39,21 @@ class Spot:
 class Word:
     text: str
     spot: Spot
-    """Where it stands on the command line."""
+    """Its position on the command line."""
     in_shell: bool = False
     variable: str = ""
-    """The variable whose value is the whole word, or everything behind its `=`."""
+    """The variable whose value is the whole word, or everything after its `=`."""
     inner: Spot | None = None
-    """In the text of a variable that holds several words: where."""
+    """Position in the text of a variable that holds several words."""
     is_open: bool = False
-    """A reference that may stand for any number of words, and cannot be followed."""
+    """A reference that may expand to any number of words, and cannot be resolved."""
 
 
 @dataclass(frozen=True)
 class Variable:
     name: str
     text: str | None
-    """As written, references in it not yet followed; None when it cannot be read here (a Secret, a field)."""
+    """As written, with references not yet resolved; None if it cannot be read here (a Secret, a field)."""
     place: Place | None = None
     """Where its text can be edited."""
 
@@ -62,10 +62,10 @@ class Variable:
 class Variables:
     by_name: Mapping[str, Variable] = field(default_factory=dict)
     unreadable: str = ""
-    """Why there may be more variables than these."""
+    """Why there may be further variables."""
 
     def expanded(self, text: str, depth: int = 0) -> str:
-        """`$(NAME)` as Kubernetes does it: what is not defined stays as it is, `$$` is one dollar sign."""
+        """Expands `$(NAME)` as Kubernetes does: undefined names stay as they are, `$$` is one dollar sign."""
 
         def value(found: re.Match[str]) -> str:
             if found[1] is None:
@@ -83,7 +83,7 @@ class Variables:
 
 
 def variables_of(container: Obj, index: int, config_maps: Mapping[str, Obj]) -> Variables:
-    """The container's environment; what `env` says wins over `envFrom`, and the last of several wins."""
+    """Returns the container's environment; `env` overrides `envFrom`, and the last of several wins."""
     found: dict[str, Variable] = {}
     unreadable = ""
     for source in container.get("envFrom") or []:
@@ -112,7 +112,7 @@ def _variable(entry: Obj, path: str, config_maps: Mapping[str, Obj]) -> Variable
 
 
 def list_words(place: Place, elements: Sequence[str], variables: Variables, *, start: int = 0) -> list[Word]:
-    """One word for each element from `start` on, whatever a reference in it stands for."""
+    """Returns one word for each element from `start` on, whatever a reference in it expands to."""
     words = []
     for index in range(start, len(elements)):
         only = _ONLY_A_REFERENCE.fullmatch(elements[index])
@@ -122,7 +122,7 @@ def list_words(place: Place, elements: Sequence[str], variables: Variables, *, s
 
 
 def split_words(variable: Variable, variables: Variables, spot: Spot, *, in_shell: bool) -> list[Word]:
-    """The words of a variable's text, split at blanks as an unquoted reference is."""
+    """Returns the words of a variable's text, split at blanks like an unquoted reference."""
     found = list(re.finditer(r"\S+", variable.text or ""))
     alone = variable.name if len(found) == 1 else ""
     return [
@@ -138,7 +138,7 @@ def split_words(variable: Variable, variables: Variables, spot: Spot, *, in_shel
 
 
 def references_to(name: str, container: Obj) -> int:
-    """How often a variable is used in the container: its value must not be changed for one use if there are others."""
+    """Returns how often the container uses a variable: with other uses, its value must not be changed for one."""
     texts = [*(container.get("command") or []), *(container.get("args") or [])]
     texts += [str(entry.get("value") or "") for entry in container.get("env") or []]
     use = re.compile(rf"\$\({re.escape(name)}\)|\$\{{{re.escape(name)}\b|\${re.escape(name)}\b")

@@ -1,6 +1,6 @@
-"""A `--config` file of the engine: `flag: value` lines of YAML, read and edited without touching any other character.
+"""A `--config` file of the engine: `flag: value` lines of YAML, read and edited without changing any other character.
 
-Only what stands at the left edge is a flag; lines below it that are indented belong to it and are left as they are.
+Only an unindented line is a flag; indented lines below it belong to it and are left unchanged.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _KEY = re.compile(r"(?P<key>[A-Za-z_][\w.-]*)\s*:(?P<behind>[ \t].*|)$")
 _VALUE = re.compile(r"(?P<space>[ \t]*)(?P<value>'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"|.*?)[ \t]*(?:(?<=[ \t])#.*)?$")
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _OPAQUE = "&*!|>[{@`%"
-"""A value that begins with one of these is more than a plain word or number."""
+"""A value that starts with one of these is more than a plain word or number."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+][\w./+:=-]*|-\d+(\.\d+)?")
 
 
 class ConfigFileError(BotError):
-    """The text is no flat list of flags; the message says why."""
+    """The text is not a flat list of flags; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ConfigEntry:
 
 
 def entries_of(text: str) -> tuple[ConfigEntry, ...]:
-    """The flags of the file in order. Raise `ConfigFileError` when it is written in another way."""
+    """Returns the flags of the file in order; raise `ConfigFileError` if it has another format."""
     found: list[ConfigEntry] = []
     offset = 0
     for line in text.splitlines(keepends=True):
@@ -86,13 +86,13 @@ def _read(raw: str) -> str | bool:
 
 
 def with_value(text: str, entry: ConfigEntry, value: str) -> str:
-    """In the author's quotes, where there are some."""
+    """Keeps the author's quotes, if there are any."""
     raw = text[entry.start : entry.end]
     return text[: entry.start] + _scalar(value, raw[:1]) + text[entry.end :]
 
 
 def with_switch(text: str, entry: ConfigEntry, key: str) -> str:
-    """`key: true` in the place of the entry; false is said by the `no-` form, which every version understands."""
+    """Writes `key: true` in place of the entry; false is written as the `no-` form, which every version accepts."""
     behind = text[entry.entry_start + len(entry.key) : entry.start]
     return text[: entry.entry_start] + key + behind + "true" + text[entry.end :]
 
@@ -102,7 +102,7 @@ def without(text: str, entry: ConfigEntry) -> str:
 
 
 def with_line(text: str, key: str, value: str) -> str:
-    """One more flag at the end; the file keeps whether it ends with a line break."""
+    """Adds a flag at the end; the file keeps its final line break or its absence."""
     line = f"{key}: {_scalar(value, '')}"
     if not text or text.endswith("\n"):
         return f"{text}{line}\n"

@@ -1,6 +1,6 @@
-"""Edits of flags written where the flags stand: a list, a shell string, a variable, a config file, in its spelling.
+"""Edits flags in place, in the author's spelling: in a list, a shell string, a variable or a config file.
 
-Each edit gives new copies of the pod template and of the ConfigMaps; what no edit names keeps every character.
+Each edit returns new copies of the pod template and of the ConfigMaps; the rest keeps every character.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Written:
 
 @dataclass(frozen=True)
 class Pen:
-    """How one edit is written: by which table, and whether only the command line may be touched."""
+    """How one edit is written: with which table, and whether only the command line may be changed."""
 
     table: FlagTable
     only_template: bool = False
-    """A canary shares the ConfigMaps with the replicas beside it; what the command line says wins over them."""
+    """A canary shares ConfigMaps with the other replicas; the command line takes precedence over them."""
 
     def read(self, written: Written) -> FlagsInSpec:
         return flags_of_template(written.template, self.table, written.config_maps)
 
 
 def with_flag(written: Written, edit: FlagEdit, pen: Pen) -> Written:
-    """Raise `NoPlanError` where the value cannot be written in its place."""
+    """Raise `NoPlanError` if the value cannot be written in its place."""
     flags = pen.read(written)
     if edit.value is None:
         return _without_flag(written, flags, edit, pen)
@@ -81,7 +81,7 @@ def _is_out_of_reach(present: WrittenFlag, pen: Pen) -> bool:
 # --- on the command line ----------------------------------------------------------------------------------------------
 
 Change = tuple[Spot, Sequence[str]]
-"""What stands at a spot instead: no words take it away."""
+"""The replacement at a spot: no words remove it."""
 
 
 def _with_words(written: Written, flags: FlagsInSpec, present: WrittenFlag, edit: FlagEdit, pen: Pen) -> Written:
@@ -104,7 +104,7 @@ def _with_words(written: Written, flags: FlagsInSpec, present: WrittenFlag, edit
 
 
 def _own_variable(word: Word, present: WrittenFlag, written: Written, flags: FlagsInSpec, pen: Pen) -> Place | None:
-    """The text of the variable that holds this value alone, and that nothing else uses."""
+    """Returns the text of the variable that holds only this value and has no other use."""
     variable = flags.variables.by_name.get(word.variable)
     if variable is None or variable.place is None or present.words[0].inner is not None:
         return None
@@ -121,7 +121,7 @@ def _same_blanks(before: Any, text: str) -> str:
 
 
 def _spot(word: Word, present: WrittenFlag, flags: FlagsInSpec) -> Spot:
-    """Where this word is edited: in the variable that its option came from, else on the command line."""
+    """Returns where to edit this word: in the variable that its option came from, else on the command line."""
     if word.inner is None:
         return word.spot
     if present.words[0].inner is not None:
@@ -131,7 +131,7 @@ def _spot(word: Word, present: WrittenFlag, flags: FlagsInSpec) -> Spot:
 
 
 def _rewritten(written: Written, changes: Sequence[Change], flags: FlagsInSpec, *, is_quoted: bool = False) -> Written:
-    """Every change at its spot, from the last to the first, so that earlier spots stay where they are."""
+    """Applies every change at its spot, from last to first, so that earlier positions stay valid."""
     places = {spot.place for spot, _ in changes}
     for place in places:
         here = dict.fromkeys((spot.start, spot.end) for spot, _ in changes if spot.place == place)
@@ -150,7 +150,7 @@ def _spliced(held: Any, spot: Spot, words: Sequence[str], flags: FlagsInSpec, *,
     if words:
         return held[: spot.start] + text + held[spot.end :]
     before, behind = held[: spot.start], held[spot.end :]
-    # With the word goes the gap before it, so that a line continuation does not stay behind alone.
+    # Remove the gap before the word too, so that no line continuation is left alone.
     gap = re.search(r"(?:[ \t]|\\\n)+\Z", before)
     return (before[: gap.start()] if gap else before) + (behind if gap else behind.lstrip(" "))
 
@@ -168,7 +168,7 @@ def _is_script(place: Place, flags: FlagsInSpec) -> bool:
 
 
 def _quoted_alike(written: Written, word: Word, text: str, *, after: str = "") -> str:
-    """The value in the quotes that the author used in the script; elsewhere as it is."""
+    """Returns the value in the quotes that the author used in the script; elsewhere unchanged."""
     if not word.in_shell or word.inner is not None:
         return text
     raw = str(written.text(word.spot.place))[word.spot.start : word.spot.end]
@@ -181,7 +181,7 @@ def _quoted_alike(written: Written, word: Word, text: str, *, after: str = "") -
 
 
 def switch_words(option: str, spec: FlagSpec | None, *, is_on: bool) -> list[str]:
-    """A switch in the author's spelling of dashes; one without a `--no-` form is taken away to switch it off."""
+    """Returns a switch with the author's kind of dashes; one without a `--no-` form is removed to switch it off."""
     bare = re.sub(r"^--(no[-_])?", "", option)
     if is_on:
         return [f"--{bare}"]
@@ -191,7 +191,7 @@ def switch_words(option: str, spec: FlagSpec | None, *, is_on: bool) -> list[str
 
 
 def _with_new_flag(written: Written, flags: FlagsInSpec, edit: FlagEdit, pen: Pen) -> Written:
-    """Behind the last flag of the command line, in the form that most of its flags have."""
+    """Adds it after the last flag of the command line, in the form that most of its flags have."""
     spec = pen.table.spec(edit.flag)
     on_line = [flag for flag in flags.written if flag.words]
     only_file = flags.config_file is not None and all(flag.name == CONFIG for flag in on_line)
@@ -229,7 +229,7 @@ def _with_list(written: Written, place: Place, elements: list[str]) -> Written:
 
 
 def _without_flag(written: Written, flags: FlagsInSpec, edit: FlagEdit, pen: Pen) -> Written:
-    """Every occurrence goes: otherwise an earlier one would come into effect."""
+    """Removes every occurrence: otherwise an earlier one would take effect."""
     while (present := flags.last(edit.flag)) is not None:
         if _is_out_of_reach(present, pen):
             raise impossible(

@@ -1,6 +1,7 @@
-"""Which engine versions know a flag or a variable, from data: what came, what went, and what stands in its place.
+"""Which engine versions support a flag or a variable, from data: additions, removals and replacements.
 
-Releases that were not read say nothing: between the last one without a flag and the first one with it, nobody is sure.
+Releases that were not read are unknown: between the last one without a flag and the first one with it, support is
+unsure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def release(version: str) -> tuple[int, int]:
 
 
 class Values(BaseModel):
-    """What a flag took in some releases, where it differs from the newest."""
+    """Values that a flag accepted in some releases, if they differ from the newest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,7 +39,7 @@ class Ignored(BaseModel):
     since: str = Field(alias="from")
     why: str
     v1_alone: bool = False
-    """The engine of before V1, where the release still has it, heeds the flag."""
+    """Only the engine before V1 honors the flag, in releases that still have it."""
 
 
 class Life(BaseModel):
@@ -48,7 +49,7 @@ class Life(BaseModel):
     lacking: str = ""
     last: str = ""
     seen: str = ""
-    """A later release that has it, where the last one is not known."""
+    """A later release that has it, if the last one is not known."""
     removed: str = ""
     """The first release read that lacks it."""
     source: str = ""
@@ -65,7 +66,7 @@ class Life(BaseModel):
         return bool(version and self.lacking) and release(version) <= release(self.lacking)
 
     def values_in(self, version: str) -> Values | None:
-        """What it took in this release, where that is known to differ from the newest table."""
+        """Returns the values in this release, if they are known to differ from the newest table."""
         if not version:
             return None
         at = release(version)
@@ -94,7 +95,7 @@ def life_of_flag(flag: str) -> Life | None:
 
 
 def release_of(version: str) -> str:
-    """`0.32` out of `v0.32.1+cu129`; raise `ValueError` where no release can be read."""
+    """Returns `0.32` for `v0.32.1+cu129`; raise `ValueError` if there is no release in the text."""
     found = re.match(r"v?(\d{1,4}\.\d{1,4})(?!\d)", version)
     if found is None:
         raise ValueError(f"'{version}' names no release of the engine")
@@ -102,7 +103,7 @@ def release_of(version: str) -> str:
 
 
 def has_flag(version: str, flag: str) -> bool:
-    """Whether this release takes the flag and heeds it; raise `ValueError` where nobody knows."""
+    """Whether this release accepts and honors the flag; raise `ValueError` if that is unknown."""
     at = release_of(version)
     if fault_of_flag(flag, at):
         return False
@@ -118,7 +119,7 @@ def has_flag(version: str, flag: str) -> bool:
 
 
 def version_at_least(version: str, least: str) -> bool:
-    """By release: a patch version counts as its release."""
+    """Compares by release: a patch version counts as its release."""
     return release(release_of(version)) >= release(release_of(least))
 
 
@@ -126,13 +127,13 @@ FIRST_BY_DEFAULT, V1_ONLY = (0, 8), (0, 11)
 
 
 def is_v0(version: str, asked: str | None) -> bool:
-    """Whether it runs the engine of before V1; `asked` is the text of VLLM_USE_V1, None where it is not set."""
+    """Whether it runs the engine before V1; `asked` is the text of VLLM_USE_V1, None if not set."""
     at = release(version)
     return at < V1_ONLY and (asked != "1" if at < FIRST_BY_DEFAULT else asked == "0")
 
 
 def fault_of_flag(flag: str, version: str, *, on_v0: bool = False) -> str:
-    """Why this engine does not take the flag, and what to write instead; empty when nothing is known against it."""
+    """Returns why this engine does not accept the flag, and its replacement; empty if no reason is known."""
     return _fault(flag, life_of_flag(flag), version, on_v0=on_v0)
 
 

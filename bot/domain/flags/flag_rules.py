@@ -1,4 +1,4 @@
-"""What may be edited: flags that this engine version has, values in range, rules between two, and what each changes."""
+"""What may be edited: flags of this engine version, values in range, rules between two, and the effect of each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RANGES: dict[str, tuple[float, float, str]] = {
     "--data-parallel-size": (1, float("inf"), "at least 1"),
 }
 V1_DEFAULTS: dict[str, FlagValue] = {"--enable-prefix-caching": True, "--enable-chunked-prefill": True}
-"""On in the V1 engine for generating models although the parser's default says nothing."""
+"""On by default in the V1 engine for generating models, although the parser has no default."""
 FORMS = "write: edits: [{flag: --max-num-seqs, value: 6}], [{env: NAME, value: x}] or [{image: …}]"
 
 
@@ -55,13 +55,13 @@ class Engine:
     """The engine version that edits are checked against."""
 
     version: str
-    """`major.minor`, or empty when the image does not say."""
+    """`major.minor`, or empty if the image has no version."""
     on_v0: bool = False
-    """It is known to run the engine of before V1."""
+    """It is known to run the engine before V1."""
 
     @property
     def is_sure(self) -> bool:
-        """There is a table of this very version, so a flag that is not in it does not exist."""
+        """Whether there is a table of this exact version, so that a flag not in it does not exist."""
         return table_of(self.version) is not None
 
     @property
@@ -69,7 +69,7 @@ class Engine:
         return table_of(self.version) or newest_table()
 
     def spec(self, flag: str) -> FlagSpec | None:
-        """As this version reads it. What it may be chosen from is unknown unless a table or the history says it."""
+        """Returns the flag in this version. Its choices are unknown unless a table or the history has them."""
         spec, life = self.table.spec(flag), life_of_flag(flag)
         differed = life.values_in(self.version) if life else None
         if spec is None or self.is_sure:
@@ -82,7 +82,7 @@ class Engine:
         return spec.model_copy(update=changes)
 
     def default(self, flag: str) -> FlagValue | None:
-        """What an absent flag means, where that is known for this version."""
+        """Returns the value of an absent flag, if that is known for this version."""
         life = life_of_flag(flag)
         differed = life.values_in(self.version) if life else None
         if differed is not None:
@@ -97,12 +97,12 @@ class Engine:
 class EnvEdit:
     name: str
     value: str | None
-    """None takes the variable away."""
+    """None removes the variable."""
 
 
 @dataclass(frozen=True)
 class Edits:
-    """What a change wants of one pod template, read and checked one by one."""
+    """The edits that a change requests for one pod template, parsed and checked one by one."""
 
     flags: tuple[FlagEdit, ...] = ()
     variables: tuple[EnvEdit, ...] = ()
@@ -110,7 +110,7 @@ class Edits:
 
 
 def image_wanted(wanted: Any) -> str:
-    """The image that the edits name, before they are checked: it decides which version they are checked against."""
+    """Returns the image of the edits before they are checked: it sets the version they are checked against."""
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
         return ""
     named = [edit["image"] for edit in wanted if isinstance(edit, Mapping) and edit.keys() == {"image"}]
@@ -122,7 +122,7 @@ def image_wanted(wanted: Any) -> str:
 
 
 def check_edits(wanted: Any, engine: Engine) -> Edits:
-    """The edits in full names and readable values; raise `NoPlanError` for one that cannot be."""
+    """Returns the edits with full names and parsed values; raise `NoPlanError` for an invalid one."""
     if not isinstance(wanted, Sequence) or isinstance(wanted, str) or not wanted:
         raise impossible("no edits given", FORMS)
     flags: list[FlagEdit] = []
@@ -204,7 +204,7 @@ def changes_nothing(edit: FlagEdit, flags: FlagsInSpec, engine: Engine) -> bool:
 
 
 def number_of(written: str | bool, table: FlagTable, flag: str) -> FlagValue | None:
-    """A written value as the engine reads it; None when it would not (an unexpanded `$(VAR)`)."""
+    """Returns a written value as the engine parses it; None if it would not (an unexpanded `$(VAR)`)."""
     try:
         return parse_value(table.spec(flag), written)
     except FlagValueError:
@@ -212,7 +212,7 @@ def number_of(written: str | bool, table: FlagTable, flag: str) -> FlagValue | N
 
 
 def broken_rule(flags: FlagsInSpec, edited: set[str], engine: Engine) -> str:
-    """The first rule between flags that the edited command line breaks, in words; empty when none."""
+    """Returns the first rule between flags that the edited command line breaks, in words; empty if none."""
     known: dict[str, FlagValue] = {}
     for flag, written in flags.values.items():
         value = number_of(written, engine.table, flag)
@@ -228,7 +228,7 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC
 
 
 def broken_allocator(variables: Sequence[EnvEdit], flags: FlagsInSpec, engine: Engine) -> str:
-    """Expandable segments kill start-ups with several ranks (custom all-reduce) and are refused with a KV connector."""
+    """Expandable segments crash starts with several ranks (custom all-reduce) and are refused with a KV connector."""
     if not any(v.name in ALLOCATOR and "expandable_segments:true" in (v.value or "").lower() for v in variables):
         return ""
     for flag in ("--tensor-parallel-size", "--data-parallel-size"):
@@ -240,7 +240,7 @@ def broken_allocator(variables: Sequence[EnvEdit], flags: FlagsInSpec, engine: E
 
 
 def faults_of_engine(flags: FlagsInSpec, engine: Engine) -> list[str]:
-    """Flags of the command line that this version refuses: with another image they decide whether it starts at all."""
+    """Returns flags that this version refuses: with another image they decide whether it starts at all."""
     found = []
     for flag in flags.values:
         life = life_of_flag(flag)
@@ -296,7 +296,7 @@ def _chunking(numbers: Numbers, edited: set[str]) -> str:
 
 def _queue(numbers: Numbers, edited: set[str]) -> str:
     queue = numbers.get("--max-num-queued-reqs")
-    # The lower of both caps binds.
+    # The lower of both caps applies.
     caps = [numbers[cap] for cap in ("--max-num-seqs", "--max-num-active-seqs") if cap in numbers]
     running = min(caps, default=None)
     ranks = numbers.get("--data-parallel-size", 1)
@@ -315,7 +315,7 @@ def _ineffective(numbers: Numbers, edited: set[str]) -> str:
 
 
 def _dotted(flags: FlagsInSpec, edited: set[str]) -> str:
-    """The engine puts the dotted keys of a flag together, and that replaces what was written as a whole."""
+    """The engine merges the dotted keys of a flag, and the result replaces a value written as a whole."""
     for flag in edited & flags.values.keys():
         whole = flag.partition(".")[0]
         if flag != whole and whole in flags.values:

@@ -1,4 +1,4 @@
-"""Which flags an engine version knows, and what values they take: read from data made from the engine's own parser.
+"""The flags of each engine version and their values: data generated from the engine's own parser.
 
 Nothing is guessed: for an engine version without a table, existence and range are "not checked", never "fine".
 """
@@ -28,7 +28,7 @@ def _known_versions() -> tuple[str, ...]:
 
 
 KNOWN_VERSIONS = _known_versions()
-"""Engine versions (major.minor) that there is a table for, oldest first: a file more is a version more."""
+"""Engine versions (major.minor) that have a table, oldest first: another file adds another version."""
 
 _HUMAN = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -42,7 +42,7 @@ class FlagSpec(BaseModel):
     many: bool = False
     optional_value: bool = False
     default: FlagValue | None = None
-    """What the parser says when the flag is absent; None when the engine decides by itself."""
+    """The parser's value if the flag is absent; None if the engine decides by itself."""
 
     @property
     def is_switch(self) -> bool:
@@ -50,7 +50,7 @@ class FlagSpec(BaseModel):
 
 
 class FlagValueError(ValueError):
-    """The value is not one that the flag takes; the message is for people."""
+    """The flag does not accept this value; the message is for people."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class FlagTable:
     """Every option string (`-tp`, `--no-x`, aliases) to the flag's name."""
 
     def name_of(self, option: str) -> str | None:
-        """The flag that an option string means: exactly, or as the unique beginning of one, as argparse does.
+        """Returns the flag of an option string: exact, or a unique prefix, as in argparse.
 
         A key of a JSON flag keeps its dots: `--compilation-config.level`.
         """
@@ -83,7 +83,7 @@ class FlagTable:
 
 @cache
 def table_of(version: str) -> FlagTable | None:
-    """The table of an engine version (`0.32`), or None when there is none."""
+    """Returns the table of an engine version (`0.32`), or None without one."""
     if version not in KNOWN_VERSIONS:
         return None
     text = files(__package__).joinpath("tables", f"vllm-{version}.json").read_text(encoding="utf-8")
@@ -103,13 +103,13 @@ def newest_table() -> FlagTable:
 
 
 def version_of_image(image: str) -> str:
-    """`major.minor` from an image's tag (`…:v0.32.0`), or an empty text when the tag does not say."""
+    """Returns `major.minor` from an image's tag (`…:v0.32.0`), or an empty text if the tag has no version."""
     found = re.search(r":v?(\d+\.\d+)(?:\.\d+)?(?:[-.+].*)?$", image.partition("@")[0])
     return found.group(1) if found else ""
 
 
 def normalised(option: str) -> str:
-    """The engine reads underscores of a flag's name as dashes; the keys behind a dot stay as they are."""
+    """Replaces underscores of a flag's name with dashes, as the engine does; keys after a dot keep theirs."""
     spelled = option.split("=", 1)[0]
     if not spelled.startswith("--"):
         return spelled
@@ -118,7 +118,7 @@ def normalised(option: str) -> str:
 
 
 def parse_value(spec: FlagSpec | None, value: FlagValue) -> FlagValue:
-    """The value as the engine would read it; raise `FlagValueError` when it would not. Without a spec: as it is."""
+    """Parses the value as the engine would; raise `FlagValueError` if it would not. Without a spec: unchanged."""
     if spec is None:
         return value
     if spec.is_switch:
@@ -154,7 +154,7 @@ def _whole_number(text: str, *, human: bool) -> int:
 
 
 def text_of(value: FlagValue) -> str:
-    """As written behind a flag: expressions give 6.0 where a person writes 6."""
+    """Returns the text to write after a flag: expressions yield 6.0 where a person writes 6."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():

@@ -1,7 +1,8 @@
-"""The engine flags of a pod template: what is in effect, and where each one is written.
+"""The engine flags of a pod template: the effective values, and where each one is written.
 
 They are read from lists of words, a string for `sh -c`, variables, and a `--config` file from a ConfigMap. The last of
-several wins, and the command line wins over the file, as in the engine. What cannot be known is `unparsable`, with why.
+several wins, and the command line overrides the file, as in the engine. `unparsable` has the reason if the flags are
+unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class WrittenFlag:
     """One occurrence of a flag, on the command line or in the config file."""
 
     name: str
-    """The flag's full name (`--max-num-seqs`), however it was written."""
+    """The flag's full name (`--max-num-seqs`), whatever its spelling."""
     option: str
     """As written, without `=value`."""
     value: str | bool
@@ -50,20 +51,20 @@ class FlagsInSpec:
     container_index: int = 0
     image: str = ""
     written: tuple[WrittenFlag, ...] = ()
-    """In the order of their effect: the config file, then the command line."""
+    """In order of precedence, lowest first: the config file, then the command line."""
     words: tuple[Word, ...] = ()
-    """Everything that the command line says to the engine."""
+    """All words of the engine's command line."""
     home: Place = field(default_factory=lambda: Place(""))
-    """Where a new flag goes when none is written yet."""
+    """Where to add a new flag if none is written yet."""
     variables: Variables = field(default_factory=Variables)
     config_file: Place | None = None
     """The ConfigMap's text behind `--config`."""
     unparsable: str = ""
-    """Why the flags cannot be known; empty when they are."""
+    """Why the flags are unknown; empty if they are known."""
 
     @property
     def values(self) -> dict[str, str | bool]:
-        """Flag to value, the last one written wins."""
+        """Flag to value; the last one written wins."""
         return {flag.name: flag.value for flag in self.written}
 
     def last(self, name: str) -> WrittenFlag | None:
@@ -71,7 +72,7 @@ class FlagsInSpec:
 
 
 def engine_container(template: Obj) -> tuple[int, Obj] | None:
-    """The container that runs the engine: the only one, else the one whose image or command line names it."""
+    """Returns the container that runs the engine: the only one, else the one whose image or command line names it."""
     containers = dig(template, "spec", "containers") or []
     if len(containers) == 1:
         return 0, containers[0]
@@ -83,7 +84,7 @@ def engine_container(template: Obj) -> tuple[int, Obj] | None:
 
 
 def config_maps_named(template: Obj) -> frozenset[str]:
-    """The ConfigMaps that may say something about the engine's flags: its variables and its mounted files."""
+    """Returns the ConfigMaps that may set the engine's flags: its variables and its mounted files."""
     found = engine_container(template)
     if found is None:
         return frozenset()
@@ -100,7 +101,7 @@ def config_maps_named(template: Obj) -> frozenset[str]:
 def flags_of_template(
     template: Obj, table: FlagTable | None = None, config_maps: Mapping[str, Obj] | None = None
 ) -> FlagsInSpec:
-    """Flags of a pod template or of a pod (both carry `spec.containers`)."""
+    """Returns the flags of a pod template or of a pod (both have `spec.containers`)."""
     found = engine_container(template)
     if found is None:
         return FlagsInSpec(unparsable="no container of it is recognised as the engine")
@@ -127,7 +128,7 @@ def flags_of_template(
 
 
 def _refuse_open(words: Sequence[Word], written: Sequence[WrittenFlag]) -> None:
-    """Behind a flag that takes one, an unknown word is its value, and the first word is the model."""
+    """After a flag that takes one, an unknown word is its value, and the first word is the model."""
     values = [word for flag in written for word in flag.words]
     for word in words[1:]:
         if word.is_open and not any(word is value for value in values):
@@ -162,7 +163,7 @@ def _command_line(container: Obj, index: int, variables: Variables) -> list[Word
 
 
 def _script_at(container: Obj) -> int | None:
-    """Which of the container's words is a script for `sh -c`."""
+    """Returns which of the container's words is a script for `sh -c`."""
     elements = _elements(container)
     for number, element in enumerate(elements[:3]):
         if element.rsplit("/", 1)[-1] not in SHELLS:
@@ -194,7 +195,7 @@ def _key_of(place: Place) -> str:
 
 
 def _config_file(template: Obj, index: int, path: str) -> Place | str:
-    """The ConfigMap's key that is mounted at `path`, or why it is none."""
+    """Returns the ConfigMap key that is mounted at `path`, or why there is none."""
     mounts = dig(template, "spec", "containers", index, "volumeMounts") or []
     path = posixpath.normpath(path)
     holding = [mount for mount in mounts if (path + "/").startswith(posixpath.normpath(mount["mountPath"]) + "/")]
@@ -251,7 +252,7 @@ def _flag_at(words: Sequence[Word], index: int, table: FlagTable) -> WrittenFlag
 
 
 def _values_behind(words: Sequence[Word], index: int, spec: FlagSpec | None) -> int:
-    """How many of the next words belong to this flag."""
+    """Returns how many of the next words belong to this flag."""
     most = len(words) if spec is not None and spec.many else 1
     count = 0
     for word in words[index + 1 :]:
@@ -266,7 +267,7 @@ class FlagEdit:
     flag: str
     """The full name."""
     value: FlagValue | None
-    """As the engine reads it; None takes the flag away."""
+    """As the engine parses it; None removes the flag."""
     spelled: str = ""
     """As the author of the edit wrote it (`6G`)."""
 

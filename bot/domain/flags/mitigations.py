@@ -1,6 +1,6 @@
-"""Which way a flag helps against which trouble, from data: the same mitigation that ends one makes another worse.
+"""In which direction a flag helps against which problem, from data: what fixes one problem makes another worse.
 
-What the table does not say is not judged; what it calls harmful is never proposed.
+Effects that are not in the table are not judged; harmful ones are never proposed.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Mitigations(BaseModel):
 
 @dataclass(frozen=True)
 class Move:
-    """One flag from its value to another; `before` is None where nobody knows what the engine runs with."""
+    """One flag from its value to another; `before` is None if the engine's value is unknown."""
 
     flag: str
     before: FlagValue | None
     after: FlagValue | None
     says: str = ""
-    """The direction that the playbook writes."""
+    """The direction that the playbook declares."""
 
     @property
     def direction(self) -> Direction | None:
-        """None where it cannot be told."""
+        """None if it cannot be determined."""
         numbers = [_number(value) for value in (self.before, self.after)]
         before, after = numbers
         if before is not None and after is not None:
@@ -63,13 +63,13 @@ def mitigations() -> Mitigations:
 
 
 def effect_of(flag: str, diagnosis: str, direction: str | None) -> Effect | None:
-    """None where nothing is known."""
+    """None if no effect is known."""
     known = mitigations().mitigations.get(flag, {}).get(diagnosis, {})
     return next((effect for way, effect in known.items() if way == direction), None)
 
 
 def refuse_what_harms(moves: Iterable[Move], diagnosis: str) -> None:
-    """Raise `NoPlanError` for a move that makes the trouble worse, or goes another way than the playbook says."""
+    """Raise `NoPlanError` for a move that makes the problem worse, or contradicts the playbook's direction."""
     for move in moves:
         way = move.direction
         if move.says and way is not None and move.says not in (way, "set"):

@@ -1,7 +1,7 @@
-"""The engine's command inside a script for `sh -c`: its words with their places; the rest of the script is not read.
+"""Finds the engine's command in a script for `sh -c`: its words with their places; the rest is not parsed.
 
-A small part of the shell's grammar: quotes, escapes, comments, variables, line continuation, and what ends a command.
-Whatever else would decide over the engine's words makes them unknown; nothing is guessed.
+It supports a small part of the shell's grammar: quotes, escapes, comments, variables, line continuation, and command
+ends. Anything else that would affect the engine's words makes them unknown; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDS = "\n;&|()"
 
 
 class ShellScriptError(BotError):
-    """The engine's words cannot be known; the message says why."""
+    """The engine's words are unknown; the message has the reason."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class _Token:
 
 @dataclass(frozen=True)
 class Script:
-    """A script, what it is given as `$@`, and the variables of its container."""
+    """A script, its `$@` arguments, and the variables of its container."""
 
     text: str
     place: Place
@@ -52,7 +52,7 @@ class Script:
 
 
 def engine_words(script: Script) -> list[Word]:
-    """The words behind the engine's own name. Raise `ShellScriptError` when they cannot be known."""
+    """Returns the words after the engine's own name; raise `ShellScriptError` if they cannot be known."""
     found = [words for command in _commands(script) if (words := _behind_engine(_words(script, command))) is not None]
     if not found:
         raise ShellScriptError("no command of its shell script is recognised as the engine")
@@ -113,7 +113,7 @@ def _of_reference(script: Script, piece: _Piece, spot: Spot) -> list[Word]:
 
 
 class _Scanner:
-    """One walk over a script: tokens, and where commands end."""
+    """One pass over a script: tokens, and where commands end."""
 
     def __init__(self, text: str, variables: Variables) -> None:
         self._text, self._variables = text, variables
@@ -215,7 +215,7 @@ class _Scanner:
         self._without_empty_edges()
 
     def _without_empty_edges(self) -> None:
-        """A word that is nothing but a quoted reference has one piece."""
+        """A word that is only a quoted reference has one piece."""
         assert self._token is not None
         filled = [piece for piece in self._token.pieces if piece.text or piece.name]
         self._token.pieces = filled or [_Piece("")]
@@ -246,7 +246,7 @@ class _Scanner:
         return _Piece(value or found["default"] or "", name, is_quoted)
 
     def _substitution(self) -> int:
-        """The length of a command substitution, whose inside is not read."""
+        """Returns the length of a command substitution, whose content is not parsed."""
         if self._text[self._at] == "`":
             return max(self._text.find("`", self._at + 1) + 1 - self._at, 1)
         depth = 0

@@ -1,4 +1,4 @@
-"""Effects: what a run wants done outside. Their ids name the visit that wants them: those of a left state are void."""
+"""Effects: external work that a run requests. Their ids name the visit: leaving the state voids them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from bot.domain.approvals.grant import Press
 
 Lane = Literal["people", "cards", "reads", "waits"]
-"""Each kind of effect has room in one of them, so that what is stuck on one dependency never delays the others."""
+"""Each kind of effect runs in one lane, so that effects blocked on one dependency never delay the others."""
 LANES: tuple[Lane, ...] = ("people", "cards", "reads", "waits")
 
 
@@ -19,7 +19,7 @@ class _Effect(BaseModel):
     lane: ClassVar[Lane] = "reads"
     effect_id: str
     visit: int | None = None
-    """The visit that it belongs to: void once the run is elsewhere. None: owed whatever the run does."""
+    """The visit that it belongs to; void once the run has left it. None: due whatever the run does."""
 
 
 class ReadSignals(_Effect):
@@ -55,7 +55,7 @@ class WatchSignals(_Effect):
 
 
 class Notify(_Effect):
-    """An answer that only one person sees."""
+    """An ephemeral answer, visible to one person."""
 
     lane: ClassVar[Lane] = "people"
     kind: Literal["tell"] = "tell"
@@ -66,7 +66,7 @@ class Notify(_Effect):
 
 
 class ShowInSlack(_Effect):
-    """Bring the card and the thread up to date with the newest run; one per incident is enough."""
+    """Update the card and the thread to the newest run; one per incident is enough."""
 
     lane: ClassVar[Lane] = "cards"
     kind: Literal["show_in_slack"] = "show_in_slack"
@@ -88,31 +88,31 @@ class ExportTimeline(_Effect):
 
 
 class DrawPath(_Effect):
-    """The playbook as a picture, with the way that the run took, into its thread."""
+    """Post a picture of the playbook, with the path the run took, to the incident's thread."""
 
     lane: ClassVar[Lane] = "cards"
     kind: Literal["draw_way"] = "draw_way"
 
 
 class ReadSeries(_Effect):
-    """The run's few telling signals as lines over its whole time, for its timeline."""
+    """Read the run's most relevant signals over its whole time, for its timeline."""
 
     kind: Literal["read_series"] = "read_series"
 
 
 class DrawChart(_Effect):
-    """The lines of the timeline as one picture, with the decisions marked, into the thread."""
+    """Post the lines of the timeline to the thread as one chart, with the decisions marked."""
 
     lane: ClassVar[Lane] = "cards"
     kind: Literal["draw_chart"] = "draw_chart"
 
 
 class SilenceAlerts(_Effect):
-    """Alertmanager keeps quiet about this incident's alerts for a while."""
+    """Silence this incident's alerts in Alertmanager for a while."""
 
     kind: Literal["silence_alerts"] = "silence_alerts"
     about: dict[str, dict[str, str]]
-    """As it was shown and confirmed: alert name to labels."""
+    """Alert name to labels, as shown and confirmed."""
     ends_at: float
     why: str
     wanted_by: str

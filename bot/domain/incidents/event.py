@@ -1,4 +1,4 @@
-"""Events: what happened to a run. Each is stamped with the storage's time as it enters; its id deduplicates it."""
+"""Events: what happened to a run. The storage stamps each event with its own time; the event id deduplicates it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class _Event(BaseModel):
 
     event_id: str
     at: float = 0.0
-    """Epoch seconds of the storage's clock, written by the storage as the event enters."""
+    """Epoch seconds of the storage's clock, set by the storage when it receives the event."""
 
 
 class AlertChanged(_Event):
     kind: Literal["alert_changed"] = "alert_changed"
     alert: Alert
     truncated: int = 0
-    """How many more alerts of the same webhook Alertmanager left out."""
+    """How many more alerts Alertmanager left out of the same webhook."""
     offer: Offer | None = None
-    """The playbook that such an alert opens, where it is another than the run's."""
+    """The playbook that such an alert opens, if it differs from the run's."""
 
 
 class OpenedByHand(_Event):
-    """A person opened the incident; the fields were judged by the form before."""
+    """A person opened the incident; the form has already validated the fields."""
 
     kind: Literal["opened_by_hand"] = "opened_by_hand"
     user: str
@@ -48,7 +48,7 @@ class SignalsRead(_Event):
 
 
 class Planned(_Event):
-    """What planning came to, with the readings that it used."""
+    """The result of planning, with the readings that it used."""
 
     kind: Literal["planned"] = "planned"
     effect_id: str
@@ -80,14 +80,14 @@ class StepSettled(_Event):
     detail: str = ""
     replanned: PlanResult | None = None
     readings: dict[str, Reading] = {}
-    """What was read right before the call."""
+    """Signals read right before the call."""
     impact: Impact | None = None
-    """With the first step: at the grant. With `affected`: now."""
+    """For the first step: the impact at the grant. With `affected`: the impact now."""
     evidence: dict[str, Any] = {}
 
 
 class Progressed(_Event):
-    """What can be said about the step under way; shown, never decided on."""
+    """Progress of the current step; displayed, never used for decisions."""
 
     kind: Literal["progressed"] = "progressed"
     effect_id: str
@@ -96,7 +96,7 @@ class Progressed(_Event):
 
 
 class Watched(_Event):
-    """A watch came to a verdict, with the verdict of each of its named parts."""
+    """The verdict of a watch and of each of its named parts."""
 
     kind: Literal["watched"] = "watched"
     effect_id: str
@@ -119,7 +119,7 @@ ALL = "all"
 
 
 class Commanded(_Event):
-    """A slash command that concerns one run, already judged as permitted."""
+    """A slash command for one run, already authorized."""
 
     kind: Literal["commanded"] = "commanded"
     command: Literal[
@@ -130,21 +130,21 @@ class Commanded(_Event):
     user_name: str = ""
     text: str = ""
     to: str = ""
-    """The state to go on in; `ALL` where everything is halted and not this run by itself."""
+    """The state to continue in; `ALL` if everything is halted, not only this run."""
     seconds: float | None = None
-    """Until the next status; how long to silence."""
+    """Time until the next status, or how long to silence."""
     silences: dict[str, dict[str, str]] = {}
-    """What is to be silenced, as it was shown: alert name to labels."""
+    """The alerts to silence, as shown: alert name to labels."""
     authority: Authority | None = None
-    """Of who confirmed a silence, kept as evidence."""
+    """The authority of the person who confirmed a silence, kept as evidence."""
     happened_at: float | None = None
     author: str = ""
     link: str = ""
-    """Of a pinned message: when, by whom, and where it was said."""
+    """Time, author and link of a pinned message."""
 
 
 class Silenced(_Event):
-    """Alertmanager took the silences."""
+    """Alertmanager accepted the silences."""
 
     kind: Literal["silenced"] = "silenced"
     ids: tuple[str, ...]
@@ -159,7 +159,7 @@ class SilencesEnded(_Event):
 
 
 class SeriesRead(_Event):
-    """What the run was judged on, as lines over its whole time."""
+    """The signals that the run was judged on, as lines over its whole time."""
 
     kind: Literal["series_read"] = "series_read"
     effect_id: str
@@ -167,7 +167,7 @@ class SeriesRead(_Event):
 
 
 class Posted(_Event):
-    """A message of this run is in Slack now; a request's expiry counts from here."""
+    """A message of this run is now in Slack; a request's expiry counts from here."""
 
     kind: Literal["posted"] = "posted"
     slot: str
@@ -176,7 +176,7 @@ class Posted(_Event):
 
 
 class EffectFailed(_Event):
-    """An effect was given up, with the reason for people."""
+    """An effect was abandoned, with a reason for people to read."""
 
     kind: Literal["effect_failed"] = "effect_failed"
     effect_id: str

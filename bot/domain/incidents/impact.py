@@ -1,7 +1,7 @@
-"""What a change costs the users of the replicas that stay, and when that is too much to go on without a word.
+"""What a change costs the users of the remaining replicas, and when the cost is too high to continue unasked.
 
-A rolling change takes capacity for a while, and new replicas begin with cold caches. What cannot be read stops nothing:
-a fleet that answers nobody has no latency, and its repair must not wait for one.
+A rolling change takes capacity for a while, and new replicas start with cold caches. Missing data stops nothing: a
+fleet that answers no requests has no latency, and its repair must not wait for one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from bot.domain.signals.specs import MetricSignal, QuantileSignal
 from bot.domain.signals.window import Window
 
 IMPACT_SECONDS = 60.0
-"""A shorter look takes one burst for a trend; a longer one tells after the next replica is gone."""
+"""A shorter window mistakes one burst for a trend; a longer one reports after the next replica is gone."""
 TTFT_FACTOR, WAITING_FACTOR = 1.5, 2.0
 TTFT_LEAST_SECONDS, WAITING_LEAST = 0.5, 2.0
-"""Below the usual target for a first token, and below two requests waiting a replica, a factor says nothing."""
+"""A factor means nothing below the usual target for a first token or below two waiting requests per replica."""
 
 TTFT = QuantileSignal(histogram="time_to_first_token_seconds", quantile=0.99, over="60s")
 WAITING = MetricSignal(metric="num_requests_waiting", over="60s", take="avg", across="avg")
@@ -30,13 +30,13 @@ TAKES_CAPACITY = frozenset({"rolled_out", "replaced", "released", "emptied"})
 
 
 class Impact(BaseModel):
-    """How the replicas in rotation served over a minute; None is unknown."""
+    """How the replicas in rotation served over one minute; None means unknown."""
 
     model_config = ConfigDict(frozen=True)
 
     ttft_p99_seconds: float | None = None
     waiting: float | None = None
-    """Requests that wait, a replica."""
+    """Waiting requests per replica."""
 
     def __str__(self) -> str:
         ttft = "unknown" if self.ttft_p99_seconds is None else f"{self.ttft_p99_seconds:.2f} s"
@@ -44,7 +44,7 @@ class Impact(BaseModel):
         return f"TTFT p99 {ttft}, {waiting} waiting a replica"
 
     def or_else(self, earlier: Impact | None) -> Impact:
-        """What is not known any more is as it was."""
+        """Returns this impact with its unknown values taken from the earlier one."""
         if earlier is None:
             return self
         ttft = earlier.ttft_p99_seconds if self.ttft_p99_seconds is None else self.ttft_p99_seconds
@@ -52,7 +52,7 @@ class Impact(BaseModel):
 
 
 def takes_capacity(plan: Plan) -> bool:
-    """Whether replicas are taken from users step by step. Going back is never held up: it has to be the easier way."""
+    """Whether the plan takes replicas from users step by step. An undo is never held up: it must be the easier path."""
     waits = {step.condition for step in plan.steps if isinstance(step, Wait)}
     return plan.verb != "undo" and bool(waits & TAKES_CAPACITY)
 
@@ -67,7 +67,7 @@ def impact_in(scrapes: Sequence[Scrape], window: Window) -> Impact:
 
 
 def too_much(before: Impact, now: Impact) -> str:
-    """Which of them rose beyond its factor since `before`, in words; empty when none did, or nobody can tell."""
+    """Returns which values rose beyond their factor since `before`, in words; empty if none did or they are unknown."""
     found = []
     was, ttft = before.ttft_p99_seconds, now.ttft_p99_seconds
     if was is not None and ttft is not None and ttft > max(TTFT_FACTOR * was, TTFT_LEAST_SECONDS):

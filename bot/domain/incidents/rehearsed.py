@@ -1,6 +1,6 @@
-"""What came of a rehearsal: the states that were entered and by which edge, what was proposed, and how it ended.
+"""The result of a rehearsal: the states entered and by which edge, the changes proposed, and the end.
 
-All of it is read from the timeline, so that a rehearsal can claim nothing that a real run would not record.
+All of it is read from the timeline, so a rehearsal cannot claim anything that a real run would not record.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Visit:
     state: str
     at: float
     by: str = ""
-    """The outcome of the state before that led here; empty where a person or the start of the run did."""
+    """The outcome of the previous state that led here; empty if a person or the start of the run did."""
     clause: int | None = None
     because: str = ""
     instead_of: tuple[str, ...] = ()
-    """States that were passed over, because they had been entered `at_most` times."""
+    """States that were skipped because they had been entered `at_most` times."""
 
 
 @dataclass(frozen=True)
 class Proposed:
-    """A change that was put to people."""
+    """A change that people were asked to approve."""
 
     state: str
     verb: str
@@ -48,11 +48,11 @@ class Rehearsed:
     entries: tuple[Entry, ...]
     proposed: tuple[Proposed, ...]
     stopped: str = ""
-    """Why it went no further while the incident was still open; empty when it ended."""
+    """Why it stopped while the incident was still open; empty if it ended."""
 
     @property
     def visits(self) -> tuple[Visit, ...]:
-        """Without those of a stand-in for another playbook."""
+        """Visits, without those of a stub for another playbook."""
         entered = (entry for entry in self.entries if entry.kind == "entered")
         return tuple(_visit(entry) for entry in entered if not is_inside(entry.state))
 
@@ -76,7 +76,7 @@ def _visit(entry: Entry) -> Visit:
 # --- which edges were taken -------------------------------------------------------------------------------------------
 
 EdgeKey = tuple[str, Path]
-"""A written edge: its state, and where below it the edge is written."""
+"""A written edge: its state, and the path of the edge below it."""
 
 
 def written_edges(playbook: Playbook) -> dict[EdgeKey, Edge]:
@@ -103,7 +103,7 @@ def _edge_between(playbook: Playbook, state: str, later: Visit) -> EdgeKey | Non
 
 
 def first_deviation(expected: Expected, found: Rehearsed) -> str:
-    """The first thing that is not as expected, in words; empty when everything is."""
+    """Returns the first deviation from what was expected, in words; empty if there is none."""
     return (
         _deviation_of_path(expected.path, found)
         or _deviation_of_end(expected, found)
@@ -139,7 +139,7 @@ def _ended(found: Rehearsed) -> str:
 
 
 def _longest_match(path: Sequence[str], taken: Sequence[str]) -> tuple[int, int] | None:
-    """None when the whole path was taken; else how many items of both fitted before the first misfit."""
+    """Returns None if the whole path matches; else how many items of both sides matched before the first mismatch."""
     best = (0, 0)
     todo, seen = [(0, 0)], set[tuple[int, int]]()
     while todo:
@@ -195,12 +195,12 @@ def _deviation_of_proposals(expected: Sequence[Proposal] | None, found: Sequence
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a state of a fragment comes from: it is written once, however often the fragment is put in."""
+    """Where a state of a fragment comes from: it is written once, however often the fragment is included."""
 
     fragment: str
     state: str
     include: str
-    """Which putting in of that fragment, by the name that its states begin with."""
+    """The include of that fragment, as the prefix of its states' names."""
 
 
 NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})
@@ -209,10 +209,10 @@ NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})
 def missing_edges(
     playbook: Playbook, taken: Iterable[EdgeKey], origins: Mapping[str, Origin] = NO_ORIGINS
 ) -> list[tuple[EdgeKey, Edge]]:
-    """Written edges that were not taken.
+    """Returns the written edges that were not taken.
 
-    An edge within a fragment is written once: taking it in one include is enough. Each include leads elsewhere when its
-    fragment ends, so each of these exits has to be taken once, by any edge of the fragment.
+    An edge within a fragment is written once, so taking it in one include is enough. Each include leads elsewhere when
+    its fragment ends, so each of these exits has to be taken once, by any edge of the fragment.
     """
     written, reached = written_edges(playbook), set(taken)
     in_fragments = {(origins[name].fragment, origins[name].state, path) for name, path in reached if name in origins}

@@ -1,4 +1,4 @@
-"""A run is where an incident stands in its playbook: everything that a decision needs and nothing that can be derived.
+"""A run is the state of an incident in its playbook: everything that a decision needs, nothing that can be derived.
 
 It is one document, saved whole by compare-and-set on `version`; Slack and the exports are derived from it.
 """
@@ -21,9 +21,9 @@ from bot.domain.signals.specs import STARTS_AT
 
 Severity = Literal["page", "ticket", "info"]
 NEXT_STATUS = "status:next:due"
-"""The deadline by which somebody should say how it stands."""
+"""The deadline for the next status update."""
 SILENCE_ENDS = "silence:next:end"
-"""When Alertmanager ends the next of its silences by itself."""
+"""When the next silence expires in Alertmanager."""
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
 
 
@@ -32,7 +32,7 @@ class _Frozen(BaseModel):
 
 
 class Question(_Frozen):
-    """Something put to people that is not a change: a written `ask`, a divert, or the built-in `ask_what_next`."""
+    """A question to people that is not a change: a written `ask`, a divert, or the built-in `ask_what_next`."""
 
     question_id: str
     state: str
@@ -46,9 +46,9 @@ class Question(_Frozen):
     Built-in keys: `again`, `goto:<state>`, `divert:<playbook>`, `undo`, `keep`, `hand_over`, `close`.
     """
     forms: dict[str, Form] = {}
-    """Choice key to what is filled in with it."""
+    """Choice key to the form that goes with it."""
     by: Policy | None = None
-    """Whose answer counts; None: the operators."""
+    """Who may answer it; None: the operators."""
     not_by: str = ""
     """The person who must not answer it."""
     notes: dict[str, str] = {}
@@ -63,7 +63,7 @@ class Question(_Frozen):
 
 
 class ActiveChange(_Frozen):
-    """The change under way in the current visit: its request, and the step it has come to."""
+    """The change in progress in the current visit: its request and its current step."""
 
     state: str
     verb: str
@@ -71,22 +71,22 @@ class ActiveChange(_Frozen):
     step: int = 0
     step_started_at: float = 0.0
     begun: bool = False
-    """Granted and handed to the writer: from here on an outcome must be known before anything is forgotten."""
+    """Granted and handed to the writer: from here on its outcome must be known before the run can forget it."""
     attempt: int = 0
     """Counts the effects of one step, so that each has its own id."""
     progress: str = ""
     halted: bool = False
-    """Its next call was stopped by the kill switch; resuming owes that step again."""
+    """The kill switch stopped its next call; resuming requests that step again."""
     replans: int = 0
     undo_of: tuple[str, ...] = ()
-    """Call ids that a built-in undo takes back; empty for a written change."""
+    """Call ids that a built-in undo reverts; empty for a written change."""
     values: dict[str, int | float] = {}
-    """What a person wrote in place of the playbook's numbers; planned, shown and approved like these."""
+    """Values that a person entered in place of the playbook's; planned, shown and approved in the same way."""
     edited_by: str = ""
     impact: Impact | None = None
-    """What users bore at the grant, or when a person last said to go on."""
+    """The impact on users at the grant, or when a person last chose to continue."""
     stopped: bool = False
-    """It waits before its next step for a person to say whether to go on."""
+    """It waits before its next step until a person decides whether to continue."""
 
 
 class ActiveWatch(_Frozen):
@@ -96,9 +96,9 @@ class ActiveWatch(_Frozen):
 
 
 class Post(_Frozen):
-    """One message of the thread, in the order of appearance; its text is derived from the run by what it refers to.
+    """One message of the thread, in order of appearance; its text is derived from the part of the run it refers to.
 
-    `data` holds what the run would forget: diagnostics {"readings": {name: reading}, "ways": [[state, text]]},
+    `data` holds what the run does not keep: diagnostics {"readings": {name: reading}, "ways": [[state, text]]},
     outcome {"result", "text", "request"}, verdict {"verdict", "parts": {part: "held"|"not held"|"unknown: …"}, "text"},
     note {"text", "user"}, closed {"ending", "text", "held": [titles]}.
     """
@@ -138,13 +138,13 @@ class Frame(_Frozen):
 
 
 class Offer(_Frozen):
-    """Another playbook that a further alert wants; a person may take the run over to it."""
+    """Another playbook that a further alert matches; a person may move the run to it."""
 
     playbook: str
     title: str
     priority: int
     digest: str
-    """Of the bundle that it was offered with."""
+    """Digest of the bundle that it was offered with."""
 
 
 class Note(_Frozen):
@@ -161,7 +161,7 @@ class Run(_Frozen):
     title: str
     severity: Severity = "ticket"
     severity_found: Severity | None = None
-    """As a playbook has last said; None while only the alerts say it."""
+    """The severity that a playbook last found; None while only the alerts set it."""
     opened_at: float
     starts_at: float
     """The earliest startsAt of its alerts: windows before the incident end here."""
@@ -170,31 +170,31 @@ class Run(_Frozen):
     """How it ended (`fixed`, `unproven`, …); empty while open."""
     lead: str = ""
     status_at: float = 0.0
-    """When somebody last said how it stands; at first, when it opened."""
+    """Time of the last status update; initially, when it opened."""
     silences: dict[str, float] = {}
-    """Alertmanager's ids of the silences that the bot holds for it, with their ends."""
+    """Alertmanager ids of the silences that the bot holds for it, with their ends."""
     steered_by: str = ""
-    """Who last answered a question or asked for an undo: what is proposed next is that person's own work."""
+    """The person who last answered a question or asked for an undo: the next proposal counts as their own work."""
     alerts: dict[str, Alert] = {}
     """Fingerprint to the newest alert."""
     alerts_resolved_at: float | None = None
 
     playbook: str
-    """The playbook that it is in now."""
+    """The current playbook."""
     digest: str
-    """Of the bundle, with its effective settings: a run keeps what it started with."""
+    """Digest of the bundle with its effective settings: a run keeps the bundle it started with."""
     frames: tuple[Frame, ...] = ()
-    """The diverts that it will come back from, the innermost last."""
+    """The diverts that it will return from, the innermost last."""
     diverts: int = 0
     """How often it was diverted to another playbook."""
     offers: dict[str, Offer] = {}
-    """By playbook."""
+    """Offers by playbook."""
     at_state: str
     """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
     state: str
     """The written state."""
     doing: str = ""
-    """What that state is called for people; a run from before this was kept has none."""
+    """Display name of that state; empty in runs from before this field existed."""
     visit: int = 1
     """Counts entries into states; effects carry it."""
     entered_at: float
@@ -210,24 +210,24 @@ class Run(_Frozen):
     requests: dict[str, Request] = {}
     questions: dict[str, Question] = {}
     question: str = ""
-    """Id of the question that is pending; the run waits for its answer."""
+    """Id of the open question; the run waits for its answer."""
     ledger: tuple[LedgerEntry, ...] = ()
     halted_by: str = ""
     halted_with_all: bool = False
-    """It is everything that is halted, and lifted for all."""
+    """Everything is halted, not only this run, and only a resume for all lifts it."""
     deadlines: dict[str, float] = {}
-    """Name to the moment at which a `due` event is owed: `request:R1:expiry`, `question:Q2:expiry`, …"""
+    """Name to the time at which a `due` event is due: `request:R1:expiry`, `question:Q2:expiry`, …"""
     posts: tuple[Post, ...] = ()
     notes: tuple[Note, ...] = ()
     card_posted: bool = False
     places: dict[str, tuple[str, str]] = {}
-    """Where each request and question stands: slot to channel and ts. A press from elsewhere is one on a copy."""
+    """The message of each request and question: slot to channel and ts. A press from elsewhere is on a copy."""
     anchored: tuple[str, ...] = ()
-    """Slots whose message carries a head of the timeline and is known to stand in Slack."""
+    """Slots whose message carries a head of the timeline and is confirmed to be in Slack."""
     counter: int = 0
     """Numbers requests, questions and notes of this incident."""
     ignored: dict[str, int] = {}
-    """Strange events by their description, with how often each came."""
+    """Unexpected events by description, with how often each occurred."""
 
     timeline_head: str = GENESIS
     timeline_length: int = 0
@@ -249,7 +249,7 @@ class Run(_Frozen):
 
     @property
     def held(self) -> tuple[LedgerEntry, ...]:
-        """What the bot still holds in the cluster: applied calls that could be taken back and were not."""
+        """Active changes: applied calls that can be undone and were not."""
         return tuple(entry for entry in self.ledger if entry.undo and not entry.undone_by)
 
     def with_(self, **changes: Any) -> Run:
@@ -258,9 +258,9 @@ class Run(_Frozen):
 
 
 def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Value]) -> dict[str, Value]:
-    """Everything that an expression of the current state may name, flat by its dotted name.
+    """Returns every value that an expression of the current state may name, flat by its dotted name.
 
-    What could not be read is left out: a missing name is unknown, never 0 and never false.
+    Unread values are left out: a missing name is unknown, never 0 and never false.
     """
     values: dict[str, Value] = {}
     for name, reading in readings.items():
@@ -280,7 +280,7 @@ def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Val
 
 
 def moments_of(run: Run) -> dict[str, float]:
-    """The past moments at which a window may end, by the words that a playbook has for them."""
+    """Returns the past times at which a window may end, by their name in a playbook."""
     read_at = {
         f"results.{state}.{name}": reading.at
         for state, earlier in run.findings.results.items()

@@ -1,6 +1,6 @@
-"""Which signals of a run are worth a line over time, and those lines: what a verdict was judged on, beside its limits.
+"""Charts a run's signals over time: the signals that a verdict was judged on, with their limits.
 
-A moment whose reading is unknown has no point: a line has a gap there, never a zero.
+A time whose reading is unknown has no point: the line has a gap there, never a zero.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bot.domain.signals.window import Window
 MAX_POINTS = 120
 MAX_SERIES = 3
 LEAD_SHARE, MIN_LEAD_SECONDS = 0.25, 300.0
-"""How much of the time before the alert is shown, so that what normal looked like can be seen."""
+"""How much time before the alert is shown, so that normal behavior is visible."""
 MAX_SECONDS = 6 * 3600.0
 
-# `thrash < settings.recovered_ratio`: a bare limit. What is computed from a setting is no line that could be drawn.
+# `thrash < settings.recovered_ratio`: a bare limit. A value computed from a setting is not a line that could be drawn.
 _LIMIT = re.compile(
     r"(?<![\w.])(?P<signal>[a-z_]\w*)\s*(?:[<>]=?)\s*settings\.(?P<setting>\w+)(?!\s*[-+*/\w.])", re.ASCII
 )
@@ -49,11 +49,11 @@ class Series(_Fact):
     limits: tuple[Limit, ...] = ()
     points: tuple[tuple[float, float], ...] = ()
     unknown: str = ""
-    """Why no moment of it is known; empty when one is."""
+    """Why none of its points is known; empty if one is."""
 
 
 def charted(playbook: CompiledPlaybook, path: Sequence[str]) -> dict[str, tuple[Limit, ...]]:
-    """The few signals that the states of this way hold against a setting: those that were watched come first."""
+    """Returns the signals that the states on this path compare with a setting, watched ones first."""
     limits: dict[str, dict[str, float]] = {}
     for source in _conditions(playbook, path):
         for found in _LIMIT.finditer(source):
@@ -76,7 +76,7 @@ def _conditions(playbook: CompiledPlaybook, path: Sequence[str]) -> Iterator[str
 
 
 def line_of(playbook: CompiledPlaybook, signal: str) -> SampledSpec | None:
-    """How this signal is read, where it is one number of the whole workload up to now; else None."""
+    """Returns how this signal is read if it is one number of the whole workload up to now; else None."""
     spec = playbook.playbook.signals.get(signal)
     if spec is None or isinstance(spec, ProbeSignal | ComparedSignal | StallSignal):
         return None
@@ -94,7 +94,7 @@ def shown_time(run: Run, now: float) -> Window:
 def sampled_line(
     name: str, spec: SampledSpec, limits: tuple[Limit, ...], scrapes: Sequence[Scrape], *, shown: Window, span: float
 ) -> Series:
-    """Read the signal's own window again at evenly spaced moments of the time that is shown."""
+    """Read the signal's own window again at evenly spaced times of the shown period."""
     in_order = sorted(scrapes, key=attrgetter("at"))
     points: list[tuple[float, float]] = []
     why, unit = "nothing was sampled", ""
@@ -115,7 +115,7 @@ def _between(in_order: Sequence[Scrape], start: float, end: float) -> Sequence[S
 
 
 def as_evidence(lines: Sequence[Series]) -> dict[str, object]:
-    """As it stands on the timeline."""
+    """Returns the lines in the form that the timeline stores."""
     return {"series": [line.model_dump(mode="json") for line in lines]}
 
 

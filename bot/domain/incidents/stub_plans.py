@@ -1,6 +1,6 @@
-"""Plans for rehearsals, where there is no cluster to plan against: one call for each verb, with what it leaves behind.
+"""Plans for rehearsals, which have no cluster to plan against: one call per verb, with its residual changes.
 
-They are never sent: the writer needs an API server's object, and these name none that exists.
+They are never sent: the writer needs an object of an API server, and these name no existing object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNKNOWN = Stub()
 
 
 def stub_plan(verb: str, arguments: Mapping[str, Any], run: Run) -> Plan:
-    """One call of this verb, so that the ledger and the built-in questions see what they would see."""
+    """Returns a plan with one call of this verb, so that the ledger and the built-in questions get their input."""
     declared = VERBS.get(verb)
     stub = declared.stub if declared else UNKNOWN
     target = _object(stub, arguments, run)

@@ -1,1 +1,1 @@
-"""What every other layer may use: errors, targets, alerts, the timeline, texts without secrets."""
+"""Shared by every other layer: errors, targets, alerts, the timeline, redaction."""

@@ -1,6 +1,7 @@
-"""One Alertmanager alert, as it was received.
+"""One Alertmanager alert, as received.
 
-Labels and annotations are text from outside: never trusted, never shown unescaped."""
+Labels and annotations are external text: never trusted, never shown unescaped.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +36,16 @@ class Alert(BaseModel):
 
     @property
     def pages(self) -> bool:
-        """Only what its rule calls critical; the rest waits in the channel (K0)."""
+        """Whether it pages: only if its rule calls it critical; the rest waits in the channel (K0)."""
         return self.severity in ("critical", "page")
 
     @property
     def dedupe_key(self) -> str:
-        """Alertmanager repeats what it has sent: the same key twice in a row carries nothing new."""
+        """Alertmanager repeats alerts: the same key twice in a row means nothing new."""
         return f"{self.fingerprint}/{self.starts_at.timestamp():.3f}/{self.status}"
 
     def supersedes(self, other: Alert) -> bool:
-        """The newest startsAt wins; of the same one, what arrives last: an alert may fire again without a new start."""
+        """Whether it replaces `other`: the newest startsAt wins, then the last to arrive, as a refiring may keep it."""
         if self.starts_at != other.starts_at:
             return self.starts_at > other.starts_at
         return self.status != other.status

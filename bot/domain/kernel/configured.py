@@ -1,4 +1,4 @@
-"""Kinds of values that an operator may set, in the settings and in what other layers declare of them."""
+"""Kinds of values that an operator may set, in the settings and in other layers' declarations for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations as people write them: `90s`, `5m`, `1h30m`. A number without a unit is refused: nobody knows its unit."""
+"""Durations as people write them: `90s`, `5m`, `1h30m`. A number without a unit is refused: its unit is unknown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h|d)", re.ASCII)
 
 
 def seconds(text: str) -> float:
-    """Raise `ValueError` where the text is not a duration."""
+    """Returns the seconds; raise `ValueError` if the text is not a duration."""
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"'{text}' is not a duration; write 90s, 5m or 1h30m")

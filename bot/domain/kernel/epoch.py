@@ -1,6 +1,6 @@
-"""An epoch is the life of one deployment's data in Redis. A new one begins with an empty Redis, which may be a loss.
+"""An epoch is the life of one deployment's data in Redis. A new one starts with an empty Redis, which may be a loss.
 
-Incident numbers must never come twice: people type them from old cards.
+Incident numbers must never repeat: people type them from old cards.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 Why = Literal["first", "kept", "emptied", "unknown"]
-"""Slack shows nothing from before · the data is from before there were epochs · it was lost · nobody can tell."""
+"""Slack shows nothing earlier · the data is from before there were epochs · it was lost · unknown."""
 JUMP_AFTER_FAILOVER = 100
-"""More than the incidents that open in the seconds that a failover may lose."""
+"""More than the number of incidents that open in the seconds that a failover may lose."""
 JUMP_AFTER_LOSS = 1000
 MATTERS_SECONDS = 24 * 3600.0
-"""How long people are told: so long may old cards be in use."""
+"""How long people are notified: old cards may be in use for that long."""
 
 
 class Epoch(BaseModel):
@@ -37,16 +37,16 @@ class Epoch(BaseModel):
 
 
 def numbers_begin_at(now: float, highest: int) -> int:
-    """The number before the first one after a loss: the minute, and room for a thousand incidents in each.
+    """Returns the number before the first one after a loss: the minute, with room for a thousand incidents in each.
 
-    INC-2611221548001 is the first incident after a loss on 2026-11-22 at 15:48 UTC. `highest`: known by any means.
+    INC-2611221548001 is the first incident after a loss on 2026-11-22 at 15:48 UTC. `highest`: known from any source.
     """
     minute = int(datetime.fromtimestamp(now, UTC).strftime("%y%m%d%H%M"))
     return max(minute * 1000, highest + JUMP_AFTER_LOSS)
 
 
 def notice(epoch: Epoch) -> str:
-    """What /readyz says."""
+    """Returns the text for /readyz."""
     at = datetime.fromtimestamp(epoch.began_at, UTC)
     if epoch.why == "unknown":
         return f"Redis was empty at {at:%Y-%m-%d %H:%M} UTC, and Slack did not say whether there were incidents before"
@@ -54,7 +54,7 @@ def notice(epoch: Epoch) -> str:
 
 
 def announcement(epoch: Epoch, *, reads_alertmanager: bool) -> str:
-    """What the channel is told, once."""
+    """Returns the text for the channel, posted once."""
     first = (
         "Redis is empty. Either this is the first start here, or the bot lost its data."
         if epoch.why == "unknown"

@@ -1,4 +1,4 @@
-"""Every error that the bot raises on purpose; each leaf names who can do something about it."""
+"""Every error that the bot raises on purpose; each leaf names what to do about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class BotError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong in a file: where (`file:line:column`), what, and what to do next."""
+    """One fault in a file: where (`file:line:column`), what, and what to do next."""
 
     where: str
     what: str
@@ -54,7 +54,7 @@ class BadWebhookError(BotError):
 
 
 class OpeningError(BotError):
-    """Tell who wanted an incident opened; `fields` says what is wrong with which field of the form."""
+    """Tell the person who wanted to open an incident; `fields` has the fault of each field of the form."""
 
     def __init__(self, reason: str, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(reason)
@@ -66,7 +66,7 @@ class ApprovalError(BotError):
 
 
 class StaleRunError(BotError):
-    """Reload the run and decide again: somebody else committed first."""
+    """Reload the run and decide again: another process committed first."""
 
 
 class StorageUnavailableError(BotError):
@@ -78,7 +78,7 @@ class SourceError(BotError):
 
 
 class CircuitOpenError(SourceError):
-    """Try again later: the dependency has not answered for a while, so it was not asked."""
+    """Try again later: the dependency has not answered for a while, so the call was skipped."""
 
 
 class ClusterError(BotError):
@@ -86,7 +86,7 @@ class ClusterError(BotError):
 
 
 class MessengerError(BotError):
-    """Slack refused for good (`lasting`) or for now."""
+    """Slack refused permanently (`lasting`) or for now."""
 
     def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 1.0) -> None:
         super().__init__(reason)
@@ -94,11 +94,11 @@ class MessengerError(BotError):
 
 
 class LostRunError(BotError):
-    """The storage does not have an incident that it should have: it may have lost its data."""
+    """The storage lacks an incident that it should have: it may have lost its data."""
 
 
 class NoPlanError(BotError):
-    """The verb declines: the run goes on with this outcome, and people read the reason and the hint."""
+    """The verb declines: the run continues with this outcome, and people read the reason and the hint."""
 
     def __init__(self, outcome: Literal["not_needed", "impossible", "unknown"], reason: str, hint: str = "") -> None:
         super().__init__(reason)

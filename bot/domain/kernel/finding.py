@@ -1,4 +1,4 @@
-"""A finding of `doctor`: one thing that was looked at, how it is, and what to do about it."""
+"""A finding of `doctor`: one thing that was checked, its state, and what to do about it."""
 
 from __future__ import annotations
 

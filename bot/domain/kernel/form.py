@@ -1,4 +1,4 @@
-"""Forms: what people are asked to fill in, and what is wrong with what they filled in. A number is never guessed."""
+"""Forms: the fields that people fill in, and the faults in their answers. A number is never guessed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Answer = float | str
-"""A number, or a text; of a choice, its key."""
+"""A number or a text; for a choice, its key."""
 MAX_MOMENT_LENGTH = 40
 OPENING = "opening"
-"""In place of a state: the form that was filled in to open the incident."""
+"""Used in place of a state for the form that opened the incident."""
 
 
 class FormField(BaseModel):
@@ -46,7 +46,7 @@ Form = dict[str, FormField]
 
 
 def problems(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[str, str]:
-    """What is wrong, by field, in words for who filled it in; empty when the form counts."""
+    """Returns the faults by field, for the person who filled it in; empty if the form is valid."""
     found = {name: f"there is no field '{name}'" for name in given if name not in form}
     for name, field in form.items():
         value = given.get(name, "")
@@ -59,7 +59,7 @@ def problems(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict
 
 
 def answers(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[str, Answer]:
-    """What counts of a form without problems: numbers as numbers, and nothing for what was left empty."""
+    """Returns the answers of a form without problems: numbers as numbers, and nothing for empty fields."""
     counted: dict[str, Answer] = {}
     for name, value in given.items():
         if name not in form or value == "":
@@ -70,7 +70,7 @@ def answers(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[
 
 
 def moment_in(given: Answer) -> float | None:
-    """Epoch seconds of a text that is a date and a time, UTC where it does not say; None for anything else."""
+    """Returns epoch seconds of a text with a date and a time, UTC by default; None for anything else."""
     if isinstance(given, float) or len(given) > MAX_MOMENT_LENGTH:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What must not be read by everybody who sees a difference, a log line or a report: one rule for all of them.
+"""Redacts what not every reader of a difference, a log line or a report may see: one rule for all of them.
 
-A name that says secret hides its value, and a value that looks like a secret is hidden whatever its name. What is shown
-or recorded is a copy: the plan that is applied keeps every character.
+A secret name hides its value, and a value that looks like a secret is hidden whatever its name. Only copies are
+redacted: the plan that is applied keeps every character.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IS_SECRET = ("secret", "secrets", "credential", "credentials", "authorization",
 _WITHIN = ("password", "passwd", "passphrase", "authtoken", "accesstoken", "apikey", "secretkey")
 """Also as the end of a longer word: `PGPASSWORD`."""
 _ONLY_REFERS = ("name", "file", "path", "dir", "ref", "names", "keyfile", "url", "id", "count")
-"""`HF_TOKEN_PATH` and `secretName` say where a secret is, not what it is."""
+"""`HF_TOKEN_PATH` and `secretName` name where a secret is, not the secret."""
 _COUNTED = ("per", "first", "next", "input", "output", "prompt", "inter")
 _IN_A_VOCABULARY = ("bos", "eos", "pad", "unk", "sep", "cls", "mask", "stop", "special", "image", "audio", "video")
 _PLAIN_KEYS = ("cache", "sort", "partition", "primary", "foreign", "public", "label", "annotation", "taint")
@@ -45,13 +45,12 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_written_secret(name: str) -> bool:
-    """Of names in running text only the telling ones: `key: 5` in a sentence is no secret, `API_KEY=5` is."""
+    """In running text only unambiguous names count: `key: 5` in a sentence is not a secret, `API_KEY=5` is."""
     return is_secret_name(name) and name.lower() not in _OF_A_SENTENCE
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
-# Every pattern takes time in proportion to the text, whatever that is: after a start that comes to nothing, the next
-# one lies behind what was looked at.
+# Every pattern takes linear time on any text: after a failed match, the next one starts behind the scanned part.
 
 _VALUES = re.compile(
     r"xox[abeprs]-[\w-]{4,}|xapp-[\w-]{4,}|\bhf_\w{6,}|\bsk-[\w-]{6,}|\bgh[opsu]_\w{10,}|\bgithub_pat_\w{10,}"
@@ -82,11 +81,11 @@ _SMALL_NUMBER = re.compile(r"-?\d{0,7}(?:\.\d{1,6})?[a-zA-Z%/]{0,12}")
 
 
 SHORT = 300
-"""Texts up to this length repeat: labels, titles, names. Their answers are kept."""
+"""Texts up to this length repeat: labels, titles, names. Their results are cached."""
 
 
 def redacted(text: str) -> str:
-    """The same text, with every secret in it masked."""
+    """Returns the text with every secret in it masked."""
     return _redacted_once(text) if len(text) <= SHORT else _redacted(text)
 
 
@@ -107,7 +106,7 @@ def _redacted(text: str) -> str:
 
 
 def _without_values(text: str, names: re.Pattern[str], after: re.Pattern[str]) -> str:
-    """Mask what follows each name that says secret. What follows another name is looked at like any other text."""
+    """Masks what follows each secret name. Text after another name is checked like any other text."""
     fragments: list[str] = []
     end = 0
     while (name := names.search(text, end)) is not None:
@@ -128,7 +127,7 @@ def _says_secret(name: str, between: str) -> bool:
 
 def _is_open(name: str, value: str) -> bool:
     plain = value.strip("'\"\\")
-    # A reference (`$HF_TOKEN`, `$(HF_TOKEN)`) is the name of a place, and what is masked already stays readable.
+    # A reference (`$HF_TOKEN`, `$(HF_TOKEN)`) is only a name, and masked text stays readable.
     if plain.startswith("$") or MASK.startswith(plain):
         return True
     if _is_auth(name):
@@ -142,7 +141,7 @@ def _is_auth(name: str) -> bool:
 
 
 def _is_docker_auth(value: str) -> bool:
-    """`auth` of a docker configuration is `user:password` in base64; elsewhere the word says too little."""
+    """`auth` of a docker configuration is `user:password` in base64; elsewhere the word is ambiguous."""
     try:
         return len(value) >= 8 and b":" in base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
@@ -151,7 +150,7 @@ def _is_docker_auth(value: str) -> bool:
 
 def _without_bearer(found: re.Match[str]) -> str:
     kind, between, value = found.groups()
-    # `Basic` begins sentences, and only what is encoded has digits, signs or capitals within a word.
+    # `Basic` also starts sentences; only encoded text has digits, signs or capitals within a word.
     is_word = value.isalpha() and (value.islower() or value.istitle())
     is_text = value.lower() in _WORDS or (is_word and kind.lower() == "basic")
     return found[0] if is_text else f"{kind}{between}{MASK}"
@@ -167,7 +166,7 @@ def _without_password(found: re.Match[str]) -> str:
 
 
 def shown_value(name: str, value: Any) -> Any:
-    """A field's value as people may see it."""
+    """Returns a field's value in the form that people may see."""
     if value is None or isinstance(value, bool):
         return value
     if is_secret_name(name) and not (isinstance(value, str) and value.startswith("$")):
@@ -178,7 +177,7 @@ def shown_value(name: str, value: Any) -> Any:
 
 
 def redacted_data(data: Any) -> Any:
-    """A copy of JSON with its secrets masked: by field name, in `{name, value}` pairs, behind options in lists."""
+    """Returns a copy of JSON with its secrets masked: by field name, in `{name, value}` pairs, after list options."""
     if isinstance(data, str):
         return redacted(data)
     if isinstance(data, Mapping):

@@ -1,4 +1,4 @@
-"""What a silence covers: one for each alert name, narrowed by every label that all its alerts share."""
+"""The scope of a silence: one per alert name, narrowed by every label that all its alerts share."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from bot.domain.kernel.alert import Alert
 
 Matchers = Mapping[str, Mapping[str, str]]
-"""Alert name to the labels that an alert has to have to be silenced."""
+"""Alert name to the labels that an alert must have to be silenced."""
 
 
 def matchers_of(alerts: Iterable[Alert]) -> dict[str, dict[str, str]]:
-    """For the alerts of these that fire."""
+    """Returns the matchers for the firing alerts among these."""
     shared: dict[str, dict[str, str]] = {}
     for alert in alerts:
         if alert.status != "firing":
@@ -24,5 +24,5 @@ def matchers_of(alerts: Iterable[Alert]) -> dict[str, dict[str, str]]:
 
 
 def digest_of(matchers: Matchers) -> str:
-    """Equal digests mean that exactly the same would be silenced."""
+    """Equal digests mean exactly the same scope."""
     return hashlib.sha256(json.dumps(matchers, sort_keys=True, default=dict).encode()).hexdigest()

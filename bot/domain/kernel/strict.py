@@ -1,4 +1,4 @@
-"""The base of every model that is read from a file: what it does not know is a mistake, and nothing alters it later."""
+"""The base of every model that is read from a file: unknown keys are mistakes, and instances are immutable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workload that an incident is about, and how it is named from an alert's labels."""
+"""The workload that an incident is about, and how it is identified from an alert's labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Target(BaseModel):
     kind: str = "Deployment"
     name: str
     resolved: bool = True
-    """False when the cluster could not be asked in time: the name is then only what the labels say."""
+    """False if the cluster could not be queried in time: the name then comes from the labels only."""
 
     @property
     def key(self) -> str:
@@ -26,7 +26,7 @@ class Target(BaseModel):
 
     @classmethod
     def of_key(cls, key: str) -> Target:
-        """The target of a `key`; names of Kubernetes objects hold no slash."""
+        """Returns the target of a `key`; names of Kubernetes objects contain no slash."""
         cluster, namespace, kind, name = key.rsplit("/", 3)
         return cls(cluster=cluster, namespace=namespace, kind=kind, name=name, resolved=kind != "Unknown")
 
@@ -35,7 +35,7 @@ class Target(BaseModel):
 
 
 def named_by(labels: Mapping[str, str], cluster: str) -> Target:
-    """The best that the labels alone can say; `resolved` only when they name a workload outright."""
+    """Returns the best target from the labels alone; `resolved` only if they name a workload outright."""
     namespace = labels.get("namespace") or labels.get("exported_namespace", "")
     where = labels.get("cluster", cluster)
     for label, kind in WORKLOAD_LABELS:

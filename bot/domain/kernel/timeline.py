@@ -1,6 +1,6 @@
-"""The timeline: what happened, append-only and hash-chained. Reports are made from it alone.
+"""The timeline: what happened, append-only and hash-chained. Reports use no other source.
 
-The chain shows whether entries were altered only where its head was posted elsewhere; by itself it proves consistency.
+The chain reveals altered entries only where its head was posted elsewhere; by itself it proves consistency.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GENESIS = "0" * 64
 
 
 class Entry(BaseModel):
-    """One thing that happened; `data` is evidence for machines, `text` one plain line for people."""
+    """One entry of the timeline; `data` is evidence for machines, `text` one plain line for people."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,7 +46,7 @@ class Chained(BaseModel):
 
 
 def chain(entries: Iterable[Entry], *, head: str, length: int) -> tuple[Chained, ...]:
-    """Link `entries` behind a chain that is `length` long and ends in `head` (`GENESIS` when empty)."""
+    """Links `entries` after a chain that is `length` long and ends in `head` (`GENESIS` when empty)."""
     chained: list[Chained] = []
     for number, entry in enumerate(entries, start=length + 1):
         previous = chained[-1].hash if chained else head
@@ -55,7 +55,7 @@ def chain(entries: Iterable[Entry], *, head: str, length: int) -> tuple[Chained,
 
 
 def first_break(entries: Iterable[Chained]) -> int | None:
-    """The number of the first entry that does not follow from the one before it; None when the chain is consistent."""
+    """Returns the number of the first entry that does not follow the one before it; None if the chain is consistent."""
     head, expected = GENESIS, 1
     for item in entries:
         intact = item.number == expected and item.previous == head and item.hash == _hash(expected, item.entry, head)
@@ -66,7 +66,7 @@ def first_break(entries: Iterable[Chained]) -> int | None:
 
 
 class StoredHead(BaseModel):
-    """Where the run says that its timeline ends."""
+    """The end of the timeline as recorded in the run."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,7 +75,7 @@ class StoredHead(BaseModel):
 
 
 def head_fault(entries: Sequence[Chained], stored: StoredHead) -> str:
-    """Where this timeline does not end as the run says; empty where it does."""
+    """Returns where this timeline does not end as recorded in the run; empty if it does."""
     if len(entries) < stored.length:
         missing = stored.length - len(entries)
         return f"the run has {stored.length} entries, and the last {missing} of them are missing"

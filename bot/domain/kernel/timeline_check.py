@@ -1,4 +1,4 @@
-"""Whether a timeline is the one that was written: compared with the store and with the heads that stand in Slack."""
+"""Whether a timeline is the original: compared with the store and with the heads posted in Slack."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Compared:
 
 @dataclass(frozen=True)
 class PostedHead:
-    """A head as a message in Slack carries it: its first characters."""
+    """A head in a Slack message: its first characters."""
 
     slot: str
     head: str
     at: float
-    """When Slack says that the message was posted."""
+    """When the message was posted, according to Slack."""
 
 
 def of_chain(entries: Sequence[Chained]) -> Compared:
@@ -42,7 +42,7 @@ def of_chain(entries: Sequence[Chained]) -> Compared:
 
 
 def of_store(entries: Sequence[Chained], kept: Sequence[Chained], stored: StoredHead | None) -> Compared:
-    """`entries` may be a file that was exported earlier: it must be how the stored timeline begins."""
+    """`entries` may be an earlier export: the stored timeline must start with it."""
     if stored is None:
         return Compared("store", "not_compared", "the run is not stored any more")
     if fault := head_fault(kept, stored):
@@ -56,7 +56,7 @@ def of_store(entries: Sequence[Chained], kept: Sequence[Chained], stored: Stored
 
 
 def of_slack(entries: Sequence[Chained], posted: Sequence[PostedHead], *, is_whole: bool) -> Compared:
-    """`is_whole`: nothing was written after the last entry, so that a later head in Slack is missing from it."""
+    """`is_whole`: nothing was written after the last entry, so a later head in Slack means that entries are missing."""
     ends_at = entries[-1].entry.at if entries else 0.0
     numbers = [0, *(each.number for each in entries)]
     hashes = [GENESIS, *(each.hash for each in entries)]

@@ -1,1 +1,1 @@
-"""The playbook language, and a playbook that is ready to run."""
+"""The playbook language, and playbooks that are ready to run."""

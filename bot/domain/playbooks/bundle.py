@@ -1,4 +1,4 @@
-"""A bundle: a playbook and all that it may divert to, with the settings of that time. A run keeps one for good."""
+"""A bundle: a playbook and all that it may divert to, with their settings at that time. A run keeps it for good."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from bot.domain.playbooks.language import PEOPLE, DivertState
 @dataclass(frozen=True)
 class Bundle:
     entry: str
-    """The playbook that a run begins in."""
+    """The playbook that a run starts in."""
     playbooks: Mapping[str, CompiledPlaybook]
-    """By name. A playbook that is diverted to and is not here was refused when the files were read."""
+    """By name. Loading refuses a playbook with a divert to a missing one."""
     offered: Mapping[str, Bundle] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
-    """What a run may be taken over to by a person, by the name of its playbook; no part of what it started with."""
+    """Playbooks that a person may move a run to, by name; not part of what the run started with."""
 
     @staticmethod
     def of(entry: CompiledPlaybook, library: Mapping[str, CompiledPlaybook] = MappingProxyType({})) -> Bundle:
-        """`entry` and all of `library` that can be come to by diverts from it."""
+        """Returns `entry` and all of `library` that its diverts can reach."""
         found = {entry.name: entry}
         todo = [entry]
         while todo:
@@ -40,19 +40,19 @@ class Bundle:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what decides: the playbooks with fragments and without comments, and the settings."""
+        """SHA-256 of what affects decisions: the playbooks with fragments and without comments, and the settings."""
         decides = {name: playbook.decides() for name, playbook in self.playbooks.items()}
         text = json.dumps({"entry": self.entry, "playbooks": decides}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def stored(self) -> dict[str, str]:
-        """All that is needed to build it again: the texts as they were, and the settings."""
+        """Returns all that is needed to rebuild it: the original texts and the settings."""
         texts = {name: playbook.stored() for name, playbook in self.playbooks.items()}
         return {"entry": self.entry, "playbooks": json.dumps(texts, sort_keys=True)}
 
 
 def diverts_of(playbook: CompiledPlaybook) -> tuple[str, ...]:
-    """The playbooks that it diverts to itself."""
+    """Returns the playbooks that it diverts to directly."""
     states = playbook.playbook.states.values()
     names = [state.divert for state in states if isinstance(state, DivertState) and state.divert != PEOPLE]
     return tuple(dict.fromkeys(names))

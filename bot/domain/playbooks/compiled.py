@@ -1,6 +1,6 @@
-"""A playbook ready to run: expressions checked, settings decided. Built once, frozen, kept by each of its runs.
+"""A playbook ready to run: expressions checked, settings resolved. Built once, frozen, kept by each of its runs.
 
-Guards are three-valued: a clause that cannot be decided stops the choice there, as unknown with its reason.
+Guards are three-valued: a clause that cannot be evaluated stops the choice there, as unknown with its reason.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Data = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The clause that decided; `text` names it with the values that it saw, for the timeline."""
+    """The clause that decided; `text` names it with the values that it used, for the timeline."""
 
     index: int
     destination: str
     text: str
     seen: str
-    """Only what was read, for a message."""
+    """Only the readings, for a message."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CompiledState:
     parts: Mapping[str, Expression] = field(default_factory=dict)
     broke: tuple[_Clause, ...] = ()
     texts: Mapping[str, Template] = field(default_factory=dict)
-    """The texts for people, by their key."""
+    """Texts for people by key."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class CompiledPlaybook:
     settings: dict[str, Value]
     """Effective values; durations in seconds."""
     source: Source = field(repr=False, compare=False)
-    """What it was built from, fragments put in."""
+    """The source it was built from, with fragments included."""
     fragments: tuple[Source, ...] = field(repr=False, compare=False)
-    """The files of the fragments that were put in."""
+    """The files of the included fragments."""
     probes: Probes = field(repr=False, compare=False)
-    """Those that it was checked against."""
+    """The probes that it was checked against."""
     _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
     _scope: Scope = field(repr=False, compare=False)
 
@@ -88,11 +88,11 @@ class CompiledPlaybook:
         return self.source.file
 
     def decides(self) -> dict[str, Any]:
-        """What decides: the playbook without its comments, and the effective settings."""
+        """Returns what affects decisions: the playbook without comments, and the effective settings."""
         return {"playbook": self.playbook.model_dump(mode="json", by_alias=True), "settings": dict(self.settings)}
 
     def with_settings(self, settings: Mapping[str, Value]) -> CompiledPlaybook:
-        """The same with other effective settings, which were checked."""
+        """Returns the same playbook with other effective settings, already checked."""
         return replace(self, settings={**self.settings, **settings})
 
     def fault(self, mistake: Mistake) -> Fault:
@@ -107,11 +107,11 @@ class CompiledPlaybook:
         return tuple(parse_matchers(line) for line in self.playbook.opens_on)
 
     def opens_on(self, labels: Mapping[str, str]) -> bool:
-        """Whether an alert with these labels opens it: all matchers of any one line."""
+        """Whether an alert with these labels opens it: all matchers of any one line must match."""
         return any(all(matcher.matches(labels) for matcher in line) for line in self._matchers)
 
     def stored(self) -> dict[str, Any]:
-        """The texts that it was built from, and its settings."""
+        """Returns the texts that it was built from, and its settings."""
         fragments = {
             str(fragment.data["fragment"]): {"file": fragment.file, "source": fragment.text}
             for fragment in self.fragments
@@ -119,7 +119,7 @@ class CompiledPlaybook:
         return {"file": self.file, "source": self.source.text, "settings": dict(self.settings), "fragments": fragments}
 
     def called(self, name: str) -> str:
-        """What a state is called for people: its title, else its name in words."""
+        """Returns the display name of a state: its title, else its name in words."""
         return self.state(name).title or name.replace("_", " ")
 
     def state(self, name: str) -> State:
@@ -132,20 +132,20 @@ class CompiledPlaybook:
         return successors(self.playbook, name)
 
     def needs(self, name: str) -> tuple[str, ...]:
-        """All signals to read in this state: listed there, or mentioned by any of its expressions."""
+        """Returns all signals to read in this state: those it lists and those its expressions mention."""
         return self._states[name].needs
 
     def wanted(self, name: str) -> dict[str, SignalSpec]:
         return {signal: self.playbook.signals[signal] for signal in self.needs(name)}
 
     def seconds(self, text: str) -> float:
-        """A duration as it is written in the file: `90s`, or the name of a setting."""
+        """Returns the seconds of a duration as written in the file: `90s`, or the name of a setting."""
         if text.startswith("settings."):
-            return cast(float, self.settings[text.removeprefix("settings.")])  # check saw that it is a number
+            return cast(float, self.settings[text.removeprefix("settings.")])  # the check ensures a number
         return seconds(text)
 
     def scope_of(self, name: str) -> Scope:
-        """What expressions of this state may mention: this state's own signals, and what any state leaves behind."""
+        """Returns the names that this state's expressions may mention: its own signals, and any state's results."""
         own = set(self._states[name].needs)
         foreign = self.playbook.signals.keys() - own
         return {known: kind for known, kind in self._scope.items() if known.split(".")[0] not in foreign}
@@ -154,7 +154,7 @@ class CompiledPlaybook:
         return self._states[name].still
 
     def still_holds(self, name: str, data: Data) -> bool | Unknown:
-        """Whether the reason of a change is still there; True where none is written."""
+        """Whether the reason of a change still holds; True if none is written."""
         still = self._states[name].still
         return True if still is None else _flag(still, self._with_settings(data))
 
@@ -169,7 +169,7 @@ class CompiledPlaybook:
         return picked
 
     def choose(self, name: str, data: Data) -> Chosen | Unknown:
-        """The first clause that is not false; one that cannot be decided ends the search. Picks of this state count."""
+        """Returns the first clause that is not false; an unknown one ends the search. Includes this state's picks."""
         picked = self.picks(name, data)
         data = self._with_settings(data)
         if not isinstance(picked, Unknown):
@@ -186,12 +186,12 @@ class CompiledPlaybook:
         return Unknown("no clause holds and none is written for that")
 
     def arguments(self, name: str, data: Data) -> dict[str, Any] | Unknown:
-        """The `with` of a change under `data`."""
+        """Returns the `with` of a change, evaluated with `data`."""
         rendered = _render(self._states[name].arguments or {}, self._with_settings(data))
         return rendered if isinstance(rendered, Unknown) else dict(rendered)
 
     def text(self, name: str, key: str, data: Data) -> str:
-        """A text for people under `data`: `ask`, `why`, `expected` or `say`."""
+        """Returns a text for people, evaluated with `data`: `ask`, `why`, `expected` or `say`."""
         return self._states[name].texts[key].in_words(self._with_settings(data))
 
     def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
@@ -199,7 +199,7 @@ class CompiledPlaybook:
         return {part: _flag(expression, data) for part, expression in self._states[name].parts.items()}
 
     def broke(self, name: str, data: Data) -> int | None:
-        """The first `broke` clause that is certainly true; what is unknown breaks nothing."""
+        """Returns the first `broke` clause that is certainly true; an unknown one does not count."""
         data = self._with_settings(data)
         verdicts = [_flag(clause.when, data) for clause in self._states[name].broke if clause.when]
         return next((index for index, verdict in enumerate(verdicts) if verdict is True), None)
@@ -209,13 +209,13 @@ class CompiledPlaybook:
 
 
 def explain(expression: Expression, data: Data) -> str:
-    """The expression, and what its names stand for now."""
+    """Returns the expression with the present values of its names."""
     seen = [f"{name} = {_shown(data[name])}" if name in data else f"{name} = ?" for name in sorted(expression.names)]
     return f"{expression.source} ({', '.join(seen)})" if seen else expression.source
 
 
 def seen(expression: Expression, data: Data) -> str:
-    """What an expression's readings stand for now; its settings are known and left out."""
+    """Returns the present values of an expression's readings; settings are known and left out."""
     names = sorted(name for name in expression.names if not name.startswith("settings."))
     return ", ".join(f"{name} {in_words(data[name]) if name in data else '?'}" for name in names) or expression.source
 
@@ -229,7 +229,7 @@ def compile_playbook(
     probes: Probes,
     report: Report,
 ) -> CompiledPlaybook:
-    """Compile every expression; each fault is reported, and a playbook with faults must not be run."""
+    """Compiles every expression and reports each fault; a playbook with faults must not be run."""
     scope = scope_of(playbook, probes)
     compiler = _Compiler(scope, report)
     states = {
@@ -240,7 +240,7 @@ def compile_playbook(
 
 
 class _Compiler:
-    """Compiles the expressions of states, and reports instead of raising, so that all faults are found at once."""
+    """Compiles the expressions of states. Reports faults and does not raise, so that all are found at once."""
 
     def __init__(self, scope: Scope, report: Report) -> None:
         self._scope, self._report = scope, report
@@ -307,7 +307,7 @@ def _flag(expression: Expression, data: Data) -> bool | Unknown:
 
 
 def _render(value: Any, data: Data) -> Any:
-    """The tree with every template rendered, or the first `Unknown` in it."""
+    """Returns the tree with every template rendered, or the first `Unknown` in it."""
     if isinstance(value, Template):
         return value.render(data)
     if isinstance(value, dict):

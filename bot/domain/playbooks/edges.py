@@ -1,4 +1,4 @@
-"""The written edges of a playbook: which outcome of which state leads where. Machine, check and graph use these."""
+"""The written edges of a playbook: which outcome of which state leads where. Used by the machine, check and graph."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CHANGE_OUTCOMES = ("done", "not_needed", "refused", "expired", "impossible", "fa
 @dataclass(frozen=True)
 class Edge:
     outcome: str
-    """As the machine knows it: `go:scope`, `choice:cap`, `held`, `broke:0`, `done` …"""
+    """The machine's name for it: `go:scope`, `choice:cap`, `held`, `broke:0`, `done` …"""
     to: str
     path: Path
     """Where it is written, below the state."""
     label: str = ""
     by_person: bool = False
-    """Only a person's answer takes it; time or a verdict never does."""
+    """Only a person's answer takes it, never time or a verdict."""
 
 
 def edges_of(state: State) -> tuple[Edge, ...]:

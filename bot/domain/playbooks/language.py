@@ -139,7 +139,7 @@ class WatchState(_Passed):
 
 
 PEOPLE = "people"
-"""What a divert names that hands over to people, and not to another playbook."""
+"""The `divert` value that hands over to people instead of another playbook."""
 
 
 class DivertState(_Passed):
@@ -181,7 +181,7 @@ KINDS: dict[str, type[_State]] = {
     "end": EndState,
     "read": ReadState,
 }
-"""The key that tells which state it is; `read` comes last, because a question may read too."""
+"""The key that identifies the kind of a state; `read` comes last, because a question may read too."""
 
 
 def state_kind(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""All playbooks of a folder: those that are sound, and the faults of the others. A broken file hides no other."""
+"""All playbooks of a folder: the valid ones, and the faults of the others. A broken file hides no other."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Library:
     """By file."""
     warnings: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
     on_targets: Sequence[tuple[str, Mapping[str, Mapping[str, Value]]]] = ()
-    """`namespace/workload` as a glob, with the settings that differ there, by playbook. Later ones count more."""
+    """`namespace/workload` as a glob, with the settings that differ there, by playbook. Later entries win."""
 
     def bundle(self, name: str, target: Target) -> Bundle | None:
-        """This playbook and all that it may divert to, with the settings for that target."""
+        """Returns this playbook and all that it may divert to, with the settings for that target."""
         playbooks = self.playbooks
         for glob, settings in self.on_targets:
             if fnmatchcase(f"{target.namespace}/{target.name}", glob):
@@ -35,7 +35,7 @@ class Library:
         return Bundle.of(playbooks[name], playbooks) if name in playbooks else None
 
     def or_last_good(self, before: Library) -> Library:
-        """With the last good version of each playbook whose file has faults now."""
+        """Returns the library with the last good version of each playbook whose file now has faults."""
         kept = {
             name: playbook
             for name, playbook in before.playbooks.items()
@@ -44,6 +44,6 @@ class Library:
         return replace(self, playbooks={**kept, **self.playbooks})
 
     def match(self, labels: Mapping[str, str]) -> list[CompiledPlaybook]:
-        """The playbooks that open on an alert with these labels, the highest priority first, then by name."""
+        """Returns the playbooks that open on an alert with these labels, the highest priority first, then by name."""
         matching = [playbook for playbook in self.playbooks.values() if playbook.opens_on(labels)]
         return sorted(matching, key=lambda playbook: (-playbook.playbook.priority, playbook.name))

@@ -1,6 +1,6 @@
 """The state machine of one playbook, shared by all its runs: which outcome is legal where, and where it leads.
 
-It never runs effects and keeps nothing of a run: each question brings its own cursor and throws it away.
+It never runs effects and stores nothing of a run: each query uses its own cursor and discards it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bot.domain.playbooks.language import ChangeState, EndState, Playbook
 from bot.domain.playbooks.scope import rests_on
 
 UNDO = "(undo)"
-"""The built-in change that takes back this run's own calls; in brackets, so that no written state is called so."""
+"""The built-in change that undoes this run's own calls; in brackets, so that no written state can have this name."""
 PHASES = ("planning", "awaiting", "applying")
 # A plan leads to a request, a grant to applying; a changed plan asks again, and people may ask for a new plan.
 _PHASE_STEPS = (
@@ -34,7 +34,7 @@ Step = tuple[str, str, str]
 
 @dataclass
 class _Cursor:
-    """Where a run stands, for the length of one question."""
+    """A run's position, for the length of one query."""
 
     state: str
 
@@ -54,7 +54,7 @@ class PlaybookMachine:
             self._machine.add_transition(f"ev_{outcome}", source, destination)
 
     def next(self, at: str, outcome: str) -> str | None:
-        """Where `outcome` leads from the machine state `at`; None when it is not legal there."""
+        """Returns where `outcome` leads from the machine state `at`; None if it is not legal there."""
         event: Any = self._machine.events.get(f"ev_{outcome}")
         if event is None or at not in self._machine.states:
             return None
@@ -62,12 +62,12 @@ class PlaybookMachine:
         return cursor.state if event.trigger(cursor) else None
 
     def entry(self, state: str) -> str:
-        """The first machine state of a written state, or of `(undo)`."""
+        """Returns the first machine state of a written state, or of `(undo)`."""
         is_change = state == UNDO or isinstance(self._playbook.states[state], ChangeState)
         return f"{state}/{PHASES[0]}" if is_change else state
 
     def written(self, at: str) -> str:
-        """The written state that a machine state belongs to, or `(undo)`."""
+        """Returns the written state that a machine state belongs to, or `(undo)`."""
         return at.split("/", 1)[0]
 
     def _all_states(self) -> Iterator[str]:
@@ -81,21 +81,21 @@ class PlaybookMachine:
     def _all_steps(self) -> Iterator[Step]:
         for name, state in self._playbook.states.items():
             if isinstance(state, EndState):
-                # A run may wait in an end until what it still holds was taken back; then it ends once more.
+                # A run may wait in an end until its residual changes are undone; then it ends again.
                 yield ("again", name, name)
                 continue
             yield from self._written_steps(name)
             for at in self._machine_states(name):
                 yield from ((f"goto:{to}", at, self.entry(to)) for to in self._offered(name))
                 yield ("again", at, self.entry(name))
-        # What follows an undo is the next choice of the state that it interrupted, and only the run knows which.
+        # An undo leads to the next choice of the state that it interrupted, and only the run knows which.
         yield from _phase_steps(UNDO)
         for at in self._machine_states(UNDO):
             yield from ((f"goto:{to}", at, self.entry(to)) for to in self._playbook.states)
             yield ("again", at, self.entry(UNDO))
 
     def _offered(self, name: str) -> tuple[str, ...]:
-        """Where a person may send the run from here: on, or back to where something was read that a change rests on."""
+        """Returns where a person may send the run from here: forward, or back to readings that a change depends on."""
         state, on = self._playbook.states[name], successors(self._playbook, name)
         back = rests_on(state) & self._playbook.states.keys() if isinstance(state, ChangeState) else frozenset()
         return (*on, *sorted(back - {*on, name}))

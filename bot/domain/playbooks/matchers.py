@@ -34,7 +34,7 @@ class Matcher:
     _pattern: Any = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """A label that is absent counts as empty, as Alertmanager has it."""
+        """An absent label counts as empty, as in Alertmanager."""
         actual = labels.get(self.label, "")
         match self.operator:
             case "=":
@@ -48,7 +48,7 @@ class Matcher:
 
 
 def parse_matchers(line: str) -> tuple[Matcher, ...]:
-    """All matchers of one line; raise `MatcherError` with the column of the first fault."""
+    """Returns all matchers of one line; raise `MatcherError` with the column of the first fault."""
     matchers: list[Matcher] = []
     at, goes_on = 0, True
     while goes_on and line[at:].strip():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
-"""Where in the file, e.g. `("states", "look", "go", 0, "when")`."""
+"""Location in the file, e.g. `("states", "look", "go", 0, "when")`."""
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class Mistake:
     what: str
     hint: str = ""
     column: int = 0
-    """The character of the value that is meant, from 1; 0 means the value as a whole."""
+    """Character of the value, from 1; 0 means the whole value."""
     at_key: bool = False
-    """The key is wrong, not what it holds."""
+    """The key is wrong, not its value."""
 
 
 Report = Callable[[Mistake], None]

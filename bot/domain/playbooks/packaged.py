@@ -1,4 +1,4 @@
-"""Where the playbooks and fragments are that came with the bot."""
+"""Location of the playbooks and fragments that ship with the bot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGED = "packaged"
 
 
 def packaged_playbooks() -> Path:
-    """Inside the wheel, or beside the package in a checkout."""
+    """Returns the folder inside the wheel, or beside the package in a checkout."""
     package = Path(bot.__file__).parent
     inside = package / "_playbooks"
     return inside if inside.is_dir() else package.parent / "playbooks"

@@ -28,11 +28,11 @@ from bot.domain.signals.specs import (
 )
 
 RESERVED = frozenset({"settings", "results", "answers", "picked", "baseline", "target", "forms", *RESULTS})
-"""First words of names that are not signals, and what changes come back with: no signal may be called so."""
+"""First words of names that are not signals, and of results of changes: no signal may have such a name."""
 
 
 def names_of_signal(name: str, spec: SignalSpec, probes: Probes) -> dict[str, Kind]:
-    """What a signal is called in expressions: itself, or each part of its probe."""
+    """Returns a signal's names in expressions: itself, or each part of its probe."""
     match spec:
         case ProbeSignal():
             probe = probes.get(spec.probe)
@@ -47,7 +47,7 @@ def names_of_signal(name: str, spec: SignalSpec, probes: Probes) -> dict[str, Ki
 
 @dataclass(frozen=True)
 class Written:
-    """One expression as it is written: where, and how far into that text it begins."""
+    """One expression as written: its path, and its offset in that text."""
 
     path: Path
     source: str
@@ -55,7 +55,7 @@ class Written:
 
 
 def written_expressions(state: State) -> Iterator[Written]:
-    """Every expression of a state, `${…}` included; paths are below the state."""
+    """Returns every expression of a state, `${…}` included; paths are below the state."""
     match state:
         case ReadState():
             yield from (Written(("pick", name), source) for name, source in state.pick.items())
@@ -73,7 +73,7 @@ def written_expressions(state: State) -> Iterator[Written]:
 
 
 def texts_of(state: State) -> dict[str, str]:
-    """The texts for people that may hold `${…}`, by their key."""
+    """Returns the texts for people that may contain `${…}`, by key."""
     match state:
         case AskState():
             return {"ask": state.ask, "why": state.why}
@@ -94,7 +94,7 @@ def _in_templates(path: Path, value: object) -> Iterator[Written]:
     if isinstance(value, str):
         try:
             pieces = split_template(value)
-        except ExpressionError:  # its fault is reported where the template is compiled
+        except ExpressionError:  # this fault is reported when the template is compiled
             return
         yield from (Written(path, text, start) for text, is_expression, start in pieces if is_expression)
     elif isinstance(value, Mapping):
@@ -106,7 +106,7 @@ def _in_templates(path: Path, value: object) -> Iterator[Written]:
 
 
 def signals_of(state: State, signals: Iterable[str]) -> tuple[str, ...]:
-    """All signals to read in a state: those it lists, then those that its expressions mention."""
+    """Returns all signals to read in a state: those it lists, then those that its expressions mention."""
     listed = state.read if isinstance(state, ReadState | AskState) else ()
     declared = list(signals)
     heads = {name.split(".")[0] for written in written_expressions(state) for name in names_in(written.source)}
@@ -115,13 +115,13 @@ def signals_of(state: State, signals: Iterable[str]) -> tuple[str, ...]:
 
 
 def rests_on(state: State) -> frozenset[str]:
-    """The earlier states whose results its expressions mention."""
+    """Returns the earlier states whose results its expressions mention."""
     names = (name for written in written_expressions(state) for name in names_in(written.source))
     return frozenset(name.split(".")[1] for name in names if name.startswith("results."))
 
 
 def scope_of(playbook: Playbook, probes: Probes) -> dict[str, Kind]:
-    """Every name that exists anywhere in the playbook; `check` sees to it that a state uses what comes before it."""
+    """Returns every name that exists anywhere in the playbook; `check` ensures that a state uses only earlier ones."""
     scope: dict[str, Kind] = {"target.name": "text", "target.namespace": "text"}
     scope.update({f"settings.{name}": kind_of_setting(setting) for name, setting in playbook.settings.items()})
     named = {name: names_of_signal(name, spec, probes) for name, spec in playbook.signals.items()}
@@ -138,7 +138,7 @@ def scope_of(playbook: Playbook, probes: Probes) -> dict[str, Kind]:
             scope.update({f"results.{state_name}.{state.change}.{part}": kind for part, kind in results.items()})
         if isinstance(state, ReadState):
             scope.update({f"picked.{pick}": "text" for pick in state.pick})
-        # A change reads for its reason only; what it read is not kept as a result.
+        # A change reads only for its reason; its readings are not kept as a result.
         for signal in signals_of(state, named) if not isinstance(state, ChangeState) else ():
             for name, kind in named.get(signal, {}).items():
                 scope[f"results.{state_name}.{name}"] = kind

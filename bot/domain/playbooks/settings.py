@@ -19,7 +19,7 @@ _MEASURED = re.compile(r"\d+(\.\d+)?\s*(s|m|h|d|ms|secs?|seconds?|mins?|minutes?
 
 
 def _texts(value: object) -> object:
-    """Numbers and switches as they are written: a playbook says what it takes."""
+    """Returns numbers and switches as text: the playbook's declaration sets the type."""
     if not isinstance(value, dict):
         return value
     return {name: str(each).lower() if isinstance(each, bool) else str(each) for name, each in value.items()}
@@ -34,7 +34,7 @@ class Override(BaseModel):
     playbook: str = ""
     """Empty: each playbook takes the settings that it declares."""
     target: str = ""
-    """`namespace/workload` as a glob; empty: they count everywhere."""
+    """`namespace/workload` as a glob; empty: they apply everywhere."""
 
     @property
     def place(self) -> str:
@@ -42,7 +42,7 @@ class Override(BaseModel):
 
 
 def kind_of_setting(setting: Setting) -> Kind:
-    """A default that reads as a duration makes the setting one: a number of seconds."""
+    """A default that parses as a duration makes the setting one: a number of seconds."""
     match setting.default:
         case bool():
             return "flag"
@@ -53,14 +53,14 @@ def kind_of_setting(setting: Setting) -> Kind:
 
 
 def looks_like_duration(value: object) -> bool:
-    """It was meant for one: `2min` or `5 m`."""
+    """Whether it was probably intended as a duration: `2min` or `5 m`."""
     return isinstance(value, str) and not is_duration(value) and bool(_MEASURED.fullmatch(value))
 
 
 def effective_settings(
     declared: Mapping[str, Setting], overrides: Mapping[str, str], report: Report
 ) -> dict[str, SettingValue]:
-    """One value for each declared setting; what is wrong is reported, and the value then means nothing."""
+    """Returns one value for each declared setting; faults are reported, and the value is then meaningless."""
     values: dict[str, SettingValue] = {}
     for name, setting in declared.items():
         path: Path = ("settings", name)
@@ -109,12 +109,12 @@ def _value(setting: Setting, raw: float | str | bool, path: Path, report: Report
 
 
 def _plain(limit: float | str | bool | None) -> str:
-    """A number as it was written."""
+    """Returns a number as it was written."""
     return f"{limit:g}" if isinstance(limit, float) else str(limit)
 
 
 def _number(setting: Setting, raw: float | str | bool | None) -> float | None:
-    """The value in the setting's own measure: seconds for durations; None when it is not one."""
+    """Returns the value in the setting's own unit: seconds for durations; None if it is not a number or duration."""
     try:
         if isinstance(setting.default, str):
             return seconds(raw) if isinstance(raw, str) else None

@@ -1,4 +1,4 @@
-"""A file as plain data that still knows where everything stands, whatever was made of it since."""
+"""A file as plain data that keeps the position of everything, through all later transformations."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from bot.domain.playbooks.mistakes import Mistake, Path
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of a text that was put together: so long, from there; `column` is where it begins in the text there."""
+    """A part of an assembled text: its length and origin; `column` is its start in the original text."""
 
     length: int
     at: Position
     column: int = 0
-    """0: only the place is known, as for brackets that nobody wrote."""
+    """0: only the position is known, as for generated brackets."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where something stands in a file, counted from 1."""
+    """A position in a file, counted from 1."""
 
     line: int
     column: int
     text_column: int | None = None
-    """Where the text itself begins, behind its quote; None where it does not stand in the file as it is."""
+    """Where the text itself starts, after its quote; None if it is not in the file in this form."""
     file: str = ""
-    """Another file than that of its source: a fragment that was included."""
+    """A file other than the source's: an included fragment."""
     stretches: tuple[Stretch, ...] = ()
-    """Where each part of a text comes from, when parameters were put into it."""
+    """Origin of each part of a text into which parameters were inserted."""
 
     def of(self, file: str) -> str:
         return f"{self.file or file}:{self.line}:{self.column}"
 
     def at_column(self, column: int) -> Position:
-        """The place of the text's character `column`, as near as the files know it."""
+        """Returns the position of the text's character `column`, as precisely as it is known."""
         for stretch in self.stretches:
             if column <= stretch.length:
                 return stretch.at.at_column(stretch.column + column - 1) if stretch.column else stretch.at

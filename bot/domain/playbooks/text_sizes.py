@@ -1,11 +1,11 @@
-"""How long the texts of a playbook may be, so that people see all of them where they decide."""
+"""Maximum lengths of a playbook's texts, so that people see all of them where they decide."""
 
 LABEL = 75
-"""Of a button; a longer one is cut when it is shown."""
+"""Of a button; longer ones are cut when shown."""
 CHOICES = 25
-"""Buttons of one question: what one row of a message holds."""
+"""Buttons of one question: the capacity of one row of a message."""
 TEXT = 2_000
 """A question, and the reason of a question or change."""
 NOTE = 300
-"""What a choice means, in small print."""
+"""The meaning of a choice, in small print."""
 EXPECTED = 600

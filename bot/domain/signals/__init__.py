@@ -1,1 +1,1 @@
-"""Readings: what a signal is, and how samples become one."""
+"""Signals, and how samples become readings."""

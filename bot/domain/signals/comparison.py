@@ -1,6 +1,6 @@
-"""A reading now beside the same reading in the past, at similar load: latencies of a quiet night prove nothing at noon.
+"""Compares a reading with its own past at similar load: latencies of a quiet night prove nothing at noon.
 
-The past is cut into windows as long as the reading's own. Those count in which about as many requests arrived.
+The past is cut into windows as long as the reading's own. Only windows with a similar number of arrivals count.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ARRIVALS = MetricSignal(metric="arrivals", take="rate", across="sum")
 
 
 def metrics_compared(spec: ComparedSignal) -> frozenset[str]:
-    """The metrics that this comparison looks at: those of the reading, and the load's."""
+    """Returns the metrics that this comparison uses: those of the reading, and the load's."""
     return metrics_of(spec.compared) | metrics_of(ARRIVALS)
 
 
 def comparison_fault(spec: ComparedSignal) -> str:
-    """Why no comparison can ever come of this spec; empty when one can."""
+    """Returns why this spec can never yield a comparison; empty if it can."""
     if getattr(spec.compared, "across", "") == "each":
         return "what is compared is one number: take it across max, min, avg or sum, not each"
     if spec.compared.ending:
@@ -41,7 +41,7 @@ def compare(
     past: Window,
     picked: Mapping[str, str],
 ) -> Reading:
-    """The reading now per the median of the past ones at similar load; unknown where any of that is not known."""
+    """Returns the reading divided by the median of past ones at similar load; unknown if any of them is unknown."""
     if fault := comparison_fault(spec):
         return unknown(name, fault, at=now.end)
     asked = {"window_seconds": now.seconds, "unit": spec.unit or "ratio", "query": _words(spec, now, past)}
@@ -83,7 +83,7 @@ def _compared(
 
 
 def _windows(scrapes: Sequence[Scrape], past: Window, seconds: float) -> Iterator[tuple[Window, Sequence[Scrape]]]:
-    """The whole windows of the past, newest first, each with its own scrapes."""
+    """Returns the whole windows of the past, newest first, each with its own scrapes."""
     ordered = sorted(scrapes, key=lambda scrape: scrape.at)
     times = [scrape.at for scrape in ordered]
     for back in range(int(past.seconds // seconds)):

@@ -1,6 +1,6 @@
-"""The only commands that are ever run inside a replica: each asks its GPUs how they are, and changes nothing.
+"""The only commands that ever run inside a replica: each queries its GPUs and changes nothing.
 
-An enum and not a text, so that nothing that was typed, configured or received can become a command.
+An enum rather than a text, so that no typed, configured or received text can become a command.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ FIELDS: dict[str, str] = {
     "clocks_event_reasons.active": "clock_reasons",
     "gpu_recovery_action": "recovery",
 }
-"""What `nvidia-smi` is asked for, and how a reading is called here."""
+"""The fields queried from `nvidia-smi`, and the names of their readings."""
 OLD_FIELDS: dict[str, str] = {
     {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}.get(field, field): name
     for field, name in FIELDS.items()
     if name != "recovery"
 }
-"""As drivers before 565 know them: one unknown field, and nvidia-smi answers nothing."""
+"""Names in drivers before 565: with one unknown field, nvidia-smi answers nothing."""
 
 
 def _nvidia_smi(fields: dict[str, str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the live replicas of a workload said in a window, replica by replica, and who could not be read."""
+"""Samples of a workload's live replicas in a window, replica by replica, and the replicas that could not be read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Reader = Callable[[Scrape, str], float | None]
 
 @dataclass(frozen=True)
 class Missing:
-    """Why a number could not be had."""
+    """Why a number is unavailable."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class History:
-    """What the live replicas that a signal asks for said in its window, oldest first, and who could not be read."""
+    """Samples in a signal's window from the live replicas that it covers, oldest first, and unreadable replicas."""
 
     window: Window
     scrapes: Mapping[str, Sequence[Scrape]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class History:
 
 
 def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], window: Window) -> History:
-    """Sort the window's scrapes by replica. Replicas that are gone say nothing about now and are left out."""
+    """Sorts the window's scrapes by replica. Replicas that are gone have no bearing on now and are left out."""
     by_replica: dict[str, list[Scrape]] = defaultdict(list)
     for scrape in sorted(scrapes, key=lambda s: s.at):
         if window.start <= scrape.at <= window.end:
@@ -62,7 +62,7 @@ def _is_asked_for(scrape: Scrape, of: str, picked: Mapping[str, str]) -> bool:
 
 
 def _is_reborn(answered: Scrape, newest: Scrape) -> bool:
-    """Whether the newest attempt met another pod of the same name, as a StatefulSet makes them."""
+    """Whether the newest attempt met another pod of the same name, as a StatefulSet creates them."""
     return bool(answered.uid and newest.uid and answered.uid != newest.uid)
 
 
@@ -74,11 +74,11 @@ def nobody(of: str, *, is_past: bool = False) -> str:
 
 
 def series(scrapes: Sequence[Scrape], rank: str, read: Reader) -> list[Point]:
-    """One rank's values over time; a new pod or a new process start begins a new life."""
+    """Returns one rank's values over time; a new pod or process start begins a new life."""
     points: list[Point] = []
     life, uid, born = 0, "", None
     for scrape in scrapes:
-        # A page without a start time says nothing about a restart; a counter that falls then tells it.
+        # Without a start time on the page, only a falling counter reveals a restart.
         another_pod = bool(uid and scrape.uid and scrape.uid != uid)
         another_start = born is not None and scrape.started_at is not None and abs(scrape.started_at - born) > 1
         life += another_pod or another_start
@@ -90,7 +90,7 @@ def series(scrapes: Sequence[Scrape], rank: str, read: Reader) -> list[Point]:
 
 
 def ranks_with(scrapes: Sequence[Scrape], read: Reader) -> list[str]:
-    """The engine ranks whose newest page has it; some metrics are counted once for all ranks of a replica."""
+    """Returns the engine ranks whose newest page has it; some metrics are counted once for all ranks of a replica."""
     newest = scrapes[-1]
     return [rank for rank in sorted({*newest.ranks, *newest.histograms}) if read(newest, rank) is not None]
 
@@ -101,7 +101,7 @@ T = TypeVar("T")
 def measured(
     history: History, what: str, read: Reader, measure: Callable[[Sequence[Scrape], str], T | Missing]
 ) -> tuple[dict[str, list[T]], dict[str, str]]:
-    """`measure` on each rank of each replica that has it, and why the other replicas could not be measured."""
+    """Runs `measure` on each rank of each replica that has it; returns why the other replicas could not be measured."""
     found: dict[str, list[T]] = {}
     missing = dict(history.unreadable)
     for replica, scrapes in history.scrapes.items():
@@ -123,7 +123,7 @@ def short_history(covered: float, window: Window) -> Missing | None:
 def rise(
     scrapes: Sequence[Scrape], rank: str, window: Window, read: Reader, *, may_fall: bool = False
 ) -> tuple[float, float] | Missing:
-    """How much a counter rose in the window and over how many seconds that was counted."""
+    """Returns how much a counter rose in the window, and the seconds over which that was counted."""
     points = series(scrapes, rank, read)
     counted = counted_seconds(points, window)
     if len(points) < 2 and counted <= 0:

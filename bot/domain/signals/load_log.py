@@ -1,6 +1,6 @@
-"""A workload's load in points of five minutes: small enough to keep for a day, so that yesterday can be asked about.
+"""A workload's load in points of five minutes: small enough to keep for a day, for comparison with yesterday.
 
-A slot that its samples cover by less than half has no point; a window that points cover by less than half is unknown.
+A slot covered less than half by samples has no point; a window covered less than half by points is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DAY_SECONDS = 24 * 3600.0
 
 
 def load_specs(over: str) -> dict[str, SampledSpec]:
-    """What load is: how many requests arrive a second, and how long the finished ones were."""
+    """The signals of load: requests per second, and the length of finished ones."""
     return {
         "arrivals": MetricSignal(metric="arrivals", over=over, take="rate", across="sum"),
         "prompt": MeanSignal(mean="request_prompt_tokens", over=over),
@@ -34,7 +34,7 @@ _FINISHED = MetricSignal(metric="request_success", take="increase", across="sum"
 
 
 class LoadPoint(BaseModel):
-    """The load of one slot. Lengths are absent where nothing finished; `finished` weighs them."""
+    """The load of one slot. Lengths are absent if nothing finished; `finished` weighs them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,13 +46,13 @@ class LoadPoint(BaseModel):
 
 
 def last_slot(now: float) -> Window:
-    """The newest slot that is over; the same for every process, so that two of them write one point."""
+    """Returns the newest slot that is over; the same for every process, so that two of them write one point."""
     end = now // SLOT_SECONDS * SLOT_SECONDS
     return Window(end - SLOT_SECONDS, end)
 
 
 def load_point(scrapes: Sequence[Scrape], slot: Window) -> LoadPoint | None:
-    """None where the arrivals of the slot are not known."""
+    """Returns None if the arrivals of the slot are unknown."""
     specs = load_specs("5m") | {"finished": _FINISHED}
     read = {name: read_window(name, spec, scrapes, window=slot, picked={}).value for name, spec in specs.items()}
     known = {name: value for name, value in read.items() if isinstance(value, float)}
@@ -62,9 +62,9 @@ def load_point(scrapes: Sequence[Scrape], slot: Window) -> LoadPoint | None:
 def load_of(
     points: Sequence[LoadPoint], window: Window, *, since: float | None, ago: float = DAY_SECONDS
 ) -> Mapping[str, Reading]:
-    """The window's load by the points that overlap it. `since`: when the first point that is kept began.
+    """Returns the window's load from the points that overlap it. `since`: start of the first point that is kept.
 
-    `ago`: how long before the moment of the question the window ends.
+    `ago`: how long before the question's time the window ends.
     """
     shares = [(point, _overlap(point, window)) for point in points]
     covered = sum(share for _, share in shares)

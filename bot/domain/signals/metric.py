@@ -1,7 +1,7 @@
-"""The engine metrics that the bot knows, under one name each, whatever the engine and its version call them.
+"""The engine metrics that the bot knows, under one name each, independent of the engine and its version.
 
-A metric is a gauge, a counter or a histogram; what a window may take of it follows from that. Derived ones are computed
-from others of the same scrape and exist on no `/metrics` page.
+A metric is a gauge, a counter or a histogram, which determines what a window may compute from it. Derived metrics are
+computed from others of the same scrape and exist on no `/metrics` page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bot.domain.signals.scrape import Scrape
 
 
 class Sample(NamedTuple):
-    """One value of one series, as a page or a metrics store gives it: under the engine's own name."""
+    """One value of one series, as a page or a metrics store returns it: under the engine's own name."""
 
     name: str
     labels: Mapping[str, str]
@@ -64,11 +64,11 @@ DERIVED: dict[str, frozenset[str]] = {
     "arrivals": frozenset({"request_success", "num_requests_running", "num_requests_waiting"}),
     "tokens": frozenset({"prompt_tokens", "generation_tokens"}),
 }
-"""What each derived metric is computed from."""
+"""The inputs of each derived metric."""
 DERIVED_GAUGES = frozenset({"free_blocks", "usable_tokens"})
 DERIVED_COUNTERS = frozenset({"arrivals", "tokens"})
 MAY_FALL = frozenset({"arrivals"})
-"""Counters of which gauges are a part: a lower value is no restart."""
+"""Counters that include gauges: a lower value is not a restart."""
 
 UNITS: dict[str, str] = {
     **dict.fromkeys(("num_gpu_blocks", "free_blocks"), "blocks"),
@@ -83,7 +83,7 @@ UNITS: dict[str, str] = {
     "num_preemptions": "preemptions",
     "kv_cache_usage_perc": "ratio",
 }
-"""What each metric counts or measures; a share is a `ratio`."""
+"""What each metric counts or measures; the unit of a share is `ratio`."""
 
 FRACTIONS = frozenset({"kv_cache_usage_perc"})
 """Shares of a whole: those of two ranks or replicas are compared, never added."""
@@ -96,15 +96,15 @@ SHAPES: dict[str, Shape] = {
 
 
 def on_the_page(metrics: frozenset[str]) -> frozenset[str]:
-    """The metrics that must be read to know these."""
+    """Returns the metrics to read from the page for these."""
     return frozenset[str]().union(*(DERIVED.get(metric, {metric}) for metric in metrics))
 
 
 def value_of(scrape: Scrape, rank: str, metric: str) -> float | None:
-    """The metric's value on one engine rank, derived ones included; None when a part of it is absent."""
+    """Returns the metric's value on one engine rank, derived ones included; None if a part of it is absent."""
     values = scrape.ranks.get(rank, {})
     if metric == "arrivals":
-        # Not a counter by itself: whatever came in has finished, runs or waits, so their sum counts arrivals.
+        # Not a counter: every arrived request has finished, runs or waits, so their sum counts arrivals.
         return _sum_of(values, "request_success", "num_requests_running", "num_requests_waiting")
     if metric == "tokens":
         return _sum_of(values, "prompt_tokens", "generation_tokens")
@@ -124,7 +124,7 @@ def _sum_of(values: dict[str, float], *names: str) -> float | None:
 
 
 def metric_fault(metric: str, *wanted: Shape) -> str:
-    """Why this metric cannot be read as one of the wanted shapes; empty when it can."""
+    """Returns why this metric cannot be read as one of the wanted shapes; empty if it can."""
     shape = SHAPES.get(metric)
     if shape is None:
         near = get_close_matches(metric, SHAPES, n=1)
@@ -139,4 +139,4 @@ TAKES: dict[str, frozenset[str]] = {
     "gauge": frozenset({"last", "avg", "p50", "p90", "p99", "max", "min", "slope"}),
     "histogram": frozenset(),
 }
-"""What may be taken of a metric's samples in a window, by its shape."""
+"""What a window may compute from a metric's samples, by its shape."""

@@ -1,4 +1,4 @@
-"""What the playbook language knows of probes. The probes themselves are declared in `bot.probes`."""
+"""The playbook language's view of probes. The probes themselves are declared in `bot.probes`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class ProbeSpec(Protocol):
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
-        """Each part of its answer, with what an expression may do with it."""
+        """Each part of its result, with the operations that an expression may use on it."""
         ...
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """Each parameter that a playbook may give it, with one line of help."""
+        """Each parameter that a playbook may set, with one line of help."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""From scrapes to readings: each replica and engine rank over the window first, then across replicas.
+"""Computes readings from scrapes: each replica and engine rank over the window first, then across replicas.
 
-Nothing is taken for zero: a window without enough history, a replica without an answer and a ratio of nothing to
-nothing are unknown, with the reason in plain words.
+Missing data never counts as zero: a window without enough history, a replica without an answer and a ratio of 0/0 are
+unknown, with the reason in plain words.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSi
 COUNTER_TAKES = ("rate", "steady", "increase", "last")
 GAUGE_LACKS = ("rate", "steady", "increase")
 NAMED_AT_MOST = 3
-"""Replicas that a reason names."""
+"""How many replicas a reason names."""
 MIN_SAMPLES = 3
-"""Of a gauge for a quantile over time: a bot without the time to sample must not take a moment for a window."""
+"""Of a gauge for a quantile over time: a bot that had no time to sample must not take a moment for a window."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 STALL_FALL, STALL_RISE = 0.7, 1.3
-"""Running down by 30 %, waiting up by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
+"""Running falls by 30 %, waiting rises by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
 
 
 def span_of(over: str, settings: Mapping[str, float | str | bool]) -> float:
-    """A window's length in seconds: a duration (`5m`), or the setting that holds one (`settings.window`).
+    """Returns a window's length in seconds: a duration (`5m`), or the setting that holds one (`settings.window`).
 
-    Raise `ValueError` when it is neither.
+    Raise `ValueError` if it is neither.
     """
     value: float | str | bool | None = over
     if over.startswith("settings."):
@@ -80,7 +80,7 @@ def span_of(over: str, settings: Mapping[str, float | str | bool]) -> float:
 
 
 def with_target(spec: SampledSpec, settings: Mapping[str, float | str | bool]) -> SampledSpec:
-    """The spec with the number that its target stands for. Raise `ValueError` when it stands for none."""
+    """Returns the spec with its target as a number. Raise `ValueError` if it has none."""
     if not isinstance(spec, ShareSignal) or not isinstance(spec.share_above, str):
         return spec
     try:
@@ -91,7 +91,7 @@ def with_target(spec: SampledSpec, settings: Mapping[str, float | str | bool]) -
 
 
 def end_of(ending: str, moments: Mapping[str, float]) -> float | None:
-    """The past moment at which a window ends, None for now. Raise `ValueError` while it is not known."""
+    """Returns the past time at which a window ends, None for now. Raise `ValueError` while it is unknown."""
     if not ending:
         return None
     if ending not in moments:
@@ -100,7 +100,7 @@ def end_of(ending: str, moments: Mapping[str, float]) -> float | None:
 
 
 def spec_fault(spec: SignalSpec) -> str:
-    """Why no reading can ever come of this spec, whatever the replicas say; empty when one can."""
+    """Returns why this spec can never yield a reading, whatever the replicas report; empty if it can."""
     match spec:
         case MetricSignal():
             fault = metric_fault(spec.metric, "gauge", "counter")
@@ -126,7 +126,7 @@ def spec_fault(spec: SignalSpec) -> str:
 
 
 def unit_of(spec: SampledSpec) -> str:
-    """The unit of what this spec reads: as it is written, else of its metrics; a yes or no has none."""
+    """Returns the unit of this spec's reading: as written, else of its metrics; a boolean has none."""
     match spec:
         case StallSignal():
             return ""
@@ -146,7 +146,7 @@ def unit_of(spec: SampledSpec) -> str:
 
 
 def metrics_of(spec: SampledSpec) -> frozenset[str]:
-    """The metrics that reading this spec looks at."""
+    """Returns the metrics that this spec reads."""
     match spec:
         case MetricSignal():
             return frozenset({spec.metric})
@@ -163,9 +163,9 @@ def metrics_of(spec: SampledSpec) -> frozenset[str]:
 def read_window(
     name: str, spec: SampledSpec, scrapes: Sequence[Scrape], *, window: Window, picked: Mapping[str, str]
 ) -> Reading:
-    """The reading of one signal over one window; whatever `scrapes` hold outside of it is left alone.
+    """Returns the reading of one signal over one window; ignores `scrapes` outside of it.
 
-    Known or not, it says what was asked, over which time and in which unit.
+    Known or not, it names the query, the time and the unit.
     """
     fault = spec_fault(spec)
     if fault:
@@ -238,7 +238,7 @@ def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Wind
 
 
 def _slope(found: Sequence[Point], window: Window) -> float | Missing:
-    """Of the newest process alone: the step to another process's first value is no trend."""
+    """Uses the newest process alone: the step to another process's first value is not a trend."""
     own = [point for point in found if point.life == found[-1].life]
     return short_history(sampled_seconds(own), window) or slope(own)
 
@@ -264,7 +264,7 @@ def across_all(values: Sequence[float], across: Across) -> float:
 
 
 def _join_ranks(values: Sequence[float], spec: MetricSignal) -> float:
-    """One number for a replica with several engine ranks: shares are compared, amounts are added."""
+    """Returns one number for a replica with several engine ranks: shares are compared, amounts are added."""
     if spec.across in ("each", "sum"):
         return max(values) if spec.metric in FRACTIONS else sum(values)
     return across_all(values, spec.across)
@@ -309,7 +309,7 @@ def _joined(each: dict[str, float], whole: float | None, across: Across) -> floa
 
 
 def _nothing(counted: str, history: History) -> str:
-    """Nothing per nothing: an idle engine, or one that is stuck, so the load goes with it."""
+    """Explains 0/0 with the load: the engine may be idle or stuck."""
     running = [
         value_of(scrapes[-1], rank, "num_requests_running")
         for scrapes in history.scrapes.values()
@@ -345,7 +345,7 @@ def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
 def _pairs(
     history: History, above: tuple[str, Reader], below: tuple[str, Reader]
 ) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:
-    """For each replica how much the two rose, all its ranks together."""
+    """Returns for each replica how much the two rose, all its ranks together."""
 
     def rises(what: str, read: Reader) -> tuple[dict[str, list[tuple[float, float]]], dict[str, str]]:
         may_fall = what in MAY_FALL
@@ -389,7 +389,7 @@ def _share_above(name: str, spec: ShareSignal, history: History) -> Reading:
 
 
 def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """For each replica how much its cumulative counts rose in the window, all its ranks together."""
+    """Returns for each replica how much its cumulative counts rose in the window, all its ranks together."""
 
     def count(scrape: Scrape, rank: str) -> float | None:
         found = scrape.histograms.get(rank, {}).get(histogram)
@@ -417,7 +417,7 @@ def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: 
 
 
 def _add_buckets(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Cumulative counts add up at the bounds that all have; engine versions differ in the others."""
+    """Adds cumulative counts at the bounds that all have; engine versions differ in the others."""
     if not several:
         return {}
     common = set[str].intersection(*(set(buckets) for buckets in several))
@@ -425,7 +425,7 @@ def _add_buckets(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _stall(name: str, spec: StallSignal, history: History) -> Reading:
-    """The preemption counter is silent in a full stall, so what runs, waits and finishes has to tell."""
+    """The preemption counter is silent in a full stall, so running, waiting and finished requests decide."""
     found, missing = measured(
         history,
         "request_success, num_requests_running or num_requests_waiting",
@@ -459,9 +459,9 @@ def _answer(
     *,
     readable: int | None = None,
 ) -> Reading:
-    """Known when at least half of the live replicas could be read; the others are named either way.
+    """Known if at least half of the live replicas could be read; the others are named either way.
 
-    The worst replica is often the one that no longer answers, so a minority does not speak for the fleet.
+    The worst replica is often the one that no longer answers, so a minority does not represent the fleet.
     """
     heard = len(by_replica) if readable is None else readable
     if heard == 0 or heard < len(missing) or value is None:
@@ -471,7 +471,7 @@ def _answer(
 
 
 def _reasons(missing: Mapping[str, str]) -> str:
-    """Replicas by reason, so that four replicas with one trouble make one phrase."""
+    """Groups replicas by reason, so that four replicas with the same problem make one phrase."""
     grouped: dict[str, list[str]] = defaultdict(list)
     for replica, reason in sorted(missing.items()):
         grouped[reason].append(replica)
@@ -482,14 +482,14 @@ def _reasons(missing: Mapping[str, str]) -> str:
 
 
 def _few(replicas: Sequence[str]) -> str:
-    """All of three, else two and the number of the others: a fleet's names would hide the reason."""
+    """Names all of three, else two and the number of the others: a fleet's names would hide the reason."""
     if len(replicas) <= NAMED_AT_MOST:
         return ", ".join(replicas)
     return f"{', '.join(replicas[: NAMED_AT_MOST - 1])} and {len(replicas) - NAMED_AT_MOST + 1} more"
 
 
 def words_of(spec: SampledSpec, window: Window) -> str:
-    """What was asked, in one line that a person can check against a dashboard."""
+    """Describes the query in one line that a person can check against a dashboard."""
     span = short(window.seconds) + (f" ending at {spec.ending}" if spec.ending else "")
     of = "" if spec.of == "target" else f" of {spec.of}"
     match spec:
@@ -511,7 +511,7 @@ def words_of(spec: SampledSpec, window: Window) -> str:
 
 
 def loads_in(scrapes: Sequence[Scrape], window: Window) -> dict[str, ReplicaLoad]:
-    """What runs on each replica by its newest page, whatever its role; one whose newest page failed is absent."""
+    """Returns the load of each replica from its newest page, whatever its role; absent if its newest page failed."""
     loads: dict[str, ReplicaLoad] = {}
     for role in ("target", "canary"):
         for replica, found in gather(scrapes, of=role, picked={}, window=window).scrapes.items():
@@ -535,7 +535,7 @@ def _now(scrapes: Sequence[Scrape], metric: str) -> float | None:
 
 
 def _arrived(scrapes: Sequence[Scrape], window: Window) -> tuple[float | None, float]:
-    """How many requests came, and in how many seconds; the reader judges whether those are enough."""
+    """Returns how many requests arrived, and in how many seconds; the caller judges whether those are enough."""
     read = reader_of("arrivals")
     found = [series(scrapes, rank, read) for rank in ranks_with(scrapes, read)]
     counted = min((counted_seconds(points, window) for points in found), default=0.0)
@@ -548,9 +548,9 @@ def _arrived(scrapes: Sequence[Scrape], window: Window) -> tuple[float | None, f
 
 
 def points(scrapes: Sequence[Scrape], metric: str, n: int = 120) -> tuple[tuple[float, float], ...]:
-    """At most `n` points of a gauge or a counter's rate for a chart: the worst replica's share, or the sum of amounts.
+    """Returns at most `n` points of a gauge or of a counter's rate: the worst replica's share, or the sum of amounts.
 
-    A slot in which nobody answered has no point: the line breaks there instead of falling to zero.
+    A slot in which no replica answered has no point: the line has a gap instead of falling to zero.
     """
     good = sorted((scrape for scrape in scrapes if not scrape.error), key=lambda s: s.at)
     if not good or metric_fault(metric, "gauge", "counter"):

@@ -18,7 +18,7 @@ class Histogram(BaseModel):
 
 
 class Scrape(BaseModel):
-    """What one replica said at one moment. `ranks` maps an engine rank ("0" when unlabelled) to its values."""
+    """The metrics of one replica at one time. `ranks` maps an engine rank ("0" when unlabelled) to its values."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,7 +26,7 @@ class Scrape(BaseModel):
     uid: str = ""
     at: float
     started_at: float | None = None
-    """`process_start_time_seconds`: a jump means that every counter began again."""
+    """`process_start_time_seconds`: a jump means that every counter was reset."""
     role: str = "target"
     """`target` or `canary`."""
     in_rotation: bool | None = None
@@ -41,7 +41,7 @@ class Scrape(BaseModel):
 
 @dataclass(frozen=True)
 class ReplicaLoad:
-    """What runs on one replica now, from its own /metrics; None is unknown."""
+    """The load of one replica now, from its own /metrics; None means unknown."""
 
     running: float | None
     waiting: float | None

@@ -8,15 +8,15 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 Kind = Literal["number", "text", "flag", "by_replica"]
-"""What an expression may do with a value: a number, a text, a boolean, or a number for each replica."""
+"""What an expression may do with a value: a number, a text, a boolean, or a number per replica."""
 
 Value = float | bool | str | dict[str, float]
 SAME_LOOK_SECONDS = 15.0
-"""The newest samples behind the readings of one look are that far apart at most."""
+"""Maximum age difference between the newest samples of readings that are read together."""
 
 
 class Reading(BaseModel):
-    """One answer to one question, with what a reader needs to check it."""
+    """One reading, with what a reader needs to check it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,7 +26,7 @@ class Reading(BaseModel):
     """A probe's named parts; a part that could not be read is absent, and `unknown_parts` says why."""
     unknown_parts: dict[str, str] = {}
     unknown: str = ""
-    """Why nothing could be read; empty when something was."""
+    """Why no value could be read; empty if one could."""
     by_replica: dict[str, float] = {}
     unit: str = ""
     source: str = ""
@@ -42,7 +42,7 @@ class Reading(BaseModel):
 
     @property
     def is_number(self) -> bool:
-        """One plain number, and known."""
+        """Whether it is one plain number, and known."""
         return self.is_known and isinstance(self.value, float | int) and not isinstance(self.value, bool)
 
 
@@ -51,7 +51,7 @@ def unknown(name: str, reason: str, *, at: float, source: str = "") -> Reading:
 
 
 def in_words(value: Value | None, unit: str = "") -> str:
-    """A value as people read it; a share of something in percent, the highest of many replicas by name."""
+    """Returns a value for people; a ratio in percent, the highest of many replicas with its name."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -73,7 +73,7 @@ def _number(value: float) -> str:
 
 
 def result_in_words(reading: Reading) -> str:
-    """Every part that says something, then what is not known and why."""
+    """Returns every part with a value, then what is unknown and why."""
     if not reading.is_known:
         return f"unknown: {reading.unknown}"
     known = [f"{name.replace('_', ' ')}: {in_words(value)}" for name, value in reading.fields.items() if value != ""]

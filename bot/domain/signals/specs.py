@@ -1,4 +1,4 @@
-"""What an author may write under `signals`: which samples a reading is made of, and how.
+"""What an author may write under `signals`: which samples a reading uses, and how.
 
 Durations are texts here (`90s`, `5m`, `2h`) or names of settings.
 """
@@ -15,7 +15,7 @@ from bot.domain.kernel.strict import Strict
 Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "steady", "increase", "slope"]
 Across = Literal["max", "min", "avg", "sum", "each"]
 STARTS_AT = "incident.starts_at"
-"""A moment at which a window may end: when the alert began."""
+"""A time at which a window may end: the start of the alert."""
 
 
 class MetricSignal(Strict):
@@ -93,7 +93,7 @@ def signal_kind(value: Any) -> str:
 
 
 def tag(value: Any, kinds: Iterable[str]) -> str:
-    """The tag of a union's member; in brackets, so that no key of a file is ever taken for it."""
+    """The tag of a union's member; in brackets, so that it never equals a key of a file."""
     keys = value if isinstance(value, dict) else getattr(type(value), "model_fields", ())
     return next((f"({kind})" for kind in kinds if kind in keys), "()")
 
@@ -145,7 +145,7 @@ COMPARABLE: dict[str, type[Strict]] = {
     "mean": MeanSignal,
     "histogram": QuantileSignal,
 }
-"""What gives one number, which can be compared."""
+"""Signals with one number, which can be compared."""
 SIGNAL_KINDS: dict[str, type[Strict]] = {
     "metric": MetricSignal,
     "ratio": RatioSignal,
@@ -156,7 +156,7 @@ SIGNAL_KINDS: dict[str, type[Strict]] = {
     "stall": StallSignal,
     "probe": ProbeSignal,
 }
-"""The key that tells which signal it is. A share names its `histogram` too, so it comes before the quantile."""
+"""The key that identifies the kind of a signal. A share has a `histogram` too, so it comes before the quantile."""
 
 
 SignalSpec = Annotated[

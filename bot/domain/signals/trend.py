@@ -1,6 +1,6 @@
-"""A straight line through a day of samples: how fast something grows, and whether a line is what it is.
+"""A linear fit through a day of samples: the growth rate, and whether a line fits at all.
 
-A trend that does not fit is no trend: a sawtooth has a slope too.
+Without a fit there is no trend: a sawtooth has a slope too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ DAY_SECONDS = 24 * 3600.0
 class Trend:
     per_day: float
     fit: float
-    """r², 1 on a line; 1 also where nothing moves at all."""
+    """r², 1 on a line; also 1 if nothing changes at all."""
 
 
 def trend_of(points: Sequence[tuple[float, float]]) -> Trend | None:
-    """Of (seconds, value); None where fewer than three moments say something."""
+    """Fits (seconds, value); None with fewer than three usable samples."""
     if len({at for at, _ in points}) < 3:
         return None
     middle = sum(at for at, _ in points) / len(points)

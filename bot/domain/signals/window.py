@@ -1,6 +1,6 @@
-"""What the samples of one series say about a window of time: increases, quantiles, and how much of it they cover.
+"""Evaluates one series over a window: increases, quantiles, and how much of the window its samples cover.
 
-A process that began again counts from zero: what it counted since is kept, what it lost in between is not invented.
+A restarted process counts from zero: later counts are kept, lost ones are not invented.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from itertools import pairwise
 from statistics import median
 
 STALE_SECONDS = 60.0
-"""Older than this a sample says nothing about now; a longer gap between two samples counts as this much."""
+"""A sample older than this is no evidence about now; a longer gap between two samples counts as this much."""
 
 NEEDED_SHARE = 0.5
-"""How much of a window its samples must cover before it may be read at all."""
+"""How much of a window its samples must cover before it may be read."""
 
 SLICES = 5
-"""Of a window in which a steady rate is looked for."""
+"""Number of slices of a window in the search for a steady rate."""
 MIN_A_SLICE = 2
-"""Fewer events in a slice say nothing about a rate."""
+"""Fewer events in a slice are no evidence of a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of one series. `life` tells the processes behind it apart, `born` is when this one started."""
+    """One value of one series. `life` distinguishes the processes behind it, `born` is the start of this one."""
 
     at: float
     value: float
@@ -46,9 +46,9 @@ class Point:
 
 
 def increase(points: Sequence[Point], window: Window, *, may_fall: bool = False) -> float:
-    """How much a counter rose from the first to the last point, over restarts of its process.
+    """Returns how much a counter rose from the first to the last point, across restarts of its process.
 
-    `may_fall`: the values come from more than counters and may fall without a restart, as arrivals do for a moment.
+    `may_fall`: the values include gauges and may fall without a restart, as arrivals briefly do.
     """
     total = points[0].value if _began_inside(points[0], window) else 0.0
     total += sum(_step(before, after, may_fall=may_fall) for before, after in pairwise(points))
@@ -61,17 +61,17 @@ def _step(before: Point, after: Point, *, may_fall: bool) -> float:
 
 
 def counted_seconds(points: Sequence[Point], window: Window) -> float:
-    """The time over which `increase` counts: a counter misses nothing between two of its samples."""
+    """Returns the time over which `increase` counts: a counter misses nothing between two of its samples."""
     first = points[0]
     since = first.born if first.born is not None and _began_inside(first, window) else first.at
     return points[-1].at - since
 
 
 def steady_rate(points: Sequence[Point], window: Window, *, may_fall: bool = False) -> float:
-    """The median of a counter's rates over equal slices: a burst, such as many clients that begin at once, is left out.
+    """Returns the median of a counter's rates over equal slices: excludes bursts, such as many clients starting up.
 
-    Between two samples the counter rises evenly. Few samples make few slices. Of what is rare it is the mean: most
-    slices would be empty.
+    Between two samples the counter is assumed to rise evenly. Few samples make few slices. For rare events it is the
+    mean: most slices would be empty.
     """
     since = points[-1].at - counted_seconds(points, window)
     times, totals = [since], [0.0]
@@ -99,12 +99,12 @@ def _between(times: Sequence[float], totals: Sequence[float], at: float) -> floa
 
 
 def sampled_seconds(points: Sequence[Point]) -> float:
-    """The time that a gauge's samples speak for: nothing is known of the middle of a long gap."""
+    """Returns the time that a gauge's samples cover: the middle of a long gap is unknown."""
     return sum(min(after.at - before.at, STALE_SECONDS) for before, after in pairwise(points))
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Between the two nearest values, linearly, as PromQL's `quantile_over_time`."""
+    """Interpolates linearly between the two nearest values, like PromQL's `quantile_over_time`."""
     ordered = sorted(values)
     rank = q * (len(ordered) - 1)
     below, above = math.floor(rank), math.ceil(rank)
@@ -112,7 +112,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def slope(points: Sequence[Point]) -> float:
-    """How fast a gauge changes, per second: the line of least squares through its samples, as PromQL's `deriv`."""
+    """Returns a gauge's rate of change per second: the least-squares line through its samples, as PromQL's `deriv`."""
     middle = sum(point.at for point in points) / len(points)
     level = sum(point.value for point in points) / len(points)
     spread = sum((point.at - middle) ** 2 for point in points)
@@ -120,9 +120,9 @@ def slope(points: Sequence[Point]) -> float:
 
 
 def histogram_quantile(buckets: Mapping[str, float], q: float) -> float | None:
-    """The `q`-quantile from cumulative counts by upper bound, as PromQL's function; None when nothing was observed.
+    """Returns the `q`-quantile from cumulative counts by upper bound, like PromQL's; None without observations.
 
-    Beyond the highest finite bound it is that bound: more cannot be known.
+    Beyond the highest finite bound it returns that bound: more cannot be known.
     """
     bounds = sorted((float(bound), count) for bound, count in buckets.items())
     if not bounds or bounds[-1][1] <= 0:
@@ -139,10 +139,10 @@ def histogram_quantile(buckets: Mapping[str, float], q: float) -> float | None:
 
 
 def share_above(buckets: Mapping[str, float], target: float) -> float | None:
-    """The share of observations above `target`, within a bucket linearly as `histogram_quantile` has it.
+    """Returns the share of observations above `target`, linear within a bucket like `histogram_quantile`.
 
-    None when nothing was observed, and where the target lies beyond the highest finite bound but something else does
-    too: how much of that is above the target cannot be known.
+    None without observations, and if both the target and some observations are beyond the highest finite bound: how
+    many of those are above the target is unknown.
     """
     bounds = sorted((float(bound), count) for bound, count in buckets.items())
     if not bounds or bounds[-1][1] <= 0:
@@ -161,7 +161,7 @@ def share_above(buckets: Mapping[str, float], target: float) -> float | None:
 
 
 def short(seconds: float) -> str:
-    """A duration as people write it: `12 s`, `5 m`, `2.5 h`."""
+    """Returns a duration for people: `12 s`, `5 m`, `2.5 h`."""
     for size, unit in ((3600.0, "h"), (60.0, "m")):
         if seconds >= 2 * size:
             return f"{round(seconds / size, 1):g} {unit}"
@@ -169,7 +169,7 @@ def short(seconds: float) -> str:
 
 
 def clock(at: float, beside: float) -> str:
-    """A time of day in UTC; with its date where that is another one than that of `beside`."""
+    """Returns a time of day in UTC; with its date if that differs from the date of `beside`."""
     shown, near = (datetime.fromtimestamp(each, UTC) for each in (at, beside))
     return f"{shown:%H:%M:%S}" if shown.date() == near.date() else f"{shown:%Y-%m-%d %H:%M}"
 

@@ -1,1 +1,1 @@
-"""Calls and waits that several verbs are made of."""
+"""Calls and waits that several verbs share."""

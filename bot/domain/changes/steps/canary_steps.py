@@ -1,4 +1,4 @@
-"""The canary: one replica more with edited flags, as several verbs see it."""
+"""The canary, an extra replica with edited flags, as several verbs use it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible
 
 EDITS_ANNOTATION = "incident-bot/edits"
-"""On the canary: the edits that it was started with. `promote` reads them."""
+"""Annotation on the canary: the edits that it was started with. `promote` reads them."""
 
 
 def rotation_wanted(situation: Situation, *, default: str = "") -> str:

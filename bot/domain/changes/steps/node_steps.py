@@ -1,4 +1,4 @@
-"""Nodes: which one is meant, what is on it, and the call that cordons it."""
+"""Nodes: which one a change targets, what runs on it, and the call that cordons it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CORDON_SECONDS = 30.0
 
 
 def node_of(situation: Situation) -> Obj:
-    """The node that is named, or the one of the named replica."""
+    """Returns the named node, or the node of the named replica."""
     snapshot, arguments = situation.snapshot, situation.arguments
     require_readable(snapshot, "nodes", "all_pods", "pods")
     name = str(arguments.get("node") or "")
@@ -77,7 +77,7 @@ def node_seen(node: Obj, *, cordoned: bool) -> Wait:
 
 
 def schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
-    """A second and third cordoned node is a facility's problem, or the bot's, and no single node's."""
+    """A second or third cordoned node points to a problem of the facility or the bot, not of one node."""
     others = [one for one in snapshot.nodes if uid_of(one) != uid_of(node)]
     left = sum(not dig(one, "spec", "unschedulable") for one in others)
     text = f"{left} of {len(snapshot.nodes)} nodes still take pods"
@@ -92,7 +92,7 @@ def schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
 
 
 def on_node(snapshot: ClusterSnapshot, node: Obj) -> tuple[list[Obj], list[Obj], str]:
-    """Our replicas, others' pods that could be moved, and a line about those that stay whatever happens."""
+    """Returns our replicas, movable pods of others, and a line about the pods that stay in any case."""
     here = [pod for pod in snapshot.all_pods if dig(pod, "spec", "nodeName") == name_of(node)]
     here = sorted((pod for pod in here if not is_finished(pod) and not is_going_away(pod)), key=name_of)
     mine = {uid_of(pod) for pod in pods_of_workload(snapshot)}
@@ -113,13 +113,13 @@ def on_node(snapshot: ClusterSnapshot, node: Obj) -> tuple[list[Obj], list[Obj],
 
 
 def others_on(snapshot: ClusterSnapshot, node: Obj) -> tuple[list[Obj], str]:
-    """Others' pods on the node that could be moved, and a line that names their owners."""
+    """Returns others' movable pods on the node, and a line that names their owners."""
     others = on_node(snapshot, node)[1]
     return others, listed(others)
 
 
 def _stays(pod: Obj) -> str:
-    """Why a pod is passed by, as kubectl does; empty for one that may be evicted."""
+    """Returns why a pod is skipped, as in kubectl; empty for one that may be evicted."""
     if MIRROR_ANNOTATION in annotations_of(pod):
         return "mirror pods"
     owner = controller_of(pod)
@@ -129,7 +129,7 @@ def _stays(pod: Obj) -> str:
 
 
 def listed(others: Sequence[Obj]) -> str:
-    """Pods of others by their owner, the largest first."""
+    """Returns others' pods by owner, the largest first."""
     owners = Counter(_owner_of(pod) for pod in others)
     listed = ", ".join(f"{count} of {owner}" for owner, count in sorted(owners.items(), key=lambda o: (-o[1], o[0])))
     return f"{len(others)} pods of others: {listed}" if others else ""

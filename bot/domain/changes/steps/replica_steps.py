@@ -1,7 +1,7 @@
-"""One replica: out of rotation by a label, emptied, chosen to end, and back by that label.
+"""One replica: taken out of rotation by a label, drained, chosen to end, and returned by that label.
 
-The pod itself carries what it needs to come back (incident id, the label as it was), so that a crash of the bot between
-two calls leaves nothing that cannot be put right.
+The pod itself stores what it needs to return (incident id, original label), so that a crash of the bot between two
+calls leaves nothing that cannot be repaired.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bot.domain.cluster.workload import NUMBERED, kind_of
 from bot.domain.kernel.errors import impossible
 
 OUT_SECONDS = 120.0
-"""A label change reaches every proxy within seconds; longer means that something else keeps the pod in rotation."""
+"""A label change reaches every proxy within seconds; longer means that another cause keeps the pod in rotation."""
 DELETION_COST = "-1000"
 
 
@@ -67,7 +67,7 @@ def others_in_rotation(snapshot: ClusterSnapshot, pod: Obj) -> list[Obj]:
 
 
 def isolate_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> Call:
-    """Raise `NoPlanError` when no label takes the pod out without orphaning it."""
+    """Raise `NoPlanError` if no label takes the pod out without orphaning it."""
     key = rotation_key(snapshot, labels_of(pod))
     if isinstance(key, str):
         raise impossible(f"{name_of(pod)} cannot be taken out of rotation: {key}")
@@ -98,7 +98,7 @@ def annotation_edit(obj: Obj, name: str, value: str) -> FieldEdit:
 
 
 def victim_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext, *, out: bool) -> Call:
-    """Mark the pod as the one to end in a scale-in, and take it out of rotation where that is needed."""
+    """Mark the pod as the one to end in a scale-in, and take it out of rotation if that is needed."""
     if kind_of(snapshot.workload) in NUMBERED:
         return isolate_call(snapshot, pod, context)
     edits = [annotation_edit(pod, DELETION_COST_ANNOTATION, DELETION_COST)]
@@ -139,7 +139,7 @@ def emptied_steps(pod: Obj, context: PlanContext) -> tuple[Step, ...]:
 
 
 def return_call(pod: Obj, noted: str) -> Call:
-    """The label as the pod's own note says it was, and the notes taken off."""
+    """Restore the label from the pod's own note, and remove the notes."""
     key, _, value = noted.partition("=")
     label = edit_of(pod, pointer("metadata", "labels", key), value)
     notes = [

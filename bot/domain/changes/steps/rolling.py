@@ -1,4 +1,4 @@
-"""What every rolling update of the workload shares: when it may start, what weighs on it, how it is awaited."""
+"""Shared by all rolling updates of the workload: when one may start, its circumstances, and how to wait for it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from bot.domain.cluster.workload import KINDS, NUMBERED, kind_of, pod_templates
 from bot.domain.kernel.errors import impossible
 
 MAX_EMPTIED = 20
-"""More than these, emptied one after the other, take longer than an incident; then streams are cut, and it is said."""
+"""Draining more pods one after the other outlasts an incident; above it streams are cut, and the plan says so."""
 
 
 def workload_of(snapshot: ClusterSnapshot) -> Obj:
-    """The workload, when it is of a kind that the bot can change."""
+    """Returns the workload if the bot can change its kind."""
     if snapshot.workload is None:
         raise impossible("the workload does not exist any more")
     kind = kind_of(snapshot.workload)
@@ -47,7 +47,7 @@ def workload_of(snapshot: ClusterSnapshot) -> Obj:
 
 
 def only_for(snapshot: ClusterSnapshot, kinds: Sequence[str], why: str) -> Obj:
-    """The workload, when it is one of these kinds; `why` says what the others lack."""
+    """Returns the workload if it is one of these kinds; `why` names what the others lack."""
     workload = workload_of(snapshot)
     if kind_of(workload) not in kinds:
         raise impossible(f"not for a {kind_of(workload)}: {why}")
@@ -55,7 +55,7 @@ def only_for(snapshot: ClusterSnapshot, kinds: Sequence[str], why: str) -> Obj:
 
 
 def refuse_if_not_rollable(workload: Obj) -> None:
-    """Raise when a template edit would not become a rolling update."""
+    """Raise if a template edit would not become a rolling update."""
     kind, named = kind_of(workload), f"{kind_of(workload)} {name_of(workload)}"
     if dig(workload, "spec", "paused"):
         raise impossible(f"{named} is paused", "resume it first")
@@ -95,10 +95,10 @@ def strategy_difference(edit: FieldEdit) -> Difference:
 
 
 def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
-    """The pods that a rollout to `template` takes out of rotation and empties before each ends, in this order.
+    """Returns the pods that a rollout to `template` takes out of rotation and drains before each ends, in this order.
 
-    None where the engine empties itself, where no label can do it, where one after the other would take for ever, or
-    where the controller decides when the next replica ends, which only a Deployment's can be held from.
+    None if the engine drains itself, if no label can do it, if one after the other would take too long, or if the
+    controller decides when the next replica ends, which only a Deployment can be kept from.
     """
     if kind_of(snapshot.workload) != "Deployment" or drain_mode(snapshot).mode != "label":
         return []
@@ -109,7 +109,7 @@ def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
 
 
 def replaced_by(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
-    """The pods that a rollout to `template` ends: those of another template. Of a numbered kind, all that serve."""
+    """Returns the pods that a rollout to `template` ends: those of another template; if numbered, all that serve."""
     if kind_of(snapshot.workload) in NUMBERED:
         return list(replicas_present(snapshot))
     kept = {uid_of(rs) for rs in replica_sets_of(snapshot) if same_template(dig(rs, "spec", "template"), template)}
@@ -118,14 +118,14 @@ def replaced_by(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
 
 
 def runs_already(snapshot: ClusterSnapshot, template: Obj) -> bool:
-    """Whether so many replicas serve with `template` that a rollout to it starts none: it takes a stuck one back."""
+    """Whether enough replicas serve with `template` that a rollout to it starts none: it reverts a stuck one."""
     leaving = {uid_of(pod) for pod in replaced_by(snapshot, template)}
     staying = [pod for pod in replicas_present(snapshot) if uid_of(pod) not in leaving and is_ready(pod)]
     return len(staying) >= max(1, replicas_of(workload_of(snapshot)))
 
 
 def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -> tuple[Circumstance, ...]:
-    """What weighs on any rolling update to these templates, as it runs with as much capacity kept as can be."""
+    """Circumstances of any rolling update to these templates that preserves as much capacity as possible."""
     workload = workload_of(snapshot)
     images = image_notes(snapshot, [each.template for each in pod_templates(workload)], templates)
     if kind_of(workload) in NUMBERED:
@@ -142,7 +142,7 @@ def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -
 def _surge_room(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
     if runs_already(snapshot, template):
         return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
-    # A rollout that is stuck half-way is taken back by ending its new pods: that needs no room.
+    # A stuck rollout is reverted by ending its new pods, which needs no capacity.
     return room_for(snapshot, template, 1, "surge pod", is_needed=rollout_state(workload_of(snapshot)).is_complete)
 
 
@@ -168,7 +168,7 @@ def _rollout_drain(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
 
 
 def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) -> Wait:
-    """Replicas are replaced one after the other; each may need its whole start-up and drain."""
+    """Replicas are replaced one after the other; each may need its whole start-up and drain time."""
     replicas = max(1, replicas_of(workload))
     return Wait(
         condition="rolled_out",
@@ -180,7 +180,7 @@ def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) ->
 
 
 def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
-    """Begins with `none` only where no request is cut and no capacity is lost."""
+    """Starts with `none` only if no request is cut and no capacity is lost."""
     workload = workload_of(snapshot)
     replicas, cut = replicas_of(workload), _what_is_cut(snapshot, template)
     none = "" if cut else "none: "

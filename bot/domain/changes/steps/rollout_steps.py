@@ -1,8 +1,8 @@
-"""The steps of every rolling update; where the engine does not empty itself, each old pod is emptied before it ends.
+"""The steps of every rolling update. If the engine does not drain itself, each old pod is drained before it ends.
 
 A held rollout: the new pods do not count as available (minReadySeconds), so the Deployment controller ends no old pod
-on its own. Each step of maxUnavailable lets it end exactly one: the emptied one, which its deletion cost marks.
-Wherever the bot stops in between, for a minute or for ever, nothing else ends.
+unprompted. Each step of maxUnavailable lets it end exactly one: the drained one, which its deletion cost marks. If the
+bot stops in between, for a minute or forever, nothing else ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
 HELD_SECONDS = 30 * 86400
-"""Longer than any rollout. Should the bot never come back, the rollout goes on by itself after this."""
+"""Longer than any rollout. If the bot never returns, the rollout continues by itself after this time."""
 MIN_READY, DEADLINE, STRATEGY = "/spec/minReadySeconds", "/spec/progressDeadlineSeconds", "/spec/strategy"
 MAX_UNAVAILABLE = "/spec/strategy/rollingUpdate/maxUnavailable"
 ORDINARY: dict[str, Any] = {
@@ -32,7 +32,7 @@ ORDINARY: dict[str, Any] = {
     DEADLINE: 600,
     STRATEGY: {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
 }
-"""What a held rollout that was abandoned is let go to: what it was before is not known any more."""
+"""Settings for releasing a held rollout that was abandoned: its original ones are no longer known."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TemplateChange:
 
     edits: Sequence[FieldEdit]
     templates: Sequence[Obj]
-    """As they will be; that of the pods that serve comes first."""
+    """Templates after the edit; the serving pods' template comes first."""
     wording: Wording
     guards: Sequence[Obj] = ()
 
@@ -60,7 +60,7 @@ def rollout_steps(snapshot: ClusterSnapshot, change: TemplateChange, context: Pl
 
 
 class _Held:
-    """One held rollout, planned from its first call to its last."""
+    """One held rollout, planned from first to last call."""
 
     def __init__(
         self, snapshot: ClusterSnapshot, context: PlanContext, change: TemplateChange, leaving: list[Obj]
@@ -69,17 +69,17 @@ class _Held:
         self._workload = workload_of(snapshot)
         replicas = replicas_of(self._workload)
         self._kept = max(0, replicas - len(leaving))
-        """Pods that run the template already, when a rollout is turned round; they stop to count as available too."""
+        """Pods that already run the template when a rollout is reversed; they also stop counting as available."""
         self._is_turned_round = len(self._alive()) > replicas > len(leaving)
         self._so_far = self._workload
-        """The Deployment as the calls planned so far leave it."""
+        """The Deployment after the calls planned so far."""
 
     def _alive(self) -> list[Obj]:
         return [pod for pod in pods_of_workload(self._world) if not is_going_away(pod)]
 
     def steps(self) -> tuple[Step, ...]:
-        # With one pod too many, the controller may end one as soon as the template is another: that one is emptied
-        # before, which costs no capacity.
+        # With one pod too many, the controller may end one as soon as the template changes: that one is drained before,
+        # which costs no capacity.
         early = self._emptied(self._leaving[0]) if self._is_turned_round else []
         steps: list[Step] = [*early, self._begin()]
         for number, pod in enumerate(self._leaving, start=1):
@@ -88,7 +88,7 @@ class _Held:
                 steps += self._emptied(pod)
             if number < len(self._leaving):
                 steps += [self._release(number, pod), self._released(number, pod)]
-        # A rollout waits longest for its last replica; the ones before it were awaited one by one.
+        # The last replica has the longest wait; the ones before it were awaited one by one.
         seen = rolled_out(self._workload, self._change.templates, self._context)
         return (*steps, self._finish(self._leaving[-1]), seen)
 
@@ -98,7 +98,7 @@ class _Held:
         return [mark, *(emptied_steps(pod, self._context) if is_serving else ())]
 
     def _begin(self) -> Call:
-        """The new template, held: the first new pod is made and no old one ends."""
+        """Apply the new template, held: the first new pod is created and no old one ends."""
         templates = [edit for edit in self._change.edits if edit.path.startswith("/spec/template")]
         strategy = {
             "type": "RollingUpdate",
@@ -123,7 +123,7 @@ class _Held:
         )
 
     def _finish(self, pod: Obj) -> Call:
-        """The settings as they are meant to stay; that lets the last old pod end."""
+        """Apply the final settings; that lets the last old pod end."""
         wanted = applied([op for edit in self._change.edits for op in edit.operations()], self._workload)
         edits = [edit_of(self._so_far, path, self._ordinary(wanted, path)) for path in (STRATEGY, DEADLINE, MIN_READY)]
         wording = Wording(
@@ -134,7 +134,7 @@ class _Held:
         return self._call(edits, wording).model_copy(update={"ends": (uid_of(pod),), "holds": False})
 
     def _ordinary(self, wanted: Obj, path: str) -> Any:
-        """A setting as it is to stay, unless it is one of a held rollout that somebody has abandoned."""
+        """Returns the final value of a setting; the default if the present one is from an abandoned held rollout."""
         was_held = value_at(wanted, MIN_READY) == HELD_SECONDS
         return ORDINARY[path] if was_held else value_at(wanted, path)
 

@@ -1,6 +1,6 @@
-"""canary: one replica more, with edited flags, beside the workload.
+"""canary: an extra replica with edited flags, beside the workload.
 
-The canary is a separate Deployment. No other pod has the label that it selects, so the two Deployments never claim each
+The canary is a separate Deployment. It selects a label that no other pod has, so the two Deployments never claim each
 other's ReplicaSets. Its pods keep the workload's labels, so the same Services send them traffic. A canary that starts
 out of rotation differs in one of these labels, until another change puts it in.
 """
@@ -75,7 +75,7 @@ def plan_canary(situation: Situation) -> Plan:
 
 
 def _keep_out(snapshot: ClusterSnapshot, body: Obj) -> None:
-    """The canary's pods are born with the label that no Service selects, and with the note that brings it back."""
+    """Create the canary's pods with the label that no Service selects, and with the note that returns them."""
     metadata = body["spec"]["template"]["metadata"]
     key = rotation_key(snapshot, metadata["labels"])
     if isinstance(key, str):

@@ -1,4 +1,4 @@
-"""cordon_node: no new pods on a node."""
+"""cordon_node: keep new pods off a node."""
 
 from __future__ import annotations
 

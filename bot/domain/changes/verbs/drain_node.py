@@ -1,7 +1,7 @@
-"""drain_node: move what is on a node elsewhere, one replica at a time.
+"""drain_node: move the pods of a node elsewhere, one replica at a time.
 
-Cordon before evict, or the replacement lands on the same accelerator. Pods of others are left where they are unless the
-request says otherwise, and are listed with their owners either way.
+Cordon before evicting, or the replacement lands on the same accelerator. Pods of others stay unless the request
+includes them; they are listed with their owners either way.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _others_wanted(situation: Situation) -> bool:
 
 
 def _ours_moved(snapshot: ClusterSnapshot, workload: Obj, pod: Obj, context: PlanContext) -> list[Step]:
-    """Out of rotation and empty where the engine does not empty itself, then evicted, then replaced elsewhere."""
+    """Take the pod out and drain it if the engine does not drain itself; then evict it and replace it elsewhere."""
     serves = is_in_rotation(pod, snapshot.endpoint_slices)
     first: list[Step] = []
     if serves and drain_mode(snapshot).mode == "label":
@@ -92,7 +92,7 @@ def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> 
 
 
 def _cordoned(snapshot: ClusterSnapshot, node: Obj) -> ClusterSnapshot:
-    """The snapshot as it is once the node takes no more pods."""
+    """Returns the cluster as it is once the node accepts no more pods."""
     nodes = tuple(
         {**one, "spec": {**(one.get("spec") or {}), "unschedulable": True}} if uid_of(one) == uid_of(node) else one
         for one in snapshot.nodes

@@ -22,7 +22,7 @@ def plan_isolate(situation: Situation) -> Plan:
         raise not_needed(f"{name_of(pod)} is out of rotation already")
     if not others_in_rotation(snapshot, pod):
         raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
-    # Of a group only the pods that a Service sends requests to have to leave; the others work for them.
+    # In a group only the pods that a Service sends requests to have to leave; the others work for them.
     listed = [one for one in together if one is pod or is_in_rotation(one, snapshot.endpoint_slices)]
     calls = [isolate_call(snapshot, one, context) for one in listed]
     return Plan(

@@ -1,7 +1,7 @@
-"""probe_request: one long generation against a replica that serves nobody, to see how many blocks it really takes.
+"""probe_request: one long generation on a replica that serves no users, to measure how many blocks it takes.
 
-It changes no object. It still needs a grant and is sent once: on a replica in rotation it would compete with people,
-and afterwards nothing shows whether it was sent.
+It changes no object. It still needs a grant and is sent once: in rotation it would compete with users, and afterwards
+there is no evidence that it was sent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def plan_probe_request(situation: Situation) -> Plan:
             f"{name_of(pod)} is in rotation: a probe would compete with users", "take it out of rotation first"
         )
     if ROTATION_ANNOTATION not in annotations_of(pod):
-        # What no Service lists may still be reached by a gateway that picks pods itself.
+        # A gateway that picks pods itself may still reach a pod that no Service lists.
         raise impossible(f"{name_of(pod)} was not taken out of rotation by the bot", "take it out of rotation first")
     if not is_ready(pod) or not dig(pod, "status", "podIP"):
         raise impossible(f"{name_of(pod)} is not Ready", "wait for it")
@@ -70,7 +70,7 @@ def plan_probe_request(situation: Situation) -> Plan:
 
 
 def replica_asked_for(situation: Situation) -> Obj:
-    """The pod that `replica` names; `canary` is the incident's own."""
+    """Returns the pod that `replica` names; `canary` is the incident's own."""
     snapshot, name = situation.snapshot, str(situation.arguments.get("replica") or "")
     if not name:
         raise impossible("no replica given", "write: with: {replica: canary} or {replica: '${picked.replica}'}")
@@ -85,7 +85,7 @@ def replica_asked_for(situation: Situation) -> Obj:
 
 
 def _company(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
-    """Blocks of other requests would be counted as the probe's: raise when there are some."""
+    """Raise if there are other requests: their blocks would be counted as the probe's."""
     load = snapshot.load.get(name_of(pod))
     known = [] if load is None else [each for each in (load.running, load.waiting) if each is not None]
     if busy := sum(known):

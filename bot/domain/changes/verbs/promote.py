@@ -1,4 +1,4 @@
-"""promote: what the canary was started with is written to the workload, as set_flags does it."""
+"""promote: write the canary's edits to the workload, as set_flags does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _summary(plan: Plan) -> str:
 
 
 def _proof(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
-    """How long the canary has served; one that answered nobody proves only that it starts."""
+    """How long the canary has served; one that answered no requests proves only that it starts."""
     since = seconds_of(condition_of(pod, "Ready").get("lastTransitionTime"))
     span = "for an unknown time" if since is None else f"for {max(0.0, snapshot.at - since) / 60:.0f} min"
     if is_in_rotation(pod, snapshot.endpoint_slices):
@@ -61,7 +61,7 @@ VERB = Verb(
     name="promote",
     help="Write the canary's edits to the workload, and roll them out.",
     plan=plan_promote,
-    kinds=(ChangeKind("promote", "high", minutes=15),),  # as set_flags, after a canary has shown it
+    kinds=(ChangeKind("promote", "high", minutes=15),),  # like set_flags, after a canary has proven it
     access={"Deployment": (PATCH, PATCH_CONFIG_MAP, PATCH_POD)},
     edits_engines=True,
 )

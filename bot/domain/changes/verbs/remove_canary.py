@@ -57,7 +57,7 @@ def plan_remove_canary(situation: Situation) -> Plan:
 
 
 def _out_first(snapshot: ClusterSnapshot, context: PlanContext) -> tuple[Step, ...]:
-    """Where the engine does not drain by itself, the canary leaves rotation and runs empty before it ends."""
+    """If the engine does not drain itself, the canary leaves rotation and drains before it ends."""
     steps: list[Step] = []
     for pod in pods_of_canary(snapshot):
         key = rotation_key(snapshot, labels_of(pod))

@@ -58,7 +58,7 @@ def plan_replace(situation: Situation) -> Plan:
 
 
 def evict_call(pod: Obj, called: str = "") -> Call:
-    """`called`: what ends with it, where that is more than the pod."""
+    """`called`: name of what ends, if it is more than the pod."""
     called = called or name_of(pod)
     return Call(
         method="evict",
@@ -73,7 +73,7 @@ def evict_call(pod: Obj, called: str = "") -> Call:
 
 
 def refuse_if_group_survives(workload: Obj) -> None:
-    """The leader is evicted, and its group has to go and come with it."""
+    """The leader is evicted, and its whole group must end and restart with it."""
     policy = dig(workload, "spec", "leaderWorkerTemplate", "restartPolicy") or "RecreateGroupOnPodRestart"
     if not policy.startswith("RecreateGroup"):
         raise impossible(
@@ -94,7 +94,7 @@ def replaced(workload: Obj, pod: Obj, context: PlanContext) -> Wait:
 
 
 def _room_without(snapshot: ClusterSnapshot, leaving: Sequence[Obj]) -> Circumstance:
-    """Room for the replacement once these pods have let go of their accelerators."""
+    """Capacity for the replacement once these pods have released their accelerators."""
     gone = {uid_of(pod) for pod in leaving}
     rest = tuple(pod for pod in snapshot.all_pods if uid_of(pod) not in gone)
     freed = ClusterSnapshot(

@@ -1,4 +1,4 @@
-"""restart: the same template once more, replica by replica, as `kubectl rollout restart` does it."""
+"""restart: roll out the same template again, replica by replica, as `kubectl rollout restart` does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plan_restart(situation: Situation) -> Plan:
     require_readable(snapshot, "replica_sets", "pods", "services", "endpoint_slices")
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
-    # Marking the pods that serve is enough: a group starts again as a whole.
+    # Marking the serving pods is enough: a group restarts as a whole.
     first, *others = pod_templates(workload)
     metadata, path = _marked(first.template.get("metadata") or {}, context), f"{first.path}/metadata"
     templates = [{**first.template, "metadata": metadata}, *(bare(other.template) for other in others)]
@@ -59,7 +59,7 @@ def plan_restart(situation: Situation) -> Plan:
 
 
 def _marked(metadata: Obj, context: PlanContext) -> Obj:
-    """A value of its own for each restart of an incident, and the same one whenever this restart is planned again."""
+    """The mark is unique to each restart of an incident, and the same whenever this restart is planned again."""
     number = 1 + sum(entry.verb == "restart" and entry.target.kind in KINDS for entry in context.ledger)
     marked = copy.deepcopy(metadata)
     marked["annotations"] = {

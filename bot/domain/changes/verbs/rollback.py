@@ -1,4 +1,4 @@
-"""rollback: write an earlier revision's template back, as `kubectl rollout undo` does; every difference is listed."""
+"""rollback: restore an earlier revision's template, as `kubectl rollout undo` does; every difference is listed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def plan_rollback(situation: Situation) -> Plan:
 
 
 def _revision_wanted(snapshot: ClusterSnapshot, wanted: Any) -> Revision:
-    """The revision to go back to: the given one, else the newest that differs from what runs."""
+    """Returns the revision to go back to: the given one, else the newest that differs from the running one."""
     present, kept = template_of(snapshot.workload), revisions_of(snapshot)
     if wanted not in (None, "", 0):
         number = _revision(wanted)
@@ -105,7 +105,7 @@ def _differences(differences: tuple[Difference, ...]) -> Circumstance:
 
 
 def _config_maps_stay(differences: tuple[Difference, ...]) -> list[Circumstance]:
-    """A revision holds no ConfigMap: one that was edited in place keeps its text through a rollback."""
+    """A revision contains no ConfigMap: one that was edited in place keeps its text through a rollback."""
     if not any(d.path.endswith(pointer(CONFIG_ANNOTATION)) for d in differences):
         return []
     text = "the edited ConfigMap keeps its present text: only the change's undo puts that back"
@@ -113,7 +113,7 @@ def _config_maps_stay(differences: tuple[Difference, ...]) -> list[Circumstance]
 
 
 def _own_work(context: PlanContext, differences: tuple[Difference, ...]) -> list[Circumstance]:
-    """A rollback that takes the bot's own fix back says so."""
+    """Warns if a rollback reverts the bot's own fix."""
     changed = {d.text.split(" ", 1)[0] for d in differences if d.text.startswith("--")}
     taken_back = [
         f"{d.text} ({entry.call_id})"

@@ -1,4 +1,4 @@
-"""rotate_canary: take the canary into the Service, or out of it."""
+"""rotate_canary: put the canary into the Service, or take it out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 
 def plan_rotate_canary(situation: Situation) -> Plan:
-    """In: it serves people from now on. Out: it finishes what it has and gets nothing new."""
+    """In: it serves users from now on. Out: it finishes its open requests and gets no new ones."""
     snapshot, context = situation.snapshot, situation.context
     require_readable(snapshot, "canary", "pods", "services", "endpoint_slices")
     canary = own_canary(snapshot, context)
@@ -35,7 +35,7 @@ def plan_rotate_canary(situation: Situation) -> Plan:
         if wanted == "in"
         else (isolate_call(snapshot, pod, context), *emptied_steps(pod, context))
     )
-    # Unlike a replica that comes back, a canary that enters serves what nobody has judged: it counts as a change.
+    # Unlike a returning replica, a new canary serves unproven answers: it counts as a change.
     steps = tuple(s.model_copy(update={"restores": False}) if isinstance(s, Call) else s for s in steps)
     into = "into" if wanted == "in" else "out of"
     return Plan(
@@ -59,7 +59,7 @@ VERB = Verb(
     name="rotate_canary",
     help="Take the canary into the Service, or out of it.",
     plan=plan_rotate_canary,
-    kinds=(ChangeKind("rotate_canary", "medium", minutes=15),),  # people get answers that nobody has judged yet
+    kinds=(ChangeKind("rotate_canary", "medium", minutes=15),),  # users get unproven answers
     access={"Deployment": (PATCH_POD,)},
     arguments=(Argument("rotation", ROTATION_HELP),),
     edits_engines=True,

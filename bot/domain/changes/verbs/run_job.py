@@ -1,7 +1,7 @@
-"""run_job: a Job made from a CronJob of the workload's namespace, as `kubectl create job --from` does it.
+"""run_job: create a Job from a CronJob of the workload's namespace, as `kubectl create job --from` does.
 
-It belongs to the incident, not to the CronJob, whose history limits would delete it. It ends by itself: its own
-deadline is what the bot waits, and a finished Job is kept a while, so that its log can be read.
+It belongs to the incident, not to the CronJob, whose history limits would delete it. It ends by itself: the bot waits
+for its own deadline. A finished Job is kept for a while, so that its log can be read.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _template(situation: Situation) -> Obj:
 
 
 def _refuse_second(snapshot: ClusterSnapshot, template: Obj) -> None:
-    """Two at once would judge each other's load."""
+    """Raise if one already runs: two at once would judge each other's load."""
     for job in snapshot.jobs:
         is_over = any(condition(job, kind).get("status") == "True" for kind in ("Complete", "Failed"))
         if labels_of(job).get(JOB_LABEL) and not is_over and not is_going_away(job):
@@ -106,7 +106,7 @@ def _variables(given: Any) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """Whole numbers are doubles in expressions; nobody means `8000.0` by a port."""
+    """Returns whole numbers without a fraction: expressions yield doubles, and a port is not `8000.0`."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -125,7 +125,7 @@ def _job(template: Obj, context: PlanContext, seconds: float, variables: Mapping
     spec = copy.deepcopy(made_from.get("spec") or {})
     spec.pop("suspend", None)
     spec["activeDeadlineSeconds"] = min(int(spec.get("activeDeadlineSeconds") or seconds), int(seconds))
-    # Deleted sooner than this, its log could be gone before it was read.
+    # If it were deleted sooner, its log could be gone before it was read.
     spec["ttlSecondsAfterFinished"] = max(int(spec.get("ttlSecondsAfterFinished", DAY)), HOUR)
     for container in dig(spec, "template", "spec", "containers") or []:
         kept = [entry for entry in container.get("env") or [] if entry.get("name") not in variables]
@@ -146,7 +146,7 @@ def _job(template: Obj, context: PlanContext, seconds: float, variables: Mapping
 
 
 def _name(template: Obj, context: PlanContext) -> str:
-    """Fixed until it was used: the same plan right before the call has the same name, and creating it can win once."""
+    """Returns a name that is fixed until used: planning again gives the same name, so only one create can succeed."""
     number = 1 + sum(entry.verb == "run_job" and entry.target.kind == "Job" for entry in context.ledger)
     suffix = f"-{context.slug}-{number}"
     return name_of(template)[: MAX_NAME_LENGTH - len(suffix)].rstrip("-.") + suffix
@@ -157,7 +157,7 @@ def _create(body: Obj, template: Obj, variables: Mapping[str, str]) -> Call:
     undo = delete_call(target, title=f"Delete the Job {target.name}", no_undo=TAKES_BACK)
     lines = [Difference(path="", after=target.name, text=f"one Job from {name_of(template)}: {target.name}")]
     for name, value in variables.items():
-        said = shown_value(name, value)  # the body keeps a secret, people see that it is one
+        said = shown_value(name, value)  # the body keeps a secret, people see it masked
         lines.append(Difference(path="", after=said, text=f"{name}={said}"))
     return Call(
         method="create",

@@ -1,4 +1,4 @@
-"""scale: more or fewer replicas through the Scale subresource. Going down ends chosen, drained replicas, not any."""
+"""scale: more or fewer replicas through the Scale subresource. A scale-in ends chosen, drained replicas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 MAX_REPLICAS = 1000
 LAST_ACCELERATOR_TEAMS = ("serving", "platform")
-"""Who approves where no surge, canary or replacement finds room afterwards."""
+"""Approvers if no surge, canary or replacement finds capacity afterwards."""
 MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
 
 
@@ -92,12 +92,12 @@ def _room_for_more(snapshot: ClusterSnapshot, more: int) -> tuple[Circumstance, 
 
 
 def _deciders(circumstances: Iterable[Circumstance]) -> tuple[str, ...]:
-    """The platform team too, where no accelerator stays free."""
+    """Adds the platform team if no accelerator stays free."""
     return LAST_ACCELERATOR_TEAMS if any(each.name == "last_room" for each in circumstances) else ()
 
 
 def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, wanted: int) -> Plan:
-    """More replicas: the autoscaler's minimum goes up. Fewer replicas are its own decision."""
+    """More replicas: raise the autoscaler's minimum. Fewer replicas are the autoscaler's own decision."""
     snapshot, context, workload = situation.snapshot, situation.context, workload_of(situation.snapshot)
     if (maker := controller_of(scaler.obj) or {}).get("kind") == "ScaledObject":
         name = f"ScaledObject {maker.get('name')} (KEDA)"
@@ -177,7 +177,7 @@ def scale_call(workload: Obj, now: int, wanted: int) -> Call:
 
 
 def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ...] = ()) -> Wait:
-    """`ends`: UIDs of the pods that were chosen to end; others must not have ended instead."""
+    """`ends`: UIDs of the pods chosen to end; no others must have ended instead."""
     return Wait(
         condition="scaled",
         about=ref_of(workload, kind_of(workload)),
@@ -188,9 +188,9 @@ def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ..
 
 
 def victims_of(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
-    """Which replicas end: those beyond `wanted` that are there. Replicas with numbers leave no choice: the highest go.
+    """Returns the replicas to end: those beyond `wanted` that exist. Numbered replicas leave no choice: the highest go.
 
-    A replica that was asked for and never came (a quota, no room) needs nobody to end for it.
+    A replica that was requested but never created (a quota, no capacity) needs no other to end for it.
     """
     there = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
     if kind_of(snapshot.workload) in NUMBERED:
@@ -200,17 +200,17 @@ def victims_of(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
 
 
 def drained_first(snapshot: ClusterSnapshot, victims: list[Obj], context: PlanContext) -> list[Step]:
-    """Make the controller choose these pods, and empty them where their end would cut streams."""
+    """Make the controller choose these pods, and drain them if their end would cut streams."""
     drain = drain_mode(snapshot)
     if kind_of(snapshot.workload) in NUMBERED:
-        # There is nothing to choose: they are only emptied, where their end would cut streams.
+        # No choice of pods: they are only drained, if their end would cut streams.
         victims = (
             [pod for pod in victims if is_in_rotation(pod, snapshot.endpoint_slices)] if drain.mode == "label" else []
         )
     marks: list[Step] = [victim_call(snapshot, pod, context, out=drain.mode == "label") for pod in victims]
     if drain.mode != "label":
         return marks
-    # One that serves nobody has nothing to finish, and may be too broken to say so.
+    # A pod out of rotation has nothing to finish, and may be too broken to report.
     serving = [pod for pod in victims if is_in_rotation(pod, snapshot.endpoint_slices)]
     return marks + [step for pod in serving for step in emptied_steps(pod, context)]
 

@@ -1,7 +1,7 @@
-"""set_flags: edit flags, variables and the image where they are written, in one rollout that keeps capacity.
+"""set_flags: edit flags, variables and the image where they are written, in one rollout that preserves capacity.
 
-What stands in a ConfigMap is patched first; the template's annotation then rolls the pods. Taking it back goes the same
-way: the ConfigMap first, so that the pods that roll back read the old text.
+ConfigMaps are patched first; the template's annotation then rolls the pods. The undo follows the same order: the
+ConfigMap first, so that the pods that roll back read the old text.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def plan_set_flags(situation: Situation) -> Plan:
 
 
 def _config_maps_first(edited: tuple[EditedConfigMap, ...], rollout: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The texts, then the rollout whose pods read them; its undo puts the texts back before the pods roll back."""
+    """Patch the ConfigMaps, then roll out the pods that read them; the undo restores the texts before the pods."""
     first = [_config_map_call(one) for one in edited]
     if not first:
         return rollout

@@ -1,4 +1,4 @@
-"""uncordon_node: new pods on a node again."""
+"""uncordon_node: allow new pods on a node again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ VERB = Verb(
     name="uncordon_node",
     help="New pods on a node again.",
     plan=plan_uncordon,
-    kinds=(ChangeKind("uncordon_node", "medium", "platform", minutes=60),),  # it may put people on bad silicon
+    kinds=(ChangeKind("uncordon_node", "medium", "platform", minutes=60),),  # it may place users on faulty hardware
     access=everywhere(CORDON),
     arguments=NODE,
     teams=("platform",),  # serving may want the GPU back; platform knows whether it is sound

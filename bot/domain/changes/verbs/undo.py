@@ -1,4 +1,4 @@
-"""undo: the recorded inverse of applied calls, newest first, only where the cluster is as the bot left it."""
+"""undo: the recorded inverse of applied calls, newest first, and only where the cluster still is as the bot left it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def plan_undo(situation: Situation) -> Plan:
     snapshot, context = situation.snapshot, situation.context
     entries = _wanted_entries(context.ledger, situation.arguments)
     require_readable(snapshot, "pods", "replica_sets", "canary")
-    # What cannot be read is not gone: an inverse that is left out would pass for one that is not needed.
+    # An unreadable object is not gone: leaving its inverse out would suggest that none is needed.
     for call in (call for entry in entries for call in entry.undo):
         require_readable(snapshot, *filter(None, [SOURCES.get(call.target.kind)]))
     replay = _Replay(snapshot, context)
@@ -81,7 +81,7 @@ def plan_undo(situation: Situation) -> Plan:
 
 
 def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any]) -> list[LedgerEntry]:
-    """What is to be taken back, newest first."""
+    """Returns the entries to undo, newest first."""
     of = arguments.get("of", "last")
     held = [entry for entry in reversed(ledger) if not entry.undone_by]
     can = [entry for entry in held if entry.undo]
@@ -108,14 +108,14 @@ def _refuse_without_undo(wanted: Sequence[LedgerEntry]) -> None:
 
 
 class _Replay:
-    """The snapshot as it would be while the inverses are applied one after the other."""
+    """The cluster as it would be while the inverses are applied one after the other."""
 
     def __init__(self, snapshot: ClusterSnapshot, context: PlanContext) -> None:
         self._world, self._context = snapshot, context
         self._objects: dict[str, Obj] = {}
 
     def take(self, entry: LedgerEntry, call: Call) -> _Inverse | None:
-        """The inverse as it can be sent, None when there is nothing left to do; raise when the cluster has changed."""
+        """Returns the inverse as it can be sent, None if nothing is left to do; raise if the object has changed."""
         obj = self._find(call.target)
         if obj is None or is_going_away(obj):
             return None
@@ -123,7 +123,7 @@ class _Replay:
         if call.method == "delete":
             if annotations_of(obj).get(INCIDENT_ANNOTATION) != self._context.incident_id:
                 raise impossible(f"{call.target} does not carry this incident's id: it is not ours to remove")
-            # Its uid was not known when the inverse was recorded; it is the precondition of the delete.
+            # Its uid was unknown when the inverse was recorded; it is the precondition of the delete.
             target = call.target.model_copy(update={"uid": uid_of(obj)})
             return _Inverse(call.model_copy(update={**named, "target": target}), obj, {})
         if uid_of(obj) != call.target.uid:
@@ -171,7 +171,7 @@ def _with_waits(
 
 
 def _last_templates(inverses: Sequence[_Inverse]) -> list[Obj]:
-    """The workload's templates once everything is taken back."""
+    """Returns the workload's templates once everything is undone."""
     return _templates([inverse for inverse in inverses if inverse.is_template_patch][-1])
 
 
@@ -182,7 +182,7 @@ def _templates(inverse: _Inverse) -> list[Obj]:
 def _emptying(
     snapshot: ClusterSnapshot, context: PlanContext, inverses: Sequence[_Inverse]
 ) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]] | None:
-    """All edits of the template taken back as one rollout that empties each replica; None where that is not needed."""
+    """Undoes all template edits as one rollout that drains each replica; None if that is not needed."""
     rolling = [inverse for inverse in inverses if inverse.is_template_patch]
     if rolling:
         require_readable(snapshot, "services", "endpoint_slices")
@@ -209,10 +209,10 @@ Around = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
 
 
 def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
-    """What has to be done before an inverse call and seen after it."""
+    """Returns what to do before an inverse call and what to wait for after it."""
     call = inverse.call
     if call.target.kind == "Job":
-        # Its pods serve nobody: they end as their own grace says.
+        # Its pods serve no users: they end within their own grace period.
         return [], [], ()
     if call.method == "delete":
         drain = drain_mode(snapshot, dig(inverse.before, "spec", "template"))
@@ -227,14 +227,14 @@ def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) 
     if call.subresource == "scale":
         return _around_scale(snapshot, context, inverse)
     if call.target.kind not in KINDS:
-        # An autoscaler's floor: whether fewer replicas are enough is its own decision.
+        # An autoscaler's minimum: whether fewer replicas are enough is its own decision.
         return [], [], ()
     templates = _templates(inverse)
     return [], [rolled_out(inverse.after, templates, context)], rollout_circumstances(snapshot, templates)
 
 
 def _around_scale(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
-    """Going back to fewer replicas ends chosen, drained ones, as any scale-in does."""
+    """Returning to fewer replicas ends chosen, drained ones, like any scale-in."""
     now, wanted = replicas_of(inverse.before), replicas_of(inverse.after)
     after: list[Step] = [scaled(inverse.after, wanted, context)]
     if wanted >= now:

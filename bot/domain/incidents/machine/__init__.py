@@ -1,6 +1,6 @@
 """The decision: `advance` moves a run by one event. Pure: same run, same event, same decision.
 
-A late, repeated or strange event changes nothing and is still on the timeline.
+A late, repeated or unexpected event changes nothing but is still recorded on the timeline.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Decision", "Rules", "advance", "set_aside", "without_playbook"]
 
 
 def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
-    """Move `run` by one event; a late or strange event changes nothing but is still recorded."""
+    """Move `run` by one event; a late or unexpected event changes nothing but is still recorded."""
     draft = Draft(run, bundle, rules, event.at)
     if run.visit == 0 and isinstance(event, AlertChanged | OpenedByHand):
         if isinstance(event, OpenedByHand):
@@ -57,7 +57,7 @@ def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
 
 
 def set_aside(run: Run, event: Event, reason: str, bundle: Bundle, rules: Rules) -> Decision:
-    """An event that failed three times: kept on the timeline, and a person is asked: nothing is stuck in silence."""
+    """Set aside an event that failed three times: record it on the timeline and ask a person, so nothing is stuck."""
     draft = Draft(run, bundle, rules, event.at)
     draft.record(
         "failed", f"set aside after three failures: {event.kind}: {reason}", data=event.model_dump(mode="json")

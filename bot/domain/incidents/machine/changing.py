@@ -1,4 +1,4 @@
-"""A change from its plan to its outcome: asked, granted, applied step by step, superseded when the cluster changed."""
+"""A change from plan to outcome: requested, granted, applied step by step, superseded if the cluster has changed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
 
 CRITICAL = "page"
-"""The severity in which one lead may break the glass."""
+"""The severity at which a single lead may break the glass."""
 ROLLS_ON = "Kubernetes goes on with the rollout meanwhile, one replica after the other; taking it back turns it round."
 UNPOSTED_SECONDS = 600.0
-"""A request's time begins at the latest so long after it was made, also where Slack does not take its message."""
+"""A request's time starts at most this long after its creation, even if Slack does not accept its message."""
 SOMEBODY_ELSE = "somebody else"
-"""In place of a call id: who undid what a call did."""
+"""Stored in place of a call id when another actor undid the call."""
 
 
 def planned(draft: Draft, event: Planned) -> None:
@@ -47,7 +47,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     if result.outcome == "impossible" and change.values:
         _plan_without_the_edit(draft, change, result)
         return
-    # A hint of several lines is a patch to carry elsewhere: it is shown as it is, not run into a sentence.
+    # A multi-line hint is a patch to apply elsewhere: show it as it is, not inside a sentence.
     is_patch = "\n" in result.hint
     text = result.reason + (f" {result.hint}" if result.hint and not is_patch else "")
     draft.record(
@@ -56,7 +56,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     shown = {"result": result.outcome, "text": text} | ({"patch": result.hint} if is_patch else {})
     draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
     if result.outcome in ("unknown", "failed"):
-        # Nothing was sent: what the playbook writes for a change that failed is not meant.
+        # Nothing was sent, so the playbook's path for a failed change does not apply.
         why = f"The change '{change.verb}' cannot be planned: {text}"
         questions.ask_what_next(draft, why, unread=_unread(draft, result))
     else:
@@ -64,13 +64,13 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
 
 
 def _unread(draft: Draft, result: PlanResult) -> tuple[str, ...]:
-    """The earlier states that should have read what the plan lacks: planning again would lack it again."""
+    """Returns the earlier states that should have read what the plan lacks; planning again would lack it again."""
     states = (name.split(".")[1] for name in result.missing if name.startswith("results."))
     return tuple(dict.fromkeys(state for state in states if state != draft.run.state))
 
 
 def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResult) -> None:
-    """What a person wrote cannot be done: they read why, and the playbook's own values are asked for again."""
+    """Reject an edit that cannot be planned: explain why, and request the playbook's own values again."""
     text = f"The edited values cannot be applied: {result.reason} {result.hint}".strip()
     number = f"N{draft.number()}"
     draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
@@ -79,7 +79,7 @@ def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResul
 
 
 def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: str = "") -> None:
-    """Put a plan to people. Its expiry begins when it is posted."""
+    """Request approval of a plan. The request's expiry starts when it is posted."""
     state = draft.playbook.state(change.state)
     written = state if isinstance(state, ChangeState) and not change.undo_of else None
     strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
@@ -118,7 +118,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
 
 
 def _strange_version(draft: Draft) -> str:
-    """That this playbook was not tested on the engine's version; empty when it was, or when nobody knows."""
+    """Returns a warning if this playbook was not tested on the engine's version; empty if it was, or if unknown."""
     known = draft.playbook.playbook.tested_on
     said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
     try:
@@ -130,7 +130,7 @@ def _strange_version(draft: Draft) -> str:
 
 
 def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange: bool) -> tuple[Risk, Policy]:
-    """The settings decide; a playbook may only raise the risk, shorten the time and ask more teams."""
+    """Returns risk and policy from the settings; a playbook may only raise the risk, shorten the time and add teams."""
     approvals = draft.rules.approvals
     earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
     kind = kind_of(plan, earlier)
@@ -145,7 +145,7 @@ def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange
 
 
 def edited(draft: Draft, request: Request, values: Mapping[str, int | float], user: str) -> None:
-    """A person wrote other values: they are planned and shown as a request of their own before anybody approves."""
+    """Plan the values that a person entered and show them as a separate request before any approval."""
     change = draft.run.change
     if change is None:
         raise ValueError("a request is open although no change is under way")
@@ -153,7 +153,7 @@ def edited(draft: Draft, request: Request, values: Mapping[str, int | float], us
     edited_request = request.model_copy(update={"decided_by": user, "decided_at": draft.at})
     _close_request(draft, edited_request, "superseded", text)
     draft.record("decided", f"request {request.request_id} edited: {text}", who=user, data={"values": dict(values)})
-    # What was edited before stays edited, unless it is among these.
+    # Earlier edits are kept unless these values replace them.
     values = {**change.values, **values}
     plan_again(draft, change.model_copy(update={"values": values, "edited_by": user}), f"with {text}")
 
@@ -196,14 +196,14 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
             draft.record("halt", f"stopped before '{step.title if step else 'the next step'}': {event.detail}")
             draft.set(change=change.model_copy(update={"halted": True, "progress": f"halted: {event.detail}"}))
         case _:
-            # Held back half-way: what was applied stands, so the change as a whole did not succeed.
+            # Withheld half-way: the applied calls remain, so the change as a whole did not succeed.
             outcome = "failed" if event.result == "withheld" else event.result
             draft.record("call", f"{event.result}: {step.title if step else ''} — {event.detail}", data=event.evidence)
             _finish(draft, change, outcome, event.detail)
 
 
 def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
-    """Our own guards sent nothing: what the playbook writes for a change that failed would undo an earlier one."""
+    """The bot's own guards sent nothing: the playbook's path for a failed change would undo an earlier one."""
     _close_request(draft, request, "withdrawn", event.detail)
     draft.record("outcome", f"{change.verb}: not begun — {event.detail}", data={"request": request.request_id})
     draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
@@ -212,7 +212,7 @@ def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepS
 
 
 def _interfered(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
-    """Somebody else moved what this run had changed: it lets go of that, sends nothing more, and asks."""
+    """Another actor changed what this run had changed: drop those changes, send nothing more, and ask."""
     lost = set(event.evidence.get("calls", ()))
     draft.set(
         ledger=tuple(
@@ -230,7 +230,7 @@ def _interfered(draft: Draft, change: ActiveChange, request: Request, event: Ste
 
 
 def _stop(draft: Draft, change: ActiveChange, request: Request, impact: Impact, risen: str) -> None:
-    """Those who stay pay for it: nothing more is sent until a person says so, who then accepts what it costs now."""
+    """Stop because remaining users bear the cost: send nothing more until a person accepts the present impact."""
     step = request.plan.steps[change.step]
     said = f"'{request.plan.title}' stopped before '{step.title}': since it was granted, {risen}"
     draft.record("outcome", f"{change.verb}: stopped — {risen}", data={"request": request.request_id})
@@ -244,7 +244,7 @@ def _is_held(draft: Draft) -> bool:
 
 
 def go_on(draft: Draft) -> None:
-    """The stopped step is owed again, and waits from the start."""
+    """Request the stopped step again; its wait starts from zero."""
     change = draft.run.change
     if change is None or not change.stopped:
         return questions.ask_what_next(draft, "There is nothing to go on with.")
@@ -254,7 +254,7 @@ def go_on(draft: Draft) -> None:
 
 
 def give_up(draft: Draft) -> None:
-    """What was stopped stays as it is: its steps so far are in the ledger, and others may change the workload."""
+    """Leave a stopped change as it is: its steps so far are in the ledger, and others may change the workload."""
     change = draft.run.change
     if change is None or not change.stopped:
         return
@@ -265,14 +265,14 @@ def give_up(draft: Draft) -> None:
 
 
 def given_up(draft: Draft, reason: str) -> None:
-    """The step could not be carried through, and nothing tells whether its call arrived: unclear, not failed."""
+    """The step could not be completed, and it is unknown whether its call arrived: unclear, not failed."""
     change = draft.run.change
     if change is not None:
         _finish(draft, change, "unclear", f"given up, and it is not known whether its call arrived: {reason}")
 
 
 def settled_late(draft: Draft, event: StepSettled) -> None:
-    """A call whose run has moved on: what it did is still recorded, with its undo."""
+    """Record the effect of a call whose run has moved on, with its undo."""
     request = draft.run.requests.get(event.request_id)
     known = {entry.call_id for entry in draft.run.ledger}
     if request is not None and event.result == "done" and event.call_id and event.call_id not in known:
@@ -301,7 +301,7 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
         applied_at=draft.at,
         node=step.node,
     )
-    # A person named the calls; the undo that a playbook writes has them in its plan.
+    # A built-in undo names the calls; an undo that a playbook defines has them in its plan.
     undone = set(draft.run.change.undo_of) if draft.run.change else set()
     undone |= set(request.plan.choices.get("of", ())) if request.plan.verb == "undo" else set()
     draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
@@ -312,14 +312,14 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
 
 
 def _over(entry: LedgerEntry, wait: Wait) -> LedgerEntry:
-    """An entry about what has ended by itself has nothing left to take back."""
+    """Returns the entry without its undo if its object has ended by itself."""
     if entry.target != wait.about:
         return entry
     return entry.model_copy(update={"undo": (), "no_undo": f"it has ended: {wait.title}"})
 
 
 def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:
-    """Mark what this call ends: what an undo names, and our own canary or isolation when its object is gone or back."""
+    """Mark what this call ends: what an undo names, and our canary or isolation if its object is gone or back."""
     ends_object = step.method in ("delete", "evict") or step.restores
 
     def mark(entry: LedgerEntry) -> LedgerEntry:
@@ -347,7 +347,7 @@ def _next_step(draft: Draft, change: ActiveChange, request: Request) -> None:
 
 
 def want_step(draft: Draft) -> None:
-    """Owe the present step again, under an id of its own."""
+    """Request the current step again, under a new effect id."""
     change = draft.run.change
     if change is None:
         return
@@ -363,7 +363,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     _notify_owner(draft, request_id, ended, outcome)
     came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
     if outcome != "done" or came_back is not None:
-        # What went well is on the request itself; what did not, or what came back, deserves a message.
+        # A success is shown on the request itself; a failure, or a result from the call, gets its own message.
         said = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
         data = {"result": outcome, "text": "; ".join(filter(None, said)), "request": request_id}
         draft.post("outcome", f"outcome:{request_id}", request_id, data)
@@ -380,7 +380,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
 
 
 def _notify_owner(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
-    """Whose deploy was taken back reads it in the thread, however it ended, once a call of it has been applied."""
+    """Notify the owner of a reverted deploy in the thread, whatever the outcome, once one of its calls was applied."""
     own = f"{draft.run.incident_id}/{request_id}/"
     if not request.plan.told or not any(entry.call_id.startswith(own) for entry in draft.run.ledger):
         return
@@ -397,7 +397,7 @@ def _close_request(draft: Draft, request: Request, status: str, reason: str) -> 
 
 
 def _supersede(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
-    """The snapshot moved between the grant and the call: say what changed, and ask again."""
+    """The cluster changed between the grant and the call: report the difference and ask again."""
     _close_request(draft, request, "superseded", event.detail)
     draft.record("planned", f"{request.request_id} superseded: {event.detail}")
     if change.replans >= draft.rules.replans_at_most:
@@ -424,7 +424,7 @@ def plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
 
 
 def progressed(draft: Draft, event: Progressed) -> None:
-    """Shown while it lasts, never decided on, not on the timeline."""
+    """Keep the progress of the current step for display; it decides nothing and is not on the timeline."""
     if not draft.is_of_this_visit(event.effect_id):
         return
     if draft.run.change:

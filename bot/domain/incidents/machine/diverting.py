@@ -1,4 +1,4 @@
-"""Another playbook because a person says so: from the start again, or for good by an offer of an alert."""
+"""A person moves the run to another playbook: back to its first one, or permanently to one that an alert offered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bot.domain.incidents.machine.draft import Draft
 
 
 def restart_playbook(draft: Draft, *, because: str) -> None:
-    """The playbook that the run was opened with, from its start."""
+    """Restart the playbook that the run was opened with."""
     if draft.run.playbook == draft.bundle.entry and not draft.run.frames:
         entering.enter(draft, draft.playbook.start, because=because)
         return
@@ -16,7 +16,7 @@ def restart_playbook(draft: Draft, *, because: str) -> None:
 
 
 def take_offer(draft: Draft, playbook: str, user: str) -> None:
-    """A person takes the run over to another playbook, for good."""
+    """Move the run permanently to another playbook, on a person's decision."""
     offer, bundle = draft.run.offers[playbook], draft.bundle.offered[playbook]
     others = {name: other for name, other in draft.run.offers.items() if name != playbook}
     draft.set(frames=(), offers=others, digest=offer.digest, steered_by=user)

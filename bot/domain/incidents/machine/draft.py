@@ -1,4 +1,4 @@
-"""A decision in the making: the next run, its timeline entries, and what it wants done. Lives for one `advance`."""
+"""A decision in progress: the next run, its timeline entries and its effects. Lives for one `advance`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 
 SHOW = ShowInSlack(effect_id="show")
-"""One for each incident: showing brings everything up to date, so a second one owed adds nothing."""
+"""One per incident: showing updates everything, so a second pending one adds nothing."""
 
 
 SHOWN = tuple(Run.model_fields.keys() - {"ignored", "version", "counter", "deadlines", "places"})
@@ -27,7 +27,7 @@ THREAD_IS_FULL = "the thread is full: what is not asked is only on the timeline 
 
 
 class Rules(BaseModel):
-    """What a deployment decides about every run."""
+    """A deployment's settings for every run."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,7 +35,7 @@ class Rules(BaseModel):
     replans_at_most: int = 5
     keeps_messages_at_most: int = 200
     status_every_seconds: float = 1800.0
-    """How long an incident that pages may be without a word about how it stands; 0: for ever."""
+    """How long a paging incident may go without a status update; 0: forever."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Draft:
 
     @property
     def playbook(self) -> CompiledPlaybook:
-        """The playbook that the run is in now."""
+        """The run's current playbook."""
         return self.bundle.playbooks[self.run.playbook]
 
     def text(self, key: str) -> str:
-        """A text of the present state with the readings of now in it: `ask`, `why`, `expected` or `say`."""
+        """Returns a text of the current state with current readings filled in: `ask`, `why`, `expected` or `say`."""
         values = scope_values(self.run, self.run.readings, self.playbook.settings)
         return self.playbook.text(self.run.state, key, values)
 
@@ -71,7 +71,7 @@ class Draft:
     def record(
         self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None, at: float | None = None
     ) -> None:
-        """What is recorded is a copy without secrets; the run keeps the exact plan. `at`: when it was, if earlier."""
+        """Record a copy without secrets; the run keeps the exact plan. `at`: when it happened, if earlier."""
         known = redacted_data(data or {})
         entry = Entry(
             kind=kind, at=self.at if at is None else at, text=redacted(text), who=who, state=self.run.state, data=known
@@ -79,13 +79,13 @@ class Draft:
         self._entries.append(entry)
 
     def ignore(self, what: str) -> None:
-        """Put a strange event on the timeline; identical ones are folded into a count."""
+        """Record an unexpected event on the timeline; identical ones are folded into a count."""
         if what not in self.run.ignored:
             self.record("ignored", what)
         self.set(ignored=self.run.ignored | {what: self.run.ignored.get(what, 0) + 1})
 
     def fold(self, kind: EntryKind, text: str, *, who: str) -> None:
-        """Put a person's attempt on the timeline; the same one again by the same person is only counted."""
+        """Record a person's attempt on the timeline; repeats by the same person are only counted."""
         what = f"{who}: {text}"
         if what not in self.run.ignored:
             self.record(kind, text, who=who)
@@ -95,7 +95,7 @@ class Draft:
         self._effects.append(effect)
 
     def notify(self, press: Press, text: str) -> None:
-        """Answer one person; nobody else sees it."""
+        """Send one person an ephemeral answer."""
         effect_id = f"tell/{press.press_id}/{len(self._effects)}"
         self.want(
             Notify(
@@ -108,12 +108,12 @@ class Draft:
         )
 
     def number(self) -> int:
-        """The next number for a request, question or note of this incident."""
+        """Returns the next number for a request, question or note of this incident."""
         self.set(counter=self.run.counter + 1)
         return self.run.counter
 
     def post(self, kind: PostKind, slot: str, ref: str, data: dict[str, Any] | None = None) -> None:
-        """A message of the thread. A full thread takes only what people must see for the run to go on, or to end."""
+        """Add a message to the thread. A full thread accepts only messages that the run needs to continue or to end."""
         if len(self.run.posts) >= self.rules.keeps_messages_at_most and kind not in NEVER_LEFT_OUT:
             self.fold("slack", THREAD_IS_FULL, who="")
             return
@@ -131,7 +131,7 @@ class Draft:
         self.set(deadlines=others if at is None else others | {name: at})
 
     def clear_waits(self) -> None:
-        """Forget the deadlines of what is waited for; statuses and silences do not hang on the state."""
+        """Clear the deadlines of the current wait; statuses and silences do not depend on the state."""
         kept = (NEXT_STATUS, SILENCE_ENDS)
         self.set(deadlines={name: at for name, at in self.run.deadlines.items() if name in kept})
 
@@ -139,7 +139,7 @@ class Draft:
         self.set(deadlines={k: v for k, v in self.run.deadlines.items() if not k.startswith(f"{about}:")})
 
     def decision(self) -> Decision:
-        """What was decided. Whatever changed what people see is shown; folding a repeated strange event is not."""
+        """Returns the decision. Any change that people see is shown; folding a repeated unexpected event is not."""
         if any(getattr(self.run, name) != getattr(self._before, name) for name in SHOWN):
             self.want(SHOW)
         return Decision(self.run, tuple(self._entries), tuple(self._effects))

@@ -1,4 +1,4 @@
-"""Entering a state: what each kind of state wants first, and leaving through the machine's legal edges only."""
+"""Entering a state: the first effects of each kind of state. A run leaves only through the machine's legal edges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
 
 
 def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = None) -> None:
-    """Leave by `outcome` where that is written; otherwise ask people what next. `clause` says which `go` it was."""
+    """Leave by `outcome` if the playbook defines it; otherwise ask what next. `clause` is the index of the `go`."""
     here = draft.run.at_state
     there = draft.playbook.machine.next(here, outcome)
     if there is None:
@@ -34,7 +34,7 @@ def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = No
 
 
 def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object] | None = None) -> None:
-    """Begin a visit of `name`: earlier effects are void from here on. What was entered too often leads elsewhere.
+    """Begin a visit of `name`, which voids earlier effects. A state entered too often leads elsewhere.
 
     `by` is the edge that led there, for the timeline.
     """
@@ -81,7 +81,7 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
 
 
 def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, list[str]]:
-    """The state to enter instead of one that was entered `at_most` times already, and those that were passed over."""
+    """Returns the state to enter in place of one already entered `at_most` times, and the states skipped."""
     passed: list[str] = []
     while name not in passed:
         state = draft.playbook.state(name)
@@ -122,14 +122,14 @@ def begin_watch(draft: Draft, state: WatchState) -> None:
 
 
 # --- diverting ------------------------------------------------------------------------------------------------------
-# A divert changes nothing in the cluster, so it asks nobody. Each playbook sees only what was read and answered in
-# itself: a frame keeps the rest until the run comes back.
+# A divert changes nothing in the cluster, so it needs no approval. Each playbook sees only its own readings and
+# answers: a frame keeps the others until the run returns.
 
 MAX_DIVERTS = 8
 
 
 def divert(draft: Draft, state: DivertState) -> None:
-    """Go on in another playbook, at its start."""
+    """Continue in another playbook, at its start."""
     run = draft.run
     if run.diverts >= MAX_DIVERTS:
         questions.ask_what_next(
@@ -149,7 +149,7 @@ def divert(draft: Draft, state: DivertState) -> None:
 
 
 def begin(draft: Draft, playbook: str, *, because: str) -> None:
-    """Enter a playbook of the bundle at its start; what the last one knew is not known there."""
+    """Enter a playbook of the bundle at its start; it does not see what the previous one knew."""
     before = draft.run.playbook
     draft.set(playbook=playbook, findings=Findings())
     if playbook != before:
@@ -159,7 +159,7 @@ def begin(draft: Draft, playbook: str, *, because: str) -> None:
 
 
 def come_back(draft: Draft, ended: EndState) -> None:
-    """Leave the divert by the end that the other playbook came to."""
+    """Leave the divert by the end that the other playbook reached."""
     *outer, frame = draft.run.frames
     left, said = draft.run.playbook, draft.text("say")
     draft.set(frames=tuple(outer), playbook=frame.playbook, state=frame.state, findings=frame.findings)
@@ -176,8 +176,8 @@ def come_back(draft: Draft, ended: EndState) -> None:
 
 
 def end(draft: Draft, state: EndState) -> None:
-    """Go back where the run was diverted from. Otherwise close, unless something of ours is still out there: then a
-    person says what becomes of it.
+    """Return to where the run was diverted from. Otherwise close, unless residual changes remain: then a person decides
+    what to do with them.
     """
     if draft.run.frames:
         come_back(draft, state)
@@ -213,13 +213,13 @@ def close(draft: Draft, ending: str, text: str) -> None:
 
 
 def _numbers(readings: Mapping[str, Reading]) -> dict[str, object]:
-    """What the message of the close says of them, also when the incident goes on later."""
+    """Returns the readings that the closing message shows, also if the incident continues later."""
     kept = {"name", "value", "unit", "at", "unknown"}
     shown = {name: each for name, each in readings.items() if each.is_number or not each.is_known}
     return {name: each.model_dump(include=kept) for name, each in shown.items()}
 
 
 def end_silences(draft: Draft, because: str) -> None:
-    """A silence that outlives its incident would hide the next one."""
+    """End the incident's silences: one that outlives its incident would hide the next one."""
     if draft.run.silences:
         draft.want(EndSilences(effect_id=f"unsilence/{because}", ids=tuple(draft.run.silences)))

@@ -1,4 +1,4 @@
-"""What comes from the side: alerts, deadlines, commands, and effects that were given up."""
+"""Events from outside the playbook: alerts, deadlines, commands, and abandoned effects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_DONE = {
     "silence_alerts": "the alerts could not be silenced",
     "end_silences": "the silences could not be ended",
 }
-"""Each kind of effect in words, where it was given up."""
+"""A text for each kind of effect that was abandoned."""
 
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
@@ -43,7 +43,7 @@ def open_incident(draft: Draft, event: AlertChanged) -> None:
 
 
 def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
-    """Who opens it leads it; what is proposed from here is that person's own work."""
+    """The person who opens the incident leads it; what is proposed next counts as that person's own work."""
     data = {"fields": event.fields} | _about(draft)
     draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
     draft.set(lead=event.user, steered_by=event.user, visit=0)
@@ -82,7 +82,7 @@ def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:
 def alert_changed(draft: Draft, event: AlertChanged) -> None:
     alert, known = event.alert, draft.run.alerts.get(event.alert.fingerprint)
     is_repeat = known is not None and alert.dedupe_key == known.dedupe_key
-    # A closed incident whose alert is still sent is not over, however often the same was said before.
+    # A closed incident whose alert still fires is not over, even if the alert itself is a repeat.
     if is_repeat and (draft.run.is_open or alert.status == "resolved"):
         return
     if known is not None and not is_repeat and not alert.supersedes(known):
@@ -108,7 +108,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
 
 
 def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
-    """The alert is one of a playbook that counts more: a person decides whether the run goes over to it."""
+    """The alert belongs to a playbook of higher priority: a person decides whether the run moves to it."""
     run = draft.run
     is_known = offer.playbook in {run.playbook, draft.bundle.entry, *(frame.playbook for frame in run.frames)}
     if is_known or offer.playbook in run.offers or offer.priority <= draft.playbook.playbook.priority:
@@ -119,14 +119,14 @@ def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
 
 
 def _reopen(draft: Draft, because: str) -> None:
-    """The same trouble again soon after the end: the incident goes on, from the start of its playbook."""
+    """The alert is back soon after the end: reopen the incident at the start of its playbook."""
     draft.set(closed_at=None, ending="", alerts_resolved_at=None)
     draft.record("reopened", f"reopened: {because}")
     diverting.restart_playbook(draft, because=because)
 
 
 def posted(draft: Draft, event: Posted) -> None:
-    """A message is in Slack; a request's time begins here."""
+    """A message is in Slack; a request's time starts here."""
     if event.slot == "card":
         draft.set(card_posted=True)
         return
@@ -150,7 +150,7 @@ def _begin_its_time(draft: Draft, request: Request) -> None:
 
 
 def _is_still_unposted(draft: Draft, ref: str) -> None:
-    """Nobody may have seen it, but an incident that waits for ever is worse: its time begins all the same."""
+    """Start the time of an unposted request: it may be unseen, but an incident that waits forever is worse."""
     request = draft.run.requests.get(ref)
     if request is None or request.status != "open" or request.posted_at is not None:
         return
@@ -162,7 +162,7 @@ def _is_still_unposted(draft: Draft, ref: str) -> None:
 
 
 def _record_anchor(draft: Draft, event: Posted) -> None:
-    """A message that carries the head of the timeline stands in Slack: who alters the storage cannot alter it."""
+    """Record that a Slack message carries the head of the timeline: altering the storage cannot alter that message."""
     heads = {post.slot: post.data["head"] for post in draft.run.posts if "head" in post.data}
     if event.slot not in heads or event.slot in draft.run.anchored:
         return
@@ -191,7 +191,7 @@ def due(draft: Draft, event: Due) -> None:
 
 
 def _ask_again(draft: Draft, ref: str) -> None:
-    """Half of the time has passed: who has not answered is asked again, and who is above them besides."""
+    """At half of the time, remind the people who have not answered, and also ask the level above them."""
     request = draft.run.requests.get(ref)
     if request is None or request.status != "open":
         return
@@ -261,7 +261,7 @@ def commanded(draft: Draft, event: Commanded) -> None:
 
 
 def export(draft: Draft, event: Commanded) -> None:
-    """Owe the file; it is made from the timeline as it is when the export is performed."""
+    """Request the export; the file is made from the timeline at the time of the export."""
     wanted = cast(ExportFormat, event.text) if event.text in get_args(ExportFormat) else "md"
     draft.record("export", f"export as {wanted} asked for", who=event.user)
     draft.want(ExportTimeline(effect_id=f"export/{event.event_id}", format=wanted, wanted_by=event.user))
@@ -287,7 +287,7 @@ def is_applying(draft: Draft) -> bool:
 
 
 def _is_call_under_way(draft: Draft) -> bool:
-    """Whether a call of the present step may be on its way. A wait sends nothing, nor does what the halt stopped."""
+    """Whether a call of the current step may be in flight. A wait sends nothing, and neither does a halted step."""
     change = draft.run.change
     if change is None or change.halted:
         return False
@@ -302,7 +302,7 @@ def say(draft: Draft, event_user: str, text: str) -> None:
 
 
 def start_undo(draft: Draft, user: str) -> None:
-    """Propose the inverse of the last applied change; it goes the same way as every change: plan, request, grant."""
+    """Propose the inverse of the last applied change; it follows the path of every change: plan, request, grant."""
     last = next(reversed(draft.run.held), None)
     if last is None:
         return say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
@@ -362,7 +362,7 @@ def _divert(draft: Draft, event: Commanded) -> None:
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
-    """Something outside could not be done. What the run waits for becomes a question; showing is only noted."""
+    """An effect failed. If the run waits for it, ask a person; a failure to show is only recorded."""
     said = f"{NOT_DONE[event.effect_kind]}: {event.reason}"
     draft.record("slack" if event.effect_kind == "show_in_slack" else "failed", said)
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question

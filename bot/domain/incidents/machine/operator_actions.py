@@ -1,6 +1,6 @@
-"""What people do to an incident beside its questions: say how it stands, skip, silence, reopen, and pin messages.
+"""What people do to an incident besides answering questions: give a status, skip, silence, reopen and pin messages.
 
-Only people skip, only by a way that the playbook has written, and never into what a change would have done.
+Only people skip. They can take only exits that the playbook defines, and never one that a completed change would take.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import AskState, ChangeState
 
 SAID_WHERE_ASKED = frozenset({"silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"})
-"""What a person waits for in the thread; a press that nobody could judge was acknowledged and decided nothing."""
+"""Effects that a person awaits in the thread; an unjudged press was acknowledged but decided nothing."""
 
 
 def commanded(draft: Draft, event: Commanded) -> None:
@@ -34,7 +34,7 @@ def due(draft: Draft, event: Due) -> None:
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
-    """What a person asked for and did not get is said where it was asked for."""
+    """Report a failed effect where a person asked for it."""
     if event.effect_kind in SAID_WHERE_ASKED:
         said = f"{events.NOT_DONE[event.effect_kind]}: {event.reason}"
         by_hand = f"; `incident-bot export {draft.run.incident_id}` writes it without Slack"
@@ -56,7 +56,7 @@ def _status(draft: Draft, event: Commanded) -> None:
 
 
 def _remind(draft: Draft) -> None:
-    """Each reminder waits twice as long as the one before: who does not read the first needs no tenth."""
+    """Send a reminder. Each waits twice as long as the one before, so that unread reminders do not pile up."""
     run, number = draft.run, f"N{draft.number()}"
     silent = draft.at - run.status_at
     draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
@@ -72,10 +72,10 @@ def _remind(draft: Draft) -> None:
 
 
 def exits_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
-    """Where a person may go on from here, with the outcome that is written for it.
+    """Returns the states that a person may skip to, with the outcome that leads there.
 
-    Not what a change leads to once it is done, and not what only an answer leads to: those say that something was done
-    or decided.
+    Excludes the exits of a completed change and those that only an answer takes: they claim that something was done or
+    decided.
     """
     if not run.is_open or run.state not in playbook.playbook.states or run.at_state.startswith("(undo)"):
         return {}
@@ -107,7 +107,7 @@ def _skip(draft: Draft, event: Commanded) -> None:
 
 
 def _silence(draft: Draft, event: Commanded) -> None:
-    """Exactly what was shown to one who may decide it; nothing without that person's authority."""
+    """Silence exactly what was shown to a person who may decide it; without that person's authority, nothing."""
     authority = event.authority
     if authority is None or not authority.allowed or not event.silences:
         return events.say(draft, event.user, "Nothing is silenced: nobody who may decide it confirmed what to silence.")
@@ -153,7 +153,7 @@ def silences_ended(draft: Draft, event: SilencesEnded) -> None:
 
 
 def _silence_ends(draft: Draft) -> None:
-    """Alertmanager ends it by itself: nothing is to be done, but nobody should believe that it still holds."""
+    """Alertmanager ends a silence by itself: nothing to do, but people must not believe that it is still active."""
     over = [name for name, until in draft.run.silences.items() if until <= draft.at]
     _hold(draft, {name: until for name, until in draft.run.silences.items() if name not in over})
     draft.record("note", "the time of the silence is over: its alerts are told again", data={"silences": over})
@@ -176,7 +176,7 @@ def reopen(draft: Draft, event: Commanded) -> None:
 
 
 def pin(draft: Draft, event: Commanded) -> None:
-    """Somebody's message, at the message's own time."""
+    """Pin a person's message, at the message's own time."""
     said_at = event.happened_at if event.happened_at is not None else draft.at
     data = {"link": event.link, "pinned_by": event.user, "pinned_at": draft.at}
     draft.record("note", event.text, who=event.author or event.user, data=data, at=said_at)

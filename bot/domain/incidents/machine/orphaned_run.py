@@ -1,7 +1,7 @@
-"""A run whose playbook cannot be read any more, after another version of the bot took over: people are told, once.
+"""A run whose playbook cannot be read after another version of the bot took over: people are notified once.
 
-Nothing is decided without the playbook. People can still halt, note, pin and export, and close the incident; what was
-applied late is still in the ledger.
+No decision is possible without the playbook. People can still halt, note, pin, export and close the incident, and calls
+that were applied late are still recorded in the ledger.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ NOTHING = (
 
 
 def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decision:
-    """Move the run by what needs no playbook; any other event changes nothing and is on the timeline."""
+    """Move the run by an event that needs no playbook; any other event is only recorded on the timeline."""
     draft = Draft(run, NO_PLAYBOOKS, rules, event.at)
     _notify_once(draft, reason)
     match event:
         case Commanded(command="resolve") if run.is_open:
-            # Without a way to ask what becomes of it, the closing message says what is still held.
+            # Nobody can be asked what to do with residual changes, so the closing message lists them.
             events.withdraw_what_waits(draft, "the incident was resolved by hand")
             entering.close(draft, "resolved_by_hand", event.text)
         case Commanded(command="halt" | "note" | "lead" | "export" | "pin"):
@@ -34,7 +34,7 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
         case StepSettled():
             changing.settled_late(draft, event)
         case Due():
-            # It would be due again at once.
+            # Otherwise it would be due again at once.
             draft.set_deadline(event.deadline, None)
             draft.ignore(f"{event.deadline}: passed, and nothing was decided")
         case Judged():

@@ -1,4 +1,4 @@
-"""Presses: who decided or answered what. A press counts once, with the authority that was read for it."""
+"""Button presses: who decided or answered what. A press counts once, with the authority that was read for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.domain.playbooks.language import DivertState
 
 
 def pressed(draft: Draft, event: Pressed) -> None:
-    """A stored press: its authority is read next, once. What was decided before is only counted."""
+    """Store a press and read its authority next, once. A press on a decided request is only counted."""
     press = event.press
     text, request = f"pressed {press.action} on {press.about}", draft.run.requests.get(press.about)
     if request is not None and request.status != "open":
@@ -38,13 +38,13 @@ def judged(draft: Draft, event: Judged) -> None:
 
 
 def _reject(draft: Draft, press: Press, why: str) -> None:
-    """Told to the presser alone; the same attempt again is told again and only counted on the timeline."""
+    """Reject a press and tell only its author why; a repeat is answered again but only counted on the timeline."""
     draft.notify(press, f"Your press does not count: {why}.")
     draft.fold("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
 
 
 def _is_on_a_copy(draft: Draft, press: Press, slot: str) -> str:
-    """Why a press on this message does not count: it was copied or forwarded; empty when it is the message itself."""
+    """Returns why a press on a copied or forwarded message does not count; empty for the original message."""
     channel, ts = draft.run.places.get(slot, ("", ""))
     if channel and press.channel != channel:
         return f"that is a copy in another channel; the one that counts is in the incident's thread in <#{channel}>"
@@ -90,7 +90,7 @@ def _already(draft: Draft, request: Request, press: Press) -> str:
 
 
 def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
-    """One more approval that counts; when it is enough, the request is decided, once."""
+    """Count one more valid approval; when there are enough, decide the request, once."""
     press, is_breaking = judged_press.press, judged_press.press.action == "break_glass"
     if not is_breaking and any(earlier.press.user == press.user for earlier in request.presses):
         waits = " and ".join(f"{d.needed} more of {d.team}" for d in still_missing(request.policy, request.presses))
@@ -121,14 +121,14 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
 
 
 def _notify_overruled(draft: Draft, request: Request, press: Press) -> None:
-    """Every team that was asked reads who decided without it, and why."""
+    """Notify every team that was asked who decided without it, and why."""
     text = f"<@{press.user}> broke the glass for {request.request_id}, for this one change: {press.reason}"
     draft.post("note", f"glass:{request.request_id}", request.request_id, {"text": text, "user": "", "ping": "all"})
     draft.record("decided", f"the glass was broken for {request.request_id}: {press.reason}", who=press.user)
 
 
 def _give_more_time(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
-    """Extends the deadline once, by its own length, for anybody who may approve."""
+    """Extend the deadline once, by its own length, for any approver."""
     press, expires_at = judged_press.press, request.expires_at
     if expires_at is None:
         raise ApprovalError("its time has not begun")

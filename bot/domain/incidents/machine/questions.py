@@ -1,4 +1,4 @@
-"""Questions to people: the ones that a playbook writes, and the built-in ones for what it leaves open."""
+"""Questions to people: those that a playbook defines, and the built-in ones for outcomes that it leaves open."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from bot.domain.signals.window import STALE_SECONDS, clock
 
 GO_ON = "go_on"
 KEEP = "keep"
-"""The choice that only the question about residual changes has."""
+"""The choice offered only by the question about residual changes."""
 TRIED = 4
 
 
 def draw_for_the_first(draft: Draft) -> None:
-    """The path to the question, shown before it."""
+    """Show the path to the question before its first occurrence."""
     if not any(post.kind in ("question", "request") for post in draft.run.posts):
         draft.want(ReadSeries(effect_id="series/first"))
 
 
 def ask(draft: Draft, question: Question, *, expires_seconds: float | None = None) -> None:
-    """Put a question to people; the run waits for its answer."""
+    """Ask people a question; the run waits for the answer."""
     if expires_seconds is not None:
         question = question.model_copy(update={"expires_at": draft.at + expires_seconds})
         draft.set_deadline(f"question:{question.question_id}:expiry", question.expires_at)
@@ -59,7 +59,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
 
 
 def _tried(draft: Draft) -> tuple[str, ...]:
-    """The last changes that people decided about, oldest first, so that nobody has to scroll to choose again."""
+    """Returns the last changes that people decided about, oldest first, to choose again without scrolling."""
     decided = [request for request in draft.run.requests.values() if request.status not in ("open", "superseded")]
     tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.status}" for one in decided[-TRIED:])
     return tuple(f"tried: {line}" for line in tried)
@@ -79,7 +79,7 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
 
 
 def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> None:
-    """The built-in question for every outcome that the playbook leaves open.
+    """Ask the built-in question for an outcome that the playbook leaves open.
 
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
     """
@@ -89,7 +89,7 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     ways = draft.playbook.successors(draft.run.state)[:4]
     choices |= {f"goto:{name}": f"Go on: {draft.playbook.called(name)}"[:LABEL] for name in ways}
     if draft.run.held:
-        # Named, because it is not always the change that was last spoken of.
+        # The undo is named: it is not always the change that was last discussed.
         choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]
     choices |= {f"divert:{offer.playbook}": f"Go over to '{offer.title}'" for offer in draft.run.offers.values()}
     choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
@@ -97,7 +97,7 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
 
 
 def ask_about_residual_changes(draft: Draft) -> None:
-    """What is left and its undo. A rollout that stands still is named by the call that holds it."""
+    """Ask about residual changes and their undo. A held rollout is named by the call that holds it."""
     left, still = residual.residual_changes(draft.run), residual.still_rollouts(draft.run)
     titles = [entry.title for entry in left if entry.verb in residual.LEFTOVER_VERBS]
     titles += [f"a rollout of {entry.target} half-way (last: {entry.title})" for entry in still]
@@ -107,7 +107,7 @@ def ask_about_residual_changes(draft: Draft) -> None:
 
 
 def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:
-    """A change was stopped between two of its steps. It can still be gone on with, under the same grant."""
+    """Ask whether to continue a change that stopped between two steps; the same grant still covers it."""
     choices = {GO_ON: "Go on with it"}
     if draft.run.held:
         choices["undo"] = "Take it back"
@@ -131,7 +131,7 @@ def _ask_built_in(draft: Draft, text: str, choices: dict[str, str]) -> None:
 
 
 def evidence(draft: Draft, names: tuple[str, ...]) -> tuple[str, ...]:
-    """One plain line for each reading, the unknown ones with their reason."""
+    """Returns one plain line per reading; unknown ones include the reason."""
     return tuple(line for name in names if (line := _evidence_line(draft, name)))
 
 

@@ -1,4 +1,4 @@
-"""Readings and watches: what was read decides, three-valued; unknown goes its own way."""
+"""Readings and watches: decisions on readings are three-valued; unknown has its own exit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def signals_read(draft: Draft, event: SignalsRead) -> None:
 
 
 def keep(draft: Draft, readings: dict[str, Reading]) -> None:
-    """Readings become part of the run and of its timeline."""
+    """Add readings to the run and to its timeline."""
     run, results = draft.run, draft.run.findings.results
     draft.set(readings=run.readings | readings, latest=run.latest | readings)
     draft.learn(results=results | {run.state: results.get(run.state, {}) | readings})
@@ -66,7 +66,7 @@ def _unknown(draft: Draft, why: Unknown) -> None:
 
 
 def _show_diagnostics(draft: Draft, way: str) -> None:
-    """Readings of consecutive reads share one message of the thread."""
+    """Readings of consecutive read states share one message in the thread."""
     posts = draft.run.posts
     readings = _data(draft.run.readings)
     last = posts[-1] if posts else None
@@ -83,7 +83,7 @@ def _show_diagnostics(draft: Draft, way: str) -> None:
 
 
 def series_read(draft: Draft, event: SeriesRead) -> None:
-    """The picture is made from what the timeline keeps, like every report."""
+    """Draw the chart from the data on the timeline, like every report."""
     draft.record(
         "chart",
         f"{'so far' if draft.run.is_open else 'over the whole time'}: {told(event.lines)}",

@@ -1,6 +1,6 @@
 """How urgent an incident is, raised and lowered while it is open: people are paged only while users are hurt (K0).
 
-A playbook says it where it has found out, else the alerts that fire do. Each change is on the timeline and in
+A playbook's finding sets the severity; otherwise the firing alerts do. Each change is recorded on the timeline and in
 the thread.
 """
 
@@ -19,7 +19,7 @@ def set_by_playbook(draft: Draft, severity: Severity, title: str) -> None:
 
 
 def set_by_alert(draft: Draft, alert: Alert) -> None:
-    """What newly fires may tell more than what was found before; what ends lowers only what no playbook has found."""
+    """A newly firing alert may override an earlier finding; an ending one lowers the severity only without one."""
     if alert.status == "firing" and alert.pages:
         _become(draft, PAGE, f"{alert.name} fires")
         return
@@ -42,7 +42,7 @@ def _become(draft: Draft, severity: Severity, because: str) -> None:
 
 
 def expect_status(draft: Draft) -> None:
-    """From here on silence counts: people outside wait for a word about an incident that pages."""
+    """Expect status updates from here on: people outside wait for news about an incident that pages."""
     every = draft.rules.status_every_seconds
     draft.set(status_at=draft.at)
     draft.set_deadline(NEXT_STATUS, draft.at + every if draft.run.severity == PAGE and every > 0 else None)

@@ -1,6 +1,6 @@
-"""Expressions of the playbook language: CEL over declared names, checked at load, three-valued when they run.
+"""Expressions of the playbook language: CEL over declared names, checked at load, three-valued at run time.
 
-What cannot be read or computed is `Unknown` with its reason: never 0, never false, never an exception.
+A value that cannot be read or computed is `Unknown` with its reason: never 0, never false, never an exception.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _KIND_WORDS: dict[Kind, str] = {
     "flag": "true or false",
     "by_replica": "numbers by replica",
 }
-# CEL's own `size` gives an integer, which no number here can be compared with; CEL's `/` answers NaN for 0/0, and a
-# comparison with NaN is false. Both are replaced under names that an author cannot write.
+# CEL's own `size` returns an integer, which cannot be compared with the numbers here. CEL's `/` returns NaN for 0/0,
+# and a comparison with NaN is false. Both are replaced under names that an author cannot write.
 _HIDDEN = {"size": "size__"}
 _NONZERO = Function("nonzero__", ("number",), "number", nonzero, "refuses 0")
 
@@ -67,7 +67,7 @@ _CEL_WORDS = {"double": "a number", "string": "a text", "bool": "true or false",
 
 @dataclass(frozen=True)
 class Unknown:
-    """Nothing can be said; `missing` are the names that had no value."""
+    """No known value; `missing` lists the names that had none."""
 
     reason: str
     missing: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression; `kind` is what it gives and `names` are the names of its scope that it mentions."""
+    """A checked expression; `kind` is the kind of its value and `names` are the names of its scope that it mentions."""
 
     source: str
     kind: Kind
@@ -84,7 +84,7 @@ class Expression:
     _program: Any = field(repr=False, compare=False)
 
     def evaluate(self, data: Mapping[str, Value]) -> Value | Unknown:
-        """The value under `data`; a name without a value only matters where the answer depends on it."""
+        """Returns the value for `data`; a name without a value matters only if the result depends on it."""
         given: dict[str, Any] = {}
         for name in self.names:
             value = _conforming(data[name], self._kinds[name]) if name in data else None
@@ -92,7 +92,7 @@ class Expression:
                 given[name] = value
         try:
             answer = self._program.eval(data=given)
-        except RuntimeError as error:  # what CEL cannot even begin to evaluate
+        except RuntimeError as error:  # what CEL cannot even start to evaluate
             return Unknown(_plain(str(error)))
         if answer.type() == cel.Type.ERROR:
             missing = tuple(sorted(self.names - given.keys()))
@@ -130,21 +130,21 @@ def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Express
 
 
 def names_in(source: str) -> dict[str, int]:
-    """The dotted names of an expression with the column of each; nothing is checked, and faults give no names."""
+    """Returns the dotted names of an expression with their columns; checks nothing, and faults yield no names."""
     return {name: start + 1 for name, start in mentions_in(source)}
 
 
 def mentions_in(source: str) -> list[tuple[str, int]]:
-    """Every mention of a name, in order, with where it begins, from 0; faults give none."""
+    """Returns every mention of a name, in order, with its offset from 0; faults yield none."""
     try:
         tokens = _tokens(source)
-    except ExpressionError:  # its fault is reported where the expression is compiled
+    except ExpressionError:  # this fault is reported when the expression is compiled
         return []
     return [(token.text, token.start) for token in tokens if token.kind == "name" and token.text not in _WORDS]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint with the nearest known word, or with all of them where they are few."""
+    """Returns a hint with the nearest known word, or with all of them if there are few."""
     words = sorted(set(known))
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if near:
@@ -221,7 +221,7 @@ def _known_method(method: str, start: int) -> None:
 
 
 def _as_cel(tokens: Sequence[_Token]) -> tuple[str, list[int]]:
-    """The text for CEL, every whole number a float and every divisor guarded; and where each character came from."""
+    """Returns the text for CEL, every whole number a float and every divisor guarded, and each character's origin."""
     closing: dict[int, int] = {}
     guarded = set()
     for index, token in enumerate(tokens):
@@ -244,7 +244,7 @@ def _as_cel(tokens: Sequence[_Token]) -> tuple[str, list[int]]:
 
 
 def _operand_end(tokens: Sequence[_Token], start: int) -> int:
-    """The last token of the operand that begins at `start`: signs, a primary, then calls and selections."""
+    """Returns the last token of the operand that starts at `start`: signs, a primary, then calls and selections."""
     index = start
     while index < len(tokens) - 1 and tokens[index].text in ("-", "!"):
         index += 1
@@ -292,7 +292,7 @@ def _compile(text: str, columns: Sequence[int], environment: Any) -> Any:
         return environment.compile(text)
     except RuntimeError as error:
         fault = _FAULT.search(str(error))
-        if fault is None:  # its limits of depth carry no position
+        if fault is None:  # its depth limits carry no position
             raise ExpressionError("the expression is too deep", 1, "Split it over two states.") from error
         at = min(int(fault.group(1)), len(columns)) - 1
         what, hint = _in_our_words(fault.group(2))
@@ -325,12 +325,12 @@ def _hint_for(operator: str, kinds: str) -> str:
 
 
 def _plain(message: str) -> str:
-    """CEL's message without its status words."""
+    """Returns CEL's message without its status words."""
     return re.sub(r"^[A-Z_]+: ", "", re.sub(r"\s*\[[A-Z_]+\]$", "", message)).strip()
 
 
 def _conforming(value: Value, kind: Kind) -> Any:
-    """The value as CEL wants it, or None where it is not of its kind: then it is not known."""
+    """Returns the value in CEL's form, or None if it is not of its kind: then it is unknown."""
     match kind:
         case "number":
             if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,6 +1,6 @@
-"""The functions of the expression language. Each answers, or raises `ValueError` with the reason why it cannot.
+"""The functions of the expression language. Each returns a value or raises `ValueError` with the reason.
 
-A reason becomes an unknown: no function ever answers 0 or an empty text for something that it does not know.
+A reason becomes an unknown: no function ever returns 0 or an empty text for an unknown value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Function:
 
 
 def worst(values: ByReplica) -> str:
-    """The replica with the highest number; of equals the first by name, so that a second look picks the same one."""
+    """Returns the replica with the highest number; among equals the first by name, so that it is the same next time."""
     return min(_some(values), key=lambda name: (-values[name], name))
 
 
@@ -55,7 +55,7 @@ def median(values: ByReplica) -> float:
 
 
 def cap_from_pool(factor: float, usable_tokens: float, mean_final_length: float) -> float:
-    """How many sequences of the mean final length fit into this share of the KV pool of one replica."""
+    """Returns how many sequences of the mean final length fit into this share of one replica's KV pool."""
     if mean_final_length <= 0:
         raise ValueError("no request finished, so the mean final length is not known")
     cap = math.floor(factor * usable_tokens / mean_final_length)
@@ -65,7 +65,7 @@ def cap_from_pool(factor: float, usable_tokens: float, mean_final_length: float)
 
 
 def nearest(number: float) -> float:
-    """Halves go up, as people round; Python alone would make 2.5 a 2."""
+    """Rounds halves up, as people do; Python alone would round 2.5 to 2."""
     return float(math.floor(number + 0.5))
 
 

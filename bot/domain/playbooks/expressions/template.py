@@ -1,4 +1,4 @@
-"""Texts with `${…}` in them. A text that is one expression gives its typed value; any other gives a text."""
+"""Texts with `${…}` in them. A text that is one expression yields its typed value; any other yields a text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Template:
         return frozenset().union(*(piece.names for piece in self.pieces if isinstance(piece, Expression)))
 
     def render(self, data: Mapping[str, Value]) -> Any:
-        """The value or text, or `Unknown` as soon as one expression is; a whole number comes as an int."""
+        """Returns the value or text, or `Unknown` as soon as one expression is; a whole number becomes an int."""
         values = [piece.evaluate(data) if isinstance(piece, Expression) else piece for piece in self.pieces]
         known: list[Value] = []
         for value in values:
@@ -34,7 +34,7 @@ class Template:
         return as_written(known[0]) if len(known) == 1 else "".join(str(as_written(value)) for value in known)
 
     def in_words(self, data: Mapping[str, Value]) -> str:
-        """The text for people; what is not known is called so in its place."""
+        """Returns the text for people; unknown values are marked as unknown in their place."""
         values = [piece.evaluate(data) if isinstance(piece, Expression) else piece for piece in self.pieces]
         return "".join("not known" if isinstance(value, Unknown) else in_words(value) for value in values)
 
@@ -55,7 +55,7 @@ def compile_template(source: str, scope: Scope) -> Template:
 
 @lru_cache(maxsize=8192)
 def split_template(source: str) -> tuple[tuple[str, bool, int], ...]:
-    """Pieces as (text, is it an expression, where it starts); raise `ExpressionError` for a `${` without its end."""
+    """Returns pieces as (text, is it an expression, start); raise `ExpressionError` for a `${` without its end."""
     pieces: list[tuple[str, bool, int]] = []
     plain, at = "", 0
     while (sign := source.find("$", at)) >= 0:
@@ -90,5 +90,5 @@ def _end_of_expression(source: str, start: int) -> int:
 
 
 def as_written(value: Value) -> Value | int:
-    """6.0 is 6 for a command line and for people."""
+    """Returns 6 for 6.0, as for a command line and for people."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,6 +1,7 @@
-"""The check of a playbook: every fault of a file at once, each with line, column and what to do next.
+"""Checks a playbook: reports every fault of a file at once, each with line, column and what to do next.
 
-What passes can run: no unknown name, no state without a way to an end, no loop that changes things without a person.
+A playbook that passes can run: no unknown name, no state without a path to an end, no loop that makes changes without a
+person.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from bot.domain.signals.specs import ProbeSignal
 
 @dataclass(frozen=True)
 class Checked:
-    """The playbook where it has no fault; warnings do not stop it."""
+    """The playbook, if it has no fault; warnings do not stop it."""
 
     compiled: CompiledPlaybook | None
     faults: tuple[Fault, ...] = ()
@@ -43,7 +44,7 @@ def check(
     *,
     only_known_overrides: bool = False,
 ) -> Checked:
-    """`source` with the fragments that it includes put in."""
+    """Checks `source` with its included fragments."""
     expanded = expand(source, fragments)
     if expanded.source is None or (expanded.faults and not expanded.source.data["states"]):
         return Checked(None, _sorted(source, expanded.faults))
@@ -72,7 +73,7 @@ def check(
 
 
 def recompile(source: Source, fragments: Fragments, settings: dict[str, Value], probes: Probes) -> CompiledPlaybook:
-    """A playbook that was checked before: only what keeps it from running is a fault now."""
+    """Rebuilds a playbook that was checked before: only what keeps it from running is a fault now."""
     expanded = expand(source, fragments)
     if expanded.source is None or expanded.faults:
         raise PlaybookError(expanded.faults)
@@ -90,7 +91,7 @@ def recompile(source: Source, fragments: Fragments, settings: dict[str, Value], 
 
 
 def _unbuilt(playbook: Playbook, broken: frozenset[Path], probes: Probes) -> frozenset[str]:
-    """First words of names that are unknown only because a mistake, which is reported, kept them from being built."""
+    """Returns first words of names that are unknown only because another, reported mistake removed them."""
     words = {str(path[-1]) for path in broken if path}
     words |= {name for name, s in playbook.signals.items() if isinstance(s, ProbeSignal) and s.probe not in probes}
     if any(path[0] == "states" for path in broken if path):
@@ -104,7 +105,7 @@ def _mentions(mistake: Mistake, words: frozenset[str]) -> bool:
 
 
 _REFERENCES = ("unknown name ", "unknown signal ", "unknown state ", "unknown setting ", "'picked.")
-"""How mistakes begin that name something else of the file; only these may be another mistake's echo."""
+"""Prefixes of mistakes that refer to another part of the file; only these may follow from another mistake."""
 
 
 def _faults(source: Source, mistakes: Iterable[Mistake]) -> list[Fault]:
@@ -112,7 +113,7 @@ def _faults(source: Source, mistakes: Iterable[Mistake]) -> list[Fault]:
 
 
 def _sorted(source: Source, faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Each once: those of the file itself first, then those of its fragments, in the order of the files."""
+    """Returns each fault once: those of the file itself first, then those of its fragments, in file order."""
 
     def place(fault: Fault) -> tuple[bool, str, int, int]:
         file, line, column = fault.where.rsplit(":", 2)

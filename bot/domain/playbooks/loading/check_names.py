@@ -1,4 +1,4 @@
-"""The part of the check that looks at names and values one by one: is each known, and may it stand where it stands?"""
+"""Checks names and values one by one: whether each is known and allowed in its place."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from bot.domain.signals.specs import (
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NAMES_SOMETHING = re.compile(r"(answers|baseline|forms|picked|results|settings|target)(\.\w+)+", re.ASCII)
 _PLAYBOOK_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
-# Words that CEL keeps for itself: a signal of such a name could not be written in an expression.
+# Words reserved by CEL: a signal of such a name could not be written in an expression.
 _CEL_WORDS = frozenset(
     """as break const continue else false for function if import in let loop namespace null package return true var void
     while""".split()  # noqa: SIM905 - a line of words reads better than 21 quoted ones
@@ -137,7 +137,7 @@ def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, 
 
 def _setting_as_duration(name: str, default: float | str | bool) -> Mistakes:
     written = f"{default:g}" if isinstance(default, float) else str(default)
-    if is_duration(written) or looks_like_duration(default):  # the latter is told where settings are checked
+    if is_duration(written) or looks_like_duration(default):  # the latter is reported when settings are checked
         return
     hint = f"Write {written}s, {written}m or {written}h." if written.isdigit() else "Write 90s, 5m or 1h30m."
     yield Mistake(("settings", name, "default"), f"'{written}' is not a duration, and '{name}' is used as one", hint)
@@ -198,7 +198,7 @@ def _compared(
 
 
 def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
-    """A number or a duration is written alike; a setting may be either."""
+    """A number and a duration are written alike; a setting may be either."""
     setting = playbook.settings.get(text.removeprefix("settings."))
     if setting is not None and isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
         return
@@ -209,7 +209,7 @@ def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, ob
 
 
 def _ending(path: Path, ending: str, playbook: Playbook) -> Mistakes:
-    """A window may end when the incident started, or when something was read."""
+    """A window may end at the start of the incident, or at an earlier reading."""
     if not ending:
         return
     read = {
@@ -285,7 +285,7 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
 
 
 def _nothing_read(path: Path, state: State, playbook: Playbook) -> Mistakes:
-    """An end reads nothing, so its text can only tell what earlier states have read."""
+    """An end reads nothing, so its text can only use readings of earlier states."""
     for written in written_expressions(state):
         for name, column in names_in(written.source).items():
             if name.split(".")[0] in playbook.signals:
@@ -336,7 +336,7 @@ def _ways_out(path: Path, state: ReadState) -> Mistakes:
 def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) -> Mistakes:
     try:
         held, limit = (_seconds(text, settings) for text in (state.for_, state.within))
-    except (ValueError, KeyError):  # reported where the duration stands
+    except (ValueError, KeyError):  # reported where the duration is written
         return
     if held <= 0:
         yield Mistake((*path, "for"), "what holds for no time proves nothing", "Write at least 1s.")
@@ -468,7 +468,7 @@ def _edits(path: Path, edits: Any) -> Mistakes:
 
 
 def _mitigations(path: Path, state: ChangeState) -> Mistakes:
-    """Each flag of the table of mitigations is edited against something, and no written direction makes that worse."""
+    """Each flag of the mitigation table needs a diagnosis, and no written direction may make that worse."""
     edits = state.with_.get("edits")
     listed = enumerate(edits) if isinstance(edits, list) else ()
     found = [(index, edit) for index, edit in listed if isinstance(edit, dict) and "flag" in edit]

@@ -1,4 +1,4 @@
-"""The part of the check that walks a playbook: what comes before what, what reaches an end, what could go on."""
+"""Checks the paths of a playbook: what comes before what, what reaches an end, what could go on forever."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def _reversed(graph: Graph) -> dict[str, frozenset[str]]:
 
 
 def _loops(playbook: Playbook) -> Mistakes:
-    """A loop needs a person in it when it changes something, and a watch at least when it does not."""
+    """A loop that makes changes needs a person in it; any other needs at least a watch."""
     states = playbook.states
     beyond = {name: _beyond(state) if _is_limited(state) else frozenset() for name, state in states.items()}
     for name in states:
         if name in reachable(beyond, beyond[name]):
             way = _shortest_loop(beyond, name)
             yield Mistake(("states", name, "beyond"), f"'beyond' goes round in a circle: {way}", "Lead out of it.")
-    # A state that may be entered so often ends every loop through it; only the way beyond it may be taken for ever.
+    # A state with a limit of entries ends every loop through it; only its `beyond` exit may be taken forever.
     by_itself = {
         name: beyond[name] if _is_limited(state) else _successors(edges_of(state)) for name, state in states.items()
     }
@@ -111,7 +111,7 @@ def _beyond(state: State) -> frozenset[str]:
 
 
 def _successors(edges: Iterable[Edge]) -> frozenset[str]:
-    """Where a state leads by itself for ever: a run comes back from a divert only so often."""
+    """Returns where a state leads unattended without limit: a run returns from a divert only so many times."""
     return frozenset(e.to for e in edges if not e.by_person and not e.outcome.startswith("returned:"))
 
 
@@ -132,7 +132,7 @@ def _shortest_loop(graph: Graph, start: str) -> str:
 
 
 def _before(playbook: Playbook, name: str, made: Collection[str]) -> Mistakes:
-    """Names that stand for something which no way to this state has made."""
+    """Reports names whose value no path to this state has produced."""
     state = playbook.states[name]
     for written in written_expressions(state):
         for mention, column in names_in(written.source).items():
@@ -153,14 +153,14 @@ def _before(playbook: Playbook, name: str, made: Collection[str]) -> Mistakes:
 
 
 def _maker(mention: str) -> str:
-    """`picked.x`, `answers.s`, `forms.s`, `results.s`, `baseline.x` out of a mention; empty for everything else."""
+    """Returns `picked.x`, `answers.s`, `forms.s`, `results.s`, `baseline.x` from a mention; empty for all else."""
     parts = mention.split(".")
     is_made = parts[0] in ("picked", "answers", "results", "baseline", "forms") and len(parts) > 1
     return ".".join(parts[:2]) if is_made else ""
 
 
 def _made_by(playbook: Playbook, name: str) -> set[str]:
-    """What a state leaves for later ones to name."""
+    """Returns what a state produces for later ones to name."""
     state = playbook.states[name]
     made: set[str] = set()
     if not isinstance(state, ChangeState) or state.change in RESULTS:
@@ -178,7 +178,7 @@ def _made_by(playbook: Playbook, name: str) -> set[str]:
 
 
 def lint(playbook: Playbook) -> Mistakes:
-    """What may run but is probably not meant."""
+    """Warns about what may run but is probably not intended."""
     for name, state in playbook.states.items():
         if not isinstance(state, ChangeState):
             continue
@@ -197,11 +197,11 @@ def lint(playbook: Playbook) -> Mistakes:
 
 
 CLAIMS = frozenset({"fixed", "self_cleared"})
-"""Ends that say the trouble is gone; the others say that somebody has it, or that nothing is proven."""
+"""Ends that claim recovery; the others claim only a handover, or that nothing is proven."""
 
 
 def _unverified(playbook: Playbook) -> Mistakes:
-    """Changes after which the run comes to a good end by itself, without having watched whether they helped."""
+    """Warns about changes after which the run reaches a good end unattended, without a watch to verify them."""
     states = playbook.states
     by_itself = {
         name: _successors(edges_of(state)) if isinstance(state, ReadState | ChangeState) else frozenset[str]()

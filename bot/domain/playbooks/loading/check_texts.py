@@ -1,4 +1,4 @@
-"""The part of the check that looks at texts for people: one that is cut off where it is shown is a fault."""
+"""Checks texts for people: one that is cut off where it is shown is a fault."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_texts(playbook: Playbook) -> Iterator[Mistake]:
 
 
 def unfilled(data: object, path: Path = ()) -> Iterator[Mistake]:
-    """What `playbook new` wrote to be replaced, and nobody has."""
+    """Reports placeholders of `playbook new` that were not replaced."""
     if isinstance(data, str) and PLACEHOLDER in data:
         where = ".".join(part for part in path if isinstance(part, str))
         yield Mistake(path, f"'{where}' is still the starter's text", f"Replace {PLACEHOLDER}.")

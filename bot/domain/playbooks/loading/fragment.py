@@ -1,4 +1,4 @@
-"""A fragment: states that several playbooks share, written once, with parameters and named ways out."""
+"""A fragment: states that several playbooks share, written once, with parameters and named exits."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class ReadFragment:
 
 
 Fragments = Mapping[str, ReadFragment]
-"""By the name of the file, without its ending."""
+"""By file name, without its extension."""
 
 
 def read_fragment(name: str, source: Source) -> ReadFragment:
-    """The shape of a fragment. What its states say is checked where they are included."""
+    """Reads the structure of a fragment. Its states are checked where they are included."""
     mistakes = list(shape(Fragment, source.data, ()))
     fragment = None if mistakes else Fragment.model_validate(source.data)
     if fragment is not None:

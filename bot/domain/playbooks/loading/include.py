@@ -1,7 +1,7 @@
-"""Puts fragments in: a playbook with includes becomes one without, and everything still knows where it was written.
+"""Expands includes: a playbook with includes becomes one without, and every value keeps its original position.
 
-They are macros: a value given to a fragment means what it means where it is written, and a fragment's names are its
-own. The result is bounded, whatever the files say.
+They are hygienic macros: a value given to a fragment keeps the meaning it has where it is written, and a fragment's
+names are its own. The result is bounded, whatever the files contain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bot.domain.playbooks.source import Position, Source, Stretch
 MAX_STATES = 300
 MAX_DEPTH = 4
 MAX = 50_000
-"""Values, and hundreds of characters in them."""
+"""Limit on values, and on hundreds of characters in them."""
 MAX_TEXT_LENGTH = 4000
 
 Role = Literal["destination", "expression", "template", "text"]
@@ -42,20 +42,20 @@ _OF_STATES = ("results", "answers", "forms")
 
 @dataclass(frozen=True)
 class Expanded:
-    """The playbook without includes; `broken` are states that could not be put in."""
+    """The playbook without includes; `broken` are states that could not be expanded."""
 
     source: Source | None
-    """None where what would be built is too big."""
+    """None if the result is too big."""
     faults: tuple[Fault, ...] = ()
     broken: frozenset[Path] = frozenset()
     unbuilt: frozenset[str] = frozenset()
-    """Words that are unknown only because of a fault that is told already."""
+    """Words that are unknown only because of a fault that is already reported."""
     fragments: tuple[Source, ...] = ()
-    """The files of the fragments that were put in."""
+    """The files of the included fragments."""
 
 
 def expand(source: Source, fragments: Fragments) -> Expanded:
-    """Put in every fragment. Faults are told where they are written; one fault never hides another include's."""
+    """Expands every include. Faults are reported where they are written; one fault never hides another include's."""
     states = source.data.get("states")
     if not isinstance(states, Mapping) or not any(_is_include(state) for state in states.values()):
         return Expanded(source)
@@ -67,7 +67,7 @@ def _is_include(state: Any) -> bool:
 
 
 def _role(path: Path) -> Role:
-    """What a value of a playbook is, by where it stands."""
+    """Returns the role of a value in a playbook, from its path."""
     match path:
         case ("start",) | ("exits", _):
             return "destination"
@@ -87,7 +87,7 @@ def _role(path: Path) -> Role:
 
 @dataclass(eq=False)
 class _Site:
-    """One use of a file: the playbook itself, or one include of a fragment with what was said about it."""
+    """One use of a file: the playbook itself, or one include of a fragment with its arguments."""
 
     source: Source
     prefix: str = ""
@@ -98,7 +98,7 @@ class _Site:
     limit: tuple[_Written, ...] = ()
     """The include's `at_most` and `beyond`, for its start."""
     names: dict[str, str] = field(default_factory=dict)
-    """Its own names of states, to those in the playbook."""
+    """Its own state names, with their names in the playbook."""
     inside: dict[str, _Site] = field(default_factory=dict)
 
     def place(self, path: Path) -> Position:
@@ -112,7 +112,7 @@ class _Site:
 
 @dataclass(frozen=True)
 class _Written:
-    """A value as it is written: in which use of which file, and where."""
+    """A value as written: in which use of which file, and where."""
 
     site: _Site
     path: Path
@@ -121,18 +121,18 @@ class _Written:
 
 @dataclass
 class _Sheet:
-    """Positions of what is being built."""
+    """Positions of the values being built."""
 
     values: dict[Path, Position] = field(default_factory=dict)
     keys: dict[Path, Position] = field(default_factory=dict)
 
 
 class _TooBigError(Exception):
-    """More would be built than any playbook needs."""
+    """The result would be larger than any playbook needs."""
 
 
 _Woven = tuple[tuple[str, Stretch], ...]
-"""A text in parts, each with where it comes from."""
+"""A text in parts, each with its origin."""
 
 
 class _Expansion:
@@ -172,7 +172,7 @@ class _Expansion:
     # --- which fragment is where ---------------------------------------------------------------------------------
 
     def _lay_out(self, site: _Site, chain: tuple[str, ...]) -> None:
-        """Give every state its name in the playbook, includes first looked into."""
+        """Gives every state its name in the playbook, after visiting the includes."""
         for name, state in site.source.data["states"].items():
             self._states += 1
             if self._states > MAX_STATES:
@@ -263,7 +263,7 @@ class _Expansion:
             state[key] = self._copy(written, ("states", final, key), self._sheet)
 
     def _merged(self, section: str, host: _Site, own: Any) -> dict[str, Any]:
-        """The definitions of the playbook, and those of its fragments that it does not make itself."""
+        """Returns the definitions of the playbook, and those of its fragments that it does not override."""
         if own is not None and not isinstance(own, Mapping):
             return {}
         merged: dict[str, Any] = dict(own or {})
@@ -274,7 +274,7 @@ class _Expansion:
         return merged
 
     def _definitions(self, section: str, site: _Site) -> dict[str, _Written]:
-        """What a use of a file brings: its own definitions count more than those of the fragments in it."""
+        """Returns the definitions of one use of a file: its own override those of the fragments in it."""
         own = site.source.data.get(section) or {}
         found: dict[str, _Written] = {}
         for inside in site.inside.values():
@@ -293,7 +293,7 @@ class _Expansion:
         return bool(built[0] == built[1])
 
     def _copy(self, written: _Written, out: Path, sheet: _Sheet) -> Any:
-        """The value as it is in the playbook, with its positions; what it names is named as there."""
+        """Returns the value as it is in the playbook, with its positions; its references use the playbook's names."""
         site, path, value = written.site, written.path, written.value
         self._size += 1 + (len(value) // 100 if isinstance(value, str) else 0)
         if self._size > MAX:
@@ -318,7 +318,7 @@ class _Expansion:
         return value
 
     def _stands_for(self, written: _Written, role: Role) -> _Written | None:
-        """What a text that is only the name of a parameter, or of an exit, stands for."""
+        """Returns what a text stands for that is only the name of a parameter or of an exit."""
         site = written.site
         if named := _PARAMETER.fullmatch(written.value):
             return self._parameter(written, named[1])
@@ -336,7 +336,7 @@ class _Expansion:
         if name in site.parameters:
             return site.parameters[name]
         if name in declared and not declared[name].is_required:
-            # A default names no other parameter, so it can never go round in circles.
+            # A default names no other parameter, so it can never be circular.
             bare = replace(
                 site, parameters={}, fragment=site.fragment and site.fragment.model_copy(update={"parameters": {}})
             )
@@ -376,7 +376,7 @@ class _Expansion:
         return site.names.get(name, name)
 
     def _expression(self, written: _Written, text: str, offset: int) -> _Woven:
-        """`text` begins `offset` characters into what is written."""
+        """`text` starts `offset` characters into the written value."""
         site, parts, at = written.site, list[tuple[str, Stretch]](), 0
         for name, start in mentions_in(text) if len(text) <= MAX_LENGTH else ():
             head, _, rest = name.partition(".")
@@ -394,7 +394,7 @@ class _Expansion:
         return (*parts, _as_written(written, text[at:], offset + at))
 
     def _parameter_in(self, written: _Written, word: str, tail: str, column: int) -> _Woven | None:
-        """A parameter inside an expression: its text in brackets, or a name that goes on with `tail`."""
+        """Returns a parameter inside an expression: its text in brackets, or a name continued by `tail`."""
         site = written.site
         woven = self._text_of(written, word, "expression", column)
         if woven is None:
@@ -432,7 +432,7 @@ class _Expansion:
         text = str(written.value)
         try:
             fragments = split_template(text)
-        except ExpressionError:  # its fault is told where the template is compiled
+        except ExpressionError:  # this fault is reported when the template is compiled
             return (_as_written(written, text, 0),)
         parts: list[tuple[str, Stretch]] = []
         for fragment, is_expression, start in fragments:
@@ -460,7 +460,7 @@ class _Expansion:
 
 
 def _all_states(site: _Site) -> Iterator[tuple[_Site, str]]:
-    """Every state that will stand in the playbook, the playbook's own first."""
+    """Returns every state of the resulting playbook, the playbook's own first."""
     for name, state in site.source.data["states"].items():
         if not _is_include(state):
             yield site, name
@@ -469,7 +469,7 @@ def _all_states(site: _Site) -> Iterator[tuple[_Site, str]]:
 
 
 def _unlike(at: Path, fragment: Fragment, state: Mapping[str, Any]) -> Iterator[Mistake]:
-    """Where what is said about a fragment is not what the fragment asks for."""
+    """Reports where an include does not match the fragment's declaration."""
     given, exits = state.get("with", {}), state.get("exits", {})
     for noun, key, known, said in (
         ("parameter", "with", fragment.parameters, given),
@@ -485,11 +485,11 @@ def _unlike(at: Path, fragment: Fragment, state: Mapping[str, Any]) -> Iterator[
 
 
 def _as_written(written: _Written, text: str, offset: int | None) -> tuple[str, Stretch]:
-    """A part that stands as it is in the file, `offset` characters into the value; None where it does not."""
+    """Returns a part copied unchanged from the file, `offset` characters into the value; None if it was not copied."""
     column = 0 if offset is None else offset + 1
     return text, Stretch(len(text), written.site.place(written.path), column)
 
 
 def _renamed(written: _Written, name: str, offset: int) -> tuple[str, Stretch]:
-    """A new name for what begins `offset` characters into the value: all of it points there."""
+    """Returns a new name for the text that starts `offset` characters into the value: all of it points there."""
     return name, Stretch(len(name), written.site.place(written.path).at_column(offset + 1))

@@ -1,4 +1,4 @@
-"""The check of playbooks against each other: does what is diverted to exist, and can it end as somebody expects?"""
+"""Checks playbooks against each other: do divert targets exist, and can they end as expected?"""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bot.domain.playbooks.language import PEOPLE, DivertState, EndState
 from bot.domain.playbooks.mistakes import Mistake
 
 Known = Mapping[str, CompiledPlaybook | None]
-"""All playbooks there are, by name; None for one that has faults of its own or was not read."""
+"""All playbooks by name; None for one with faults of its own, or one that was not read."""
 
 
 def link_faults(playbook: CompiledPlaybook, known: Known) -> Iterator[Fault]:
-    """Faults of `playbook`'s diverts. One to a playbook that has faults of its own is none: people are asked there."""
+    """Returns the faults of `playbook`'s diverts. A target with faults of its own is none: people are asked there."""
     for name, state in playbook.playbook.states.items():
         if not isinstance(state, DivertState) or state.divert == PEOPLE:
             continue
@@ -32,7 +32,7 @@ def link_faults(playbook: CompiledPlaybook, known: Known) -> Iterator[Fault]:
 
 
 def ends_of(name: str, known: Known) -> frozenset[str] | None:
-    """How a divert to this playbook can end, those that it goes on to without return included; None: not known."""
+    """Returns how a divert to this playbook can end, including its own diverts without return; None if unknown."""
     ends: set[str] = set()
     seen: set[str] = set()
     todo = [name]

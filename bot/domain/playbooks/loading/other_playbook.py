@@ -1,6 +1,6 @@
-"""A stand-in for a playbook that another one diverts to: it asks how it ends, and ends so.
+"""A stub for a divert's target playbook: it asks how it ends, and ends that way.
 
-In a test of one playbook the others are not played; the machine itself goes there and comes back.
+A test of one playbook does not run the others; the machine itself goes there and returns.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from bot.domain.playbooks.mistakes import Mistake
 from bot.domain.playbooks.source import Source
 
 INSIDE = "(another playbook)"
-"""Its only question; in brackets, so that no written state is called so."""
+"""Its only question; in brackets, so that no written state can have this name."""
 
 
 def with_stand_ins(playbook: CompiledPlaybook) -> Bundle:
-    """The playbook with a stand-in for each one that it diverts to."""
+    """Returns the playbook with a stub for each playbook that it diverts to."""
     others = {name: _stand_in(name) for name in diverts_of(playbook) if name != playbook.name}
     return Bundle(playbook.name, {**others, playbook.name: playbook})
 

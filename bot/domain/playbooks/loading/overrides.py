@@ -1,4 +1,4 @@
-"""Settings that an operator gives a playbook, or a playbook on some targets: judged by the playbook's own ranges."""
+"""Settings that an operator overrides for a playbook, or a playbook on some targets: checked against its own ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.domain.signals.signal import Value
 
 
 def faults_of_override(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> list[Fault]:
-    """All that is wrong with these settings, told where they were set."""
+    """Returns all faults of these settings, located where they were set."""
     found: list[Mistake] = []
     values = effective_settings(playbook.playbook.settings, own, found.append)
     if not found:
@@ -23,7 +23,7 @@ def faults_of_override(playbook: CompiledPlaybook, own: Mapping[str, str], place
 
 
 def settings_of_override(playbook: CompiledPlaybook, own: Mapping[str, str]) -> dict[str, Value]:
-    """The values that differ; none where any is wrong, so that half of what was meant never counts."""
+    """Returns the values that differ; none if any is wrong, so that a partial override never applies."""
     if faults_of_override(playbook, own, ""):
         return {}
     values = effective_settings(playbook.playbook.settings, own, lambda _: None)

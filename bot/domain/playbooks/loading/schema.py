@@ -1,6 +1,6 @@
-"""The playbook language as a JSON Schema, for editors: made from the models, so that it cannot say something else.
+"""The playbook language as a JSON Schema, for editors: generated from the models, so that the two cannot differ.
 
-A model's own words about a field win; words that many of its models share are explained once, in `key_words`.
+A model's own text about a field wins; words that many models share are explained once, in `key_words`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def playbook_schema(probes: Probes) -> dict[str, Any]:
         enum = definitions[model]["properties"][field]
         enum["enum"] = sorted(known)
         if said := [help_of[word] for word in enum["enum"] if word in help_of]:
-            enum["enumDescriptions"] = said  # not of the standard: editors show one beside each word
+            enum["enumDescriptions"] = said  # nonstandard: editors show one beside each word
     return _finished("A playbook of the incident bot", schema)
 
 
 def fragment_schema() -> dict[str, Any]:
-    """States of a fragment may hold parameters anywhere, so only their names are checked here."""
+    """States of a fragment may have parameters anywhere, so only their names are checked here."""
     schema = Fragment.model_json_schema(by_alias=True)
     return _finished("A fragment of playbooks of the incident bot", schema)
 
@@ -56,7 +56,7 @@ def _finished(title: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(part: Any) -> Any:
-    """With a description at every property, and without the titles that only repeat its name."""
+    """Adds a description to every property, and removes the titles that only repeat its name."""
     if isinstance(part, list):
         return [_described(item) for item in part]
     if not isinstance(part, Mapping):
@@ -71,7 +71,7 @@ def _described(part: Any) -> Any:
 
 
 def undescribed(schema: Mapping[str, Any]) -> list[str]:
-    """Properties that an editor could say nothing about."""
+    """Returns the properties without a description for editors."""
     models = {"": schema, **schema.get("$defs", {})}
     return [
         f"{model}.{name}".lstrip(".")

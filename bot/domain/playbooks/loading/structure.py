@@ -1,4 +1,4 @@
-"""From plain data to a `Playbook`: what has the wrong shape is reported, and the sound rest is built all the same."""
+"""Builds a `Playbook` from plain data: reports parts of the wrong shape, and still builds the valid rest."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Structured:
-    """The sound part of a playbook; `broken` are the paths of what is left out of it."""
+    """The valid part of a playbook; `broken` are the paths of what is left out of it."""
 
     playbook: Playbook | None
     broken: frozenset[Path] = frozenset()
 
 
 def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path] = ()) -> Structured:
-    """`broken`: what is already known to be missing, as a state whose fragment could not be put in."""
+    """`broken`: paths already known to be missing, such as a state whose fragment could not be included."""
     broken = _kindless(data, report) | set(broken)
     found: dict[tuple[Path, str], Mistake] = {}
     try:
@@ -69,7 +69,7 @@ def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path]
 
 
 def _is_misspelt_elsewhere(mistake: Mistake, others: Iterable[Mistake]) -> bool:
-    """A missing key whose misspelling stands beside it: one mistake, told once."""
+    """Whether a missing key's misspelling is beside it: one mistake, reported once."""
     if not mistake.what.endswith(" is missing"):
         return False
     word = mistake.what.removesuffix(" is missing")
@@ -77,7 +77,7 @@ def _is_misspelt_elsewhere(mistake: Mistake, others: Iterable[Mistake]) -> bool:
 
 
 def _rest(data: Mapping[str, Any], broken: Iterable[Path]) -> Playbook | None:
-    """The playbook without what is broken, so that its other mistakes are found in the same go."""
+    """Returns the playbook without its broken parts, so that its other mistakes are found in the same run."""
     sound: dict[str, Any] = {"language": 1, "playbook": "?", "title": "?", **data}
     for path in broken:
         if len(path) > 1 and isinstance(sound.get(str(path[0])), Mapping):
@@ -96,7 +96,7 @@ def _rest(data: Mapping[str, Any], broken: Iterable[Path]) -> Playbook | None:
 
 
 def _kindless(data: Mapping[str, Any], report: Report) -> set[Path]:
-    """Signals and states of no kind or of two, which are left out of all that follows."""
+    """Returns signals and states of no kind or of two; the later checks skip them."""
     broken: set[Path] = set()
     for section, kinds in (("signals", SIGNAL_KINDS), ("states", KINDS)):
         items = data.get(section)
@@ -115,7 +115,7 @@ def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] |
     if noun == "state" and "ask" in found and "read" in found:
         found.remove("read")  # a question may show readings
     if noun == "signal" and "share_above" in found and "histogram" in found:
-        found.remove("histogram")  # a share is of one
+        found.remove("histogram")  # a share has one
     if len(found) == 1:
         return None
     if found:
@@ -125,7 +125,7 @@ def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] |
 
 
 def _path(location: tuple[int | str, ...], data: Any) -> Path:
-    """The error's path in the data: without the tags of unions, and no deeper than what is there."""
+    """Returns the error's path in the data: without the tags of unions, and no deeper than the data."""
     path: list[int | str] = []
     for step in location:
         if isinstance(step, str) and re.fullmatch(r"\(\w*\)", step):
@@ -140,7 +140,7 @@ def _path(location: tuple[int | str, ...], data: Any) -> Path:
 
 
 def shape(model: type[BaseModel], data: Any, at: Path) -> Iterator[Mistake]:
-    """What of `data`, which stands at the path `at`, is not as the model wants it."""
+    """Reports where `data`, at path `at`, does not match the model."""
     try:
         model.model_validate(data)
     except ValidationError as error:
@@ -151,7 +151,7 @@ def shape(model: type[BaseModel], data: Any, at: Path) -> Iterator[Mistake]:
 
 
 def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) -> Mistake:
-    """`model` is what has the path's last key."""
+    """`model` is the one with the path's last key."""
     kind, given = detail["type"], detail["input"]
     if kind == "missing":
         key = str(detail["loc"][-1])

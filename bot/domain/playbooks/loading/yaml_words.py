@@ -1,4 +1,4 @@
-"""What the YAML reader says about a broken file, in an author's words: what stands there, and what to do next."""
+"""Rewords the YAML reader's errors about a broken file for authors: what is there, and what to do next."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BRACKETS = ("expected ',' or '}'", "expected ',' or ']'")
 
 @dataclass(frozen=True)
 class Spot:
-    """Counted from 0, as the reader does."""
+    """Counted from 0, as in the reader."""
 
     line: int
     column: int
@@ -63,7 +63,7 @@ _AFTER_QUOTE = re.compile(r".*['\"]\s*")
 
 
 def told(problem: str, seen: Spot, begun: Spot | None, lines: Sequence[str]) -> Slip:
-    """What is wrong and where: often above the place where the reader saw it, which is where it began to read."""
+    """Returns what is wrong and where: often above the reported place, where the reader started."""
     in_line = lines[seen.line][: seen.column] if seen.line < len(lines) else ""
     if "but found '<scalar>'" in problem and _AFTER_QUOTE.fullmatch(in_line):
         return Slip(seen, "a text goes on after its closing quote", QUOTES)
@@ -76,7 +76,7 @@ def told(problem: str, seen: Spot, begun: Spot | None, lines: Sequence[str]) -> 
 
 
 def _slip_near(line: int, lines: Sequence[str]) -> Slip | None:
-    """In that line or the one above it, blank lines and comments aside."""
+    """Searches that line and the one above it, skipping blank lines and comments."""
     written = [n for n, text in enumerate(lines[: line + 1]) if text.strip() and not text.lstrip().startswith("#")]
     for number in reversed(written[-2:]):
         for pattern, what, hint in _SLIPS:
@@ -86,7 +86,7 @@ def _slip_near(line: int, lines: Sequence[str]) -> Slip | None:
 
 
 def _in_plain_words(problem: str) -> tuple[str, str]:
-    """What is not known here stands as the reader said it."""
+    """Returns unrecognized messages in the reader's words."""
     for said, what, hint in _SAID:
         if said in problem:
             return what, hint

@@ -1,7 +1,7 @@
-"""Which states a picture may draw as one: those of a fragment that was put in, and those below one heading.
+"""Which states a picture may draw as one: those of an included fragment, and those below one heading.
 
-A heading is a comment of its own line between states, `# --- Which mitigation? ---`. It decides nothing: it is where
-the authors themselves divided their file.
+A heading is a comment on its own line between states, `# --- Which mitigation? ---`. It affects no decision: it is
+where the authors divided their file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEADING = re.compile(r" *# --- (?P<title>\S.*?) -{3,} *")
 
 
 def rows_of_fragments(compiled: CompiledPlaybook) -> dict[str, str]:
-    """State to the state that stands for its fragment: what was written in a fragment carries that file's name."""
+    """Maps each state to the one that represents its fragment: states written in a fragment carry that file's name."""
     written = {
         (fragment.file, at.line): str(where[1])
         for fragment in compiled.fragments
@@ -30,7 +30,7 @@ def rows_of_fragments(compiled: CompiledPlaybook) -> dict[str, str]:
 
 
 def sections_of(compiled: CompiledPlaybook) -> dict[str, str]:
-    """State to the heading above it; empty for a playbook without headings."""
+    """Maps each state to the heading above it; empty for a playbook without headings."""
     begins = compiled.source.keys["states",].line
     lines = compiled.source.text.splitlines()
     headings = [
@@ -45,7 +45,7 @@ def sections_of(compiled: CompiledPlaybook) -> dict[str, str]:
     own = {state: at.line for state, at in _states(compiled).items() if not at.file}
 
     def section(state: str) -> str:
-        # What a fragment brought stands where the state that includes it stands, whose name begins its own.
+        # A fragment's states are placed at the state that includes it, whose name is their prefix.
         includes = (name for name in own if state == name or state.startswith(f"{name}_"))
         return titles[bisect_right(places, own[max(includes, key=len)])]
 
@@ -53,6 +53,6 @@ def sections_of(compiled: CompiledPlaybook) -> dict[str, str]:
 
 
 def _states(compiled: CompiledPlaybook) -> dict[str, Position]:
-    """All that were written, with those that only include."""
+    """Returns the positions of all written states and of those that only include."""
     keys = compiled.source.keys
     return {str(where[1]): at for where, at in keys.items() if len(where) == 2 and where[0] == "states"}

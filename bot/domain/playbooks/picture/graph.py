@@ -1,4 +1,4 @@
-"""A playbook as a picture: mermaid text of its written states and edges, the way a run took and where it stands."""
+"""A playbook as mermaid text: its written states and edges, the path of a run and its present state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_LABEL_LENGTH = 48
 
 
 def mermaid(playbook: Playbook, *, path: Sequence[str] = (), current: str = "") -> str:
-    """Flowchart text; `path` are the written states that a run entered, in order, and `current` is where it stands."""
+    """Returns flowchart text; `path` are the written states that a run entered, in order, `current` its present one."""
     lines = ["flowchart TD"]
     for name, state in playbook.states.items():
         begin, end = SHAPES[kind_of(state)]
@@ -63,7 +63,7 @@ def _joined(edges: Sequence[Edge]) -> list[Edge]:
 
 
 def _id(name: str) -> str:
-    # A bare `end` or `default` would be read as a word of mermaid.
+    # Mermaid would read a bare `end` or `default` as a keyword.
     return f"s_{name}"
 
 

@@ -1,7 +1,7 @@
-"""The picture that people on call are shown: the sections of a playbook, each a row with what can happen in it.
+"""The picture for people on call: the sections of a playbook, each a row with what can happen in it.
 
-It must be legible as small as Slack shows a file in a thread. Of a run, the sections that it went through list its
-steps, and where it stands says what can come next; the other sections are only named.
+It must be legible at the size of a file in a Slack thread. For a run, the sections that it visited list its steps, and
+the current one lists what can come next; the other sections are only named.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ SECTIONS = Sizes(
 LINE_CHARACTERS = 56
 MAX_LINES = 3
 MAX_STEPS = 9
-"""Of one section; of more the last are drawn."""
+"""Limit per section; of more steps the last are drawn."""
 MAX_NEXT = 6
 LABEL_CHARACTERS = 24
 STRONGEST = ("change", "ask", "divert", "end", "watch", "read")
 PEOPLE = "people"
 OTHER_SECTION = "# "
-"""No state can be called so."""
+"""No state can have this name."""
 
 
 def overview(compiled: CompiledPlaybook, *, path: Sequence[str] = (), current: str = "") -> Picture:
-    """Every state where the authors wrote no headings, fragments as one row each: such a playbook is short."""
+    """Draws every state if there are no headings, each fragment as one row: such a playbook is short."""
     sections = sections_of(compiled)
     if not sections:
         return picture(compiled.playbook, path=path, current=current, folded=rows_of_fragments(compiled))
@@ -55,7 +55,7 @@ def overview(compiled: CompiledPlaybook, *, path: Sequence[str] = (), current: s
 
 
 def section_picture(compiled: CompiledPlaybook, section: str) -> Picture:
-    """The states below one heading; exits that leave it name the section that they lead to."""
+    """Draws the states below one heading; exits from it name the section that they lead to."""
     sections, fragments = sections_of(compiled), rows_of_fragments(compiled)
     elsewhere = {state: f"{OTHER_SECTION}{other}" for state, other in sections.items() if other != section}
     others = {f"{OTHER_SECTION}{other}": f"{other} ›" for other in sections.values() if other != section}
@@ -103,7 +103,7 @@ class _Overview:
             y += height + sizes.gap
 
     def _exits(self, name: str, below: str, y: float, height: float) -> Iterator[Exit]:
-        """Without labels: which condition leads where is seen in the section's own picture."""
+        """Without labels: the section's own picture shows which condition leads where."""
         to = list(dict.fromkeys(self._sections[s] for state in self._members(name) for s in self._after(state)))
         others = [other for other in self._names if other in to and other not in (name, below)]
         step = (height - SECTIONS.head / 2 - 8) / (len(others) + 1)
@@ -143,7 +143,7 @@ class _Overview:
         yield from _listed("ends: ", ends, "end")
 
     def _steps(self, section: str) -> Iterator[_Said]:
-        """What the run did here, in its order; a fragment is one step."""
+        """Returns the run's steps here, in order; a fragment is one step."""
         through = [row for row, _ in groupby(self._row_of(state) for state in self._path)]
         times = Counter(through)
         here = [row for row in dict.fromkeys(through) if self._sections[self._state_of(row)] == section]
@@ -176,13 +176,13 @@ class _Overview:
         return self._fragments.get(state, state)
 
     def _state_of(self, row: str) -> str:
-        """A state that stands for a row: itself, or one of its fragment's."""
+        """Returns the state that a row represents: itself, or one of its fragment's."""
         if row in self._playbook.states:
             return row
         return next(state for state, fragment in self._fragments.items() if fragment == row)
 
     def _step(self, row: str) -> tuple[str, str]:
-        """What it was called and its kind; a fragment by the strongest of its states that the run entered."""
+        """Returns the name and kind of a step; for a fragment, of the strongest of its entered states."""
         if row in self._playbook.states:
             return title_of(self._playbook, row), kind_of(self._playbook.states[row])
         entered = [(kind_of(self._playbook.states[state]), state) for state in self._path if self._row_of(state) == row]

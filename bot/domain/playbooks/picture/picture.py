@@ -1,7 +1,7 @@
-"""The layout of a playbook's picture: a row for each state with its exits, and lanes that lead to where they go.
+"""The layout of a playbook's picture: a row for each state with its exits, and lanes to the rows they lead to.
 
-A layered graph of fifty states is three screens wide, or too small to read. Here the width is fixed, and each exit
-is a line of text beside its lane; only the height grows.
+A layered graph of fifty states is three screens wide, or too small to read. Here the width is fixed, and each exit is a
+line of text beside its lane; only the height grows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ TITLE_CHARACTERS = 70
 
 @dataclass(frozen=True)
 class Sizes:
-    """Lengths in pixels of the layout, fonts in points."""
+    """Lengths of the layout in pixels, fonts in points."""
 
     width: float = 700
     left: float = 14
     lanes_at: float = 566
-    """Lanes begin here, and take what is left of the width."""
+    """Lanes start here, and take the rest of the width."""
     targets_at: float = 352
     head: float = 22
     line: float = 15
@@ -41,7 +41,7 @@ EVERY_STATE = Sizes()
 
 @dataclass(frozen=True)
 class Line:
-    """A line of text in a row; `tone` is the kind of state that it speaks of."""
+    """A line of text in a row; `tone` is the kind of state that it refers to."""
 
     text: str
     tone: str
@@ -70,7 +70,7 @@ class Row:
     height: float
     exits: tuple[Exit, ...]
     entry: float
-    """Where lanes come in: the middle of its head."""
+    """Where lanes enter: the middle of its head."""
     is_visited: bool = False
     is_current: bool = False
     lines: tuple[Line, ...] = ()
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Lane:
-    """The way to one row from all the rows that lead there."""
+    """The path to one row from all the rows that lead there."""
 
     to: str
     number: int
@@ -99,7 +99,7 @@ class Picture:
     height: float
     has_path: bool
     titles: Mapping[str, str]
-    """Of all that a way leads to, also of what is not drawn here."""
+    """Titles of all destinations, including those not drawn here."""
     sizes: Sizes = EVERY_STATE
 
     @property
@@ -119,10 +119,10 @@ def picture(
     folded: Mapping[str, str] | None = None,
     others: Mapping[str, str] | None = None,
 ) -> Picture:
-    """Each state is a row.
+    """Draws each state as a row.
 
-    `path`: the states that a run entered. `folded`: states that are drawn as one row, by its name. `others`: rows that
-    are not drawn, with their titles; exits lead there by name only.
+    `way` are the states that a run entered; `folded` are states that are drawn as one row, by that row's name. `others`
+    are rows that are not drawn, with their titles: exits lead there by name only.
     """
     drawing = _Drawing(playbook, folded or {}, path, current, others or {})
     rows = tuple(drawing.rows())
@@ -177,7 +177,7 @@ class _Drawing:
             y += height + sizes.gap
 
     def _exits(self, row: str) -> dict[str, list[str]]:
-        """Other row to the labels that lead there, in the order of the file."""
+        """Maps each other row to the labels that lead there, in the order of the file."""
         found: dict[str, list[str]] = {}
         for state in self._members(row):
             for edge in edges_of(self._playbook.states[state]):
@@ -219,7 +219,7 @@ def _lanes(rows: Sequence[Row]) -> Iterator[Lane]:
 
 
 def _numbered(lanes: Iterator[Lane]) -> list[Lane]:
-    """The shortest lanes nearest to the rows; two share a number where they do not meet."""
+    """Numbers lanes: the shortest nearest to the rows; two share a number if they do not meet."""
     placed: list[list[Lane]] = []
     for lane in sorted(lanes, key=lambda one: one.ends - one.begins):
         number = next(
@@ -236,7 +236,7 @@ def _meet(one: Lane, other: Lane) -> bool:
 
 
 def label_of(edge: Edge) -> str:
-    """Expressions without the prefix that all settings have, outcomes as words."""
+    """Returns expressions without the prefix that all settings have, outcomes as words."""
     outcome = edge.label == edge.outcome or not edge.label
     return edge.outcome.replace("_", " ") if outcome else edge.label.replace("settings.", "")
 

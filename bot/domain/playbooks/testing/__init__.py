@@ -1,1 +1,1 @@
-"""The tables by which a playbook is tested, and the rows that playbooks must cover."""
+"""The test tables of playbooks, and the rows that playbooks must cover."""

@@ -1,6 +1,6 @@
-"""The test table of a playbook (`NAME.test.yaml`) as data: what is read, answered and done, and what must come of it.
+"""The test table of a playbook (`NAME.test.yaml`) as data: readings, answers and outcomes, and the expected result.
 
-Every answer may be a list: its items are for the first, second … time in that state, and the last one goes on.
+Every answer may be a list: its items are for the first, second … time in that state, and the last one repeats.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from bot.domain.signals.specs import ProbeSignal, SignalSpec
 
 T = TypeVar("T")
 GAP = "..."
-"""In a way: any states, or none."""
+"""In a path: any states, or none."""
 ANSWERS_ANYWHERE = frozenset({"again", "undo", "hand_over", "close", "keep", "taken", "expired"})
-"""What the built-in questions of any state may be answered with, beside `goto:<state>`; `expired` is silence."""
+"""Answers to the built-in questions of any state, besides `goto:<state>`; `expired` means no answer."""
 
 
 class Answer(Strict):
@@ -98,7 +98,7 @@ class Table(Strict):
     cases: tuple[Case, ...]
 
     def whole(self) -> tuple[Case, ...]:
-        """The cases with what they share: by signal and part, by state."""
+        """Returns the cases merged with the shared part: by signal and part, by state."""
         return tuple(_joined(self.shared, case) for case in self.cases)
 
 
@@ -118,7 +118,7 @@ def _merged(below: Any, above: Any) -> Any:
 
 
 def nth(said: T | tuple[T, ...] | None, number: int) -> T | None:
-    """What is said for the `number`th time, from 1; the last item goes on."""
+    """Returns the item for the `number`th time, from 1; the last item repeats."""
     if not isinstance(said, tuple):
         return said
     return said[min(number, len(said)) - 1] if said else None
@@ -128,7 +128,7 @@ def nth(said: T | tuple[T, ...] | None, number: int) -> T | None:
 
 
 def given_at(case: Circumstances, state: str, number: int) -> Mapping[str, Any]:
-    """What is read at the `number`th visit of a state."""
+    """Returns the readings at the `number`th visit of a state."""
     there: Mapping[str, Any] = nth(case.at.get(state), number) or {}
     given: Mapping[str, Any] = _merged(case.given, there)
     return given
@@ -171,7 +171,7 @@ OF_A_TABLE = frozenset({*Case.model_fields, *Expected.model_fields, "with", "sha
 
 
 def circumstances_of(data: Mapping[str, Any]) -> Circumstances | list[Mistake]:
-    """A file of answers for a rehearsal: a case without a name and without expectations."""
+    """Parses a file of answers for a rehearsal: a case without a name and without expectations."""
     try:
         return Circumstances.model_validate(data)
     except ValidationError as error:
@@ -183,7 +183,7 @@ def circumstances_of(data: Mapping[str, Any]) -> Circumstances | list[Mistake]:
 
 
 def _mistake(detail: Any, data: Any, known: frozenset[str] = OF_A_TABLE) -> Mistake:
-    """At the deepest place of the error that is really in the file."""
+    """Locates the mistake at the deepest part of the error's path that is in the file."""
     path: list[str | int] = []
     for step in detail["loc"]:
         here = isinstance(data, Mapping) and step in data
@@ -213,7 +213,7 @@ _SHAPES = {
 
 
 def check_table(table: Table, playbook: CompiledPlaybook) -> Mistakes:
-    """Words of a table that its playbook does not know: a test that names nothing proves nothing."""
+    """Reports names in a table that its playbook does not know: a test of unknown names proves nothing."""
     yield from check_circumstances(("shared",), table.shared, playbook)
     names: set[str] = set()
     for index, case in enumerate(table.whole()):
@@ -302,7 +302,7 @@ def _is_unknown(said: Any) -> bool:
 
 
 def _value(at: Path, value: Any, kind: Kind) -> Mistakes:
-    """What no source could have read: a condition on it would be unknown, and the case would prove nothing."""
+    """Reports values that no source could return: a condition on one would be unknown and prove nothing."""
     numbers = value.values() if isinstance(value, Mapping) else (value,)
     fits = {
         "number": _is_number(value),

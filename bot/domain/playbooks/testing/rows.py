@@ -1,6 +1,6 @@
-"""What the playbooks must cover: the rows of the requirements, and for each the states and tests that prove it.
+"""What the playbooks must cover: the rows of the requirements, each with the states and tests that prove it.
 
-A row is proven by a case that names it or enters a state that names it; or, outside the playbooks, by a named test.
+A row is proven by a case that names it or enters a state that names it; outside the playbooks, by a named test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bot.domain.playbooks.testing.cases import Case
 
 
 class Elsewhere(BaseModel):
-    """What covers a row outside the playbooks, and the test that would fail without it."""
+    """The part of the system that covers a row outside the playbooks, and the test that would fail without it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +42,7 @@ def rows() -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Played:
-    """A case that holds, with the states that it entered."""
+    """A passing case, with the states that it entered."""
 
     playbook: Playbook
     case: Case
@@ -59,7 +59,7 @@ class RowCoverage:
 
     @property
     def lacks(self) -> str:
-        """Why the row is not covered; empty when it is."""
+        """Why the row is not covered; empty if it is."""
         if self.row.elsewhere:
             return ""
         if not self.states:
@@ -68,7 +68,7 @@ class RowCoverage:
 
 
 def coverage(playbooks: Iterable[Playbook], played: Iterable[Played]) -> tuple[list[RowCoverage], list[RowCoverage]]:
-    """Each row with what proves it; and the ids that are no row, in the same way."""
+    """Returns each row with its proofs, and unknown row ids in the same form."""
     known = rows()
     found = {row.id: RowCoverage(row) for row in known}
 
