@@ -213,7 +213,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without glyphs that the font lacks: a box says nothing, and a warning for each would fill the log."""
+    """The text without glyphs that the font lacks: a box is useless, and a warning for each would fill the log."""
     known = _known()
     return "".join(char if ord(char) in known else "?" for char in text)
 

@@ -1,4 +1,4 @@
-"""The commands of `incident-bot`. What a command needs is imported when it runs, so that `--help` is quick."""
+"""The commands of `incident-bot`. Each command imports its modules when it runs, so that `--help` is quick."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def incident_bot(
     _version_wanted: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -82,7 +82,7 @@ def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
 def export(
     incident: Annotated[str, typer.Argument(metavar="INC-1", help="The incident.")],
     format: Annotated[ReportFormat, typer.Option(help="A page with charts, Markdown, or JSON.")] = ReportFormat.md,  # noqa: A002 - the option's name
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there instead of standard output.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file, not standard output.")] = None,
     settings: SettingsFile = None,
 ) -> None:
     """Print the report of an incident, made from its timeline."""
@@ -118,14 +118,14 @@ def export(
     typer.echo(f"{out}: {len(timeline)} entries", err=True)
 
 
-Which = Annotated[str, typer.Argument(metavar="INC-1|all", help="The incident, or all of them.")]
-Reason = Annotated[str, typer.Option("--reason", metavar="WHY", help="It goes on the timeline.")]
-By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who does it; default: your user name on this machine.")]
+Which = Annotated[str, typer.Argument(metavar="INC-1|all", help="The incident, or all incidents.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="WHY", help="The reason, for the timeline.")]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name; default: your user name here.")]
 
 
 @app.command()
 def halt(which: Which, reason: Reason = "", by: By = "", settings: SettingsFile = None) -> None:
-    """Send no further call, for one incident or for all. It needs Redis and nothing else."""
+    """Stop sending calls, for one incident or for all. Needs only Redis."""
     from bot.cli.kill_switch import pull
 
     typer.echo(asyncio.run(pull(_settings(settings), which, by=by, why=reason)))
@@ -142,14 +142,14 @@ def resume(which: Which, reason: Reason = "", by: By = "", settings: SettingsFil
 @app.command()
 def doctor(
     namespace: Annotated[
-        str, typer.Option(help="Ask for permissions in these namespaces, separated by commas; default: in all.")
+        str, typer.Option(help="Check permissions in these namespaces, separated by commas; default: all.")
     ] = "",
     settings: SettingsFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """Look at everything the bot depends on, and say what to do about what is not as it should be."""
+    """Check everything the bot depends on, and show how to fix each problem."""
     wanted = _settings(settings, overrides)
-    # By the full name: this function hides the module of its name.
+    # By the full path: this function shadows the module of the same name.
     from bot.cli.doctor import examine, rendered
 
     findings = asyncio.run(examine(wanted, namespace=namespace))
@@ -160,11 +160,11 @@ def doctor(
 
 @app.command()
 def demo(
-    scenario: Annotated[str, typer.Option(help=f"What goes wrong: {', '.join(SCENARIOS)}.")] = "thrash",
-    unattended: Annotated[bool, typer.Option(help="Press the buttons by script and verify the end.")] = False,
+    scenario: Annotated[str, typer.Option(help=f"The fault: {', '.join(SCENARIOS)}.")] = "thrash",
+    unattended: Annotated[bool, typer.Option(help="Press the buttons by script and verify the outcome.")] = False,
     port: Annotated[int, typer.Option(help="Port of the Slack page; 0 takes a free one.")] = 0,
 ) -> None:
-    """Run the whole world on this machine: no Slack, Redis, cluster or GPU needed."""
+    """Run the bot in a simulated world on this machine: no Slack, Redis, cluster or GPU needed."""
     from rich.console import Console
 
     from bot.cli.demo import run_demo

@@ -1,4 +1,4 @@
-"""`incident-bot demo`: start the whole world on this machine, and go through one incident, with a person or without."""
+"""`incident-bot demo`: starts the demo world on this machine, and plays one incident, with or without a person."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LOOK_EVERY_SECONDS = 0.5
 
 
 def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Console) -> int:
-    """Return the exit code: 0 when a person ended the demo, or when the unattended run ended verified."""
-    # SIGTERM unwinds as Ctrl-C does, so that whatever was started is stopped.
+    """Returns the exit code: 0 if a person ended the demo, or if the unattended run ended verified."""
+    # SIGTERM unwinds as Ctrl-C does, so that every started process is stopped.
     signal.signal(signal.SIGTERM, _end)
     scenario = demo.SCENARIOS[scenario_name]
     windows = {**demo.WINDOWS, **scenario.windows}
@@ -40,7 +40,7 @@ def run_demo(scenario_name: str, *, unattended: bool, port: int, console: Consol
         console.print(f"[dim]Logs: {world.folder}. Windows are shortened for the demo ({shortened}).[/dim]")
         world.prepare(scenario)
         _wait(world, scenario.healthy_seconds)
-        console.print(f"Now it goes wrong: {scenario.what}.")
+        console.print(f"Fault: {scenario.what}.")
         world.cause_trouble(scenario)
         if scenario.alert:
             _wait(world, scenario.alert_after_seconds)
@@ -61,17 +61,17 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _wait(world: demo.World, seconds: float) -> None:
-    """Raise `BotError` when a process of the demo ends by itself meanwhile."""
+    """Raises `BotError` if a process of the demo exits meanwhile."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         gone = world.family.ended()
         if gone is not None:
-            raise BotError(f"{gone.name} ended by itself; its log is {world.folder / (gone.name + '.log')}")
+            raise BotError(f"{gone.name} exited unexpectedly; its log is {world.folder / (gone.name + '.log')}")
         time.sleep(min(LOOK_EVERY_SECONDS, max(ends - time.monotonic(), 0)))
 
 
 def timed(seconds: float, text: str) -> Table:
-    """One line with its second; a long one goes on below its beginning."""
+    """One line with its second; a long line is wrapped under its text."""
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(style="dim", no_wrap=True)
     line.add_column()
@@ -109,7 +109,7 @@ def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float
 
 
 def is_verified(run: Run, entries: Sequence[Chained], scenario: demo.Scenario = demo.THRASH) -> bool:
-    """A good ending whose last watch over the whole fleet held, where it ends by a watch."""
+    """A good ending; if it ends by a watch, the last watch over the whole fleet held."""
     if not scenario.verified_by:
         return run.ending in scenario.endings
     watched = ("verdict", scenario.verified_by)

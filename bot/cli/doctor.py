@@ -1,4 +1,4 @@
-"""`incident-bot doctor`: what the bot depends on, each looked at within its own deadline, and what to do about it."""
+"""`incident-bot doctor`: checks everything the bot depends on, each within its own deadline, and shows remedies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _within(about: str, look: Awaitable[Sequence[Finding]]) -> Sequence[Fi
         async with asyncio.timeout(DEADLINE_SECONDS):
             return await look
     except TimeoutError:
-        return [broken(about, f"no answer within {DEADLINE_SECONDS:g} s", "Check the address and the way to it.")]
+        return [broken(about, f"no answer within {DEADLINE_SECONDS:g} s", "Check the address and the network.")]
 
 
 async def _redis(settings: Settings) -> Sequence[Finding]:
@@ -85,7 +85,7 @@ async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) 
 
 
 def options_of(settings: Settings) -> list[str]:
-    """What the settings ask of the cluster besides what every bot needs."""
+    """Permissions that the settings need besides those that every bot needs."""
     chosen = {"proxy": settings.sampling.through == "proxy", "exec": settings.gpu.exec}
     return [option for option, is_on in chosen.items() if is_on]
 
@@ -103,7 +103,7 @@ async def _prometheus(settings: Settings) -> Sequence[Finding]:
 
 
 def of_settings(settings: Settings) -> list[Finding]:
-    """What is allowed and should be known."""
+    """Risky settings that are allowed and should be known."""
     found = [fine("settings", "are complete")]
     if not settings.cluster:
         what = "no cluster name: an alert of another cluster with the same namespace and name would be taken for ours"
@@ -115,13 +115,13 @@ def of_settings(settings: Settings) -> list[Finding]:
         what = "one person may ask for and approve a high-risk change (approvals.single_operator)"
         found.append(weak("settings", what, "Turn it off as soon as two people are on call."))
     if unnamed := sorted(teams_asked(settings.approvals.rules()) - settings.approvals.rules().teams.keys()):
-        what = f"nobody is named for {', '.join(unnamed)}: the approvers stand in"
+        what = f"no people are set for {', '.join(unnamed)}: the approvers decide instead"
         if "lead" in unnamed:
-            what += ", nobody else is asked at half time, and no glass can be broken"
+            what += ", nobody else is asked at half time, and nobody can break glass"
         found.append(weak("settings", what, f"Set INCIDENT_BOT_APPROVALS_TEAMS_{unnamed[0].upper()}_USER_GROUP."))
     if settings.http.host in ("127.0.0.1", "::1", "localhost"):
         what = f"listens on {settings.http.host}: nothing on another machine or pod can reach it"
-        found.append(weak("settings", what, "Set INCIDENT_BOT_HTTP_HOST=0.0.0.0 where Alertmanager is elsewhere."))
+        found.append(weak("settings", what, "Set INCIDENT_BOT_HTTP_HOST=0.0.0.0 if Alertmanager runs elsewhere."))
     return found
 
 
@@ -139,15 +139,15 @@ def of_playbooks(library: Library) -> list[Finding]:
 
 
 def of_reach(settings: Settings, verbs: Iterable[str]) -> list[Finding]:
-    """What a playbook may propose that cannot work from here."""
+    """Changes that a playbook may propose but that cannot work under these settings."""
     if settings.sampling.through != "proxy" or "probe_request" not in verbs:
         return []
     what = "probe_request goes to a pod's own address, and pods are read through the API server's proxy"
-    return [weak("playbooks", what, "Let the bot into the pod network, or expect this change to fail, nothing sent.")]
+    return [weak("playbooks", what, "Let the bot into the pod network; else this change fails, and sends nothing.")]
 
 
 def verbs_of(library: Library) -> frozenset[str]:
-    """The changes that these playbooks may propose; an undo may be asked for in each."""
+    """The changes that these playbooks may propose; an undo may be requested in each."""
     states = (state for playbook in library.playbooks.values() for state in playbook.playbook.states.values())
     return frozenset({"undo"} | {state.change for state in states if isinstance(state, ChangeState)})
 

@@ -1,4 +1,4 @@
-"""How a command fails: what the bot says on purpose goes to standard error with exit code 1, without a traceback."""
+"""How a command fails: the bot's own errors go to standard error with exit code 1, without a traceback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CommandError(BotError):
 
 
 class Commands(TyperGroup):
-    """A group of commands whose `BotError` is a message; anything else is a fault of ours and keeps its traceback."""
+    """A group of commands whose `BotError` is a message; anything else is a bug of ours and keeps its traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

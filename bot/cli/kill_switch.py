@@ -1,4 +1,4 @@
-"""The kill switch without Slack: anybody who can reach Redis may use it, and each timeline names them."""
+"""The kill switch without Slack: everyone who can reach Redis may use it, and each timeline names them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
             return "The halt of everything is lifted."
         name = await _still_open(inputs, which)
         if halter := await inputs.halted_by():
-            raise CommandError(f"Not done: {halter} halted everything, and `incident-bot resume all` lifts that.")
+            raise CommandError(f"Not resumed: {halter} halted everything; `incident-bot resume all` lifts that.")
         await _say(inputs, "resume", name, who, why)
-        return f"{name} goes on."
+        return f"{name} is resumed."
 
 
 def _who(by: str) -> str:
-    """Marked as what it is: nobody has checked that name."""
+    """Marks the name as unverified."""
     return f"{by or getpass.getuser()} (command line)"
 
 

@@ -1,4 +1,4 @@
-"""`incident-bot playbook …`: write, check, test, rehearse and draw playbooks, without any connection."""
+"""`incident-bot playbook …`: writes, checks, tests, rehearses and draws playbooks, without any connection."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check(
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Name every fault with file, line and column; exit 1 if there is one."""
+    """Report every fault with file, line and column; exit 1 if there is one."""
 
     sound, faults, warnings = 0, 0, 0
     for path in paths or [packaged_playbooks()]:
@@ -74,12 +74,10 @@ def play(
         list[Path] | None,
         typer.Argument(metavar="[FILES]...", help="Test tables, playbooks or folders; default: the packaged ones."),
     ] = None,
-    all_edges: Annotated[
-        bool, typer.Option("--all-edges", help="A written edge that no case takes is a failure.")
-    ] = False,
-    quietly: Annotated[bool, typer.Option("--quiet", help="Do not name the cases that hold.")] = False,
+    all_edges: Annotated[bool, typer.Option("--all-edges", help="Fail if no case takes a written edge.")] = False,
+    quietly: Annotated[bool, typer.Option("--quiet", help="Do not list the cases that pass.")] = False,
 ) -> None:
-    """Play every case of the test tables through the real machine; exit 1 when one deviates."""
+    """Play every case of the test tables through the real state machine; exit 1 if one deviates."""
     from bot.cli.playbook_test import play_file, tables_in, told
     from bot.domain.kernel.errors import PlaybookError
 
@@ -110,12 +108,12 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
     answers: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What is given, answered and done, as in a case; the rest is asked here."),
+        typer.Option(metavar="FILE", help="Readings, answers and outcomes, as in a case; the rest is asked here."),
     ] = None,
     opens_at: Annotated[
-        float, typer.Option("--opens-at", metavar="SECOND", help="When in the recording it opens.")
+        float, typer.Option("--opens-at", metavar="SECOND", help="The second of the recording at which it opens.")
     ] = 0,
-    scenario: Annotated[str, typer.Option(help="In the sandbox: what goes wrong.")] = "thrash",
+    scenario: Annotated[str, typer.Option(help="In the sandbox: the fault.")] = "thrash",
     alert: Annotated[
         list[str] | None,
         typer.Option(metavar="LABEL=VALUE", help="In the sandbox: a label of the alert that opens it."),
@@ -125,7 +123,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
         Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Go through a whole run: which way it goes, what it proposes, and at what second.
+    """Rehearse a whole run: its path, its proposals, and their times.
 
     In the sandbox a script presses what the file of answers says, else the first choice; without a file, you do, in the
     Slack page. The sandbox gives the readings and the outcomes itself, so there the file has only answers and settings.
@@ -166,7 +164,7 @@ def new(
     name: Annotated[str, typer.Argument(help="Its name: small letters, digits and hyphens.")],
     folder: Annotated[Path, typer.Option("--in", help="Where to write it.")] = Path(),
 ) -> None:
-    """Write a commented playbook to start from, with its test table; it passes check and test as it is."""
+    """Write a commented starter playbook with its test table; both pass check and test unchanged."""
     from bot.cli.playbook_new import write_starter
 
     for path in write_starter(name, folder):
@@ -180,9 +178,9 @@ class SchemaOf(StrEnum):
 
 @playbooks.command()
 def schema(
-    of: Annotated[SchemaOf, typer.Argument(help="Of which kind of file.")] = SchemaOf.playbook,
+    of: Annotated[SchemaOf, typer.Argument(help="The kind of file.")] = SchemaOf.playbook,
 ) -> None:
-    """Print the JSON Schema by which an editor completes and explains what it edits."""
+    """Print the JSON Schema, for completion and help in an editor."""
     import json
 
     from bot.domain.playbooks.loading.schema import fragment_schema, playbook_schema
@@ -194,7 +192,7 @@ def schema(
 
 @playbooks.command()
 def words(
-    which: Annotated[Words | None, typer.Argument(help="Which of them; default: all.")] = None,
+    which: Annotated[Words | None, typer.Argument(help="Which list; default: all.")] = None,
 ) -> None:
     """List what a playbook may name: verbs, probes, metrics, functions and fragments."""
     from bot.cli.playbook_words import words as all_words
@@ -229,10 +227,10 @@ def graph(
     name: Annotated[str, typer.Argument(help="A playbook's name, or its file.")],
     format: Annotated[GraphFormat, typer.Option(help="How to draw it.")] = GraphFormat.mermaid,  # noqa: A002 - the option's name
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write there; a picture is not written to a terminal.")
+        Path | None, typer.Option(metavar="FILE", help="Write to this file; a picture is not written to a terminal.")
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="A picture of every state, fragments put in: for a wall.")
+        bool, typer.Option("--whole", help="A picture of every state, with the fragments' states.")
     ] = False,
     section: Annotated[
         str, typer.Option(metavar="TITLE", help="A picture of the states below one heading, `# --- TITLE ---`.")
@@ -259,7 +257,7 @@ def graph(
 
 
 def load_named(name: str, folder: Path, overrides: dict[str, str] | None = None) -> CompiledPlaybook:
-    """A playbook by its file or by its name; raise `CommandError` with a suggestion."""
+    """A playbook by its file or by its name; raises `CommandError` with a suggestion."""
     from bot.adapters.yaml_playbooks import load_playbook
 
     as_file = Path(name)
@@ -292,7 +290,7 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
         return
     library = load_folders(with_packaged(path), [Override(settings=overrides)] if overrides else ())
     if not any(path.glob("*.yaml")):
-        yield None, (Fault(str(path), "holds no playbook (*.yaml)"),), ()
+        yield None, (Fault(str(path), "contains no playbook (*.yaml)"),), ()
     packaged = {str(file) for file in packaged_playbooks().rglob("*.yaml")} - {
         str(file) for file in path.rglob("*.yaml")
     }
@@ -308,7 +306,7 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
 
 
 def _file_of(path: Path) -> Path:
-    """A bare name is that of a packaged playbook, unless something here is called so."""
+    """A bare name is that of a packaged playbook, unless a file here has that name."""
     packaged = packaged_playbooks() / f"{path}.yaml"
     return packaged if not path.exists() and path.parent == Path() and packaged.is_file() else path
 
@@ -327,7 +325,7 @@ def _named(name: str, folder: Path | None) -> CompiledPlaybook:
         raise CommandError("\n".join(broken))
     near = get_close_matches(name, library.playbooks, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(library.playbooks)) or 'none'}"
-    raise CommandError(f"no playbook '{name}' in {where}; {hint}; one of your own is named by its file, {name}.yaml")
+    raise CommandError(f"no playbook '{name}' in {where}; {hint}; for your own, give its file, {name}.yaml")
 
 
 def _counted(count: int, noun: str) -> str:

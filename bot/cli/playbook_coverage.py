@@ -1,6 +1,6 @@
 """`incident-bot playbook coverage`: each row of the requirements with its states and tests, and the rows without.
 
-Only the shipped playbooks have to cover the table; of somebody's own, what they claim is shown, rules of their own too.
+Only the shipped playbooks have to cover the table; for other playbooks only their claims are shown, custom rules too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bot.flow.rehearse_case import TableResult
 class Covered:
     rows: list[RowCoverage]
     strange: list[RowCoverage]
-    """Ids that are no row."""
+    """Ids that are not rows."""
     faults: tuple[Fault, ...]
-    """Of playbooks and tables that cannot be played: they cover nothing."""
+    """Faults of playbooks and tables that cannot be played: they cover nothing."""
     is_own: bool = False
 
     @property
@@ -32,7 +32,7 @@ class Covered:
 
 
 def covered(where: Path, play: Callable[[Path], TableResult] = play_file) -> Covered:
-    """Play the tables of a folder, or that of one playbook; only cases that hold prove anything."""
+    """Plays the tables of a folder, or that of one playbook; only cases that pass count."""
     folder, name = (where, "*") if where.is_dir() else (where.parent, where.stem)
     library = load_folders(with_packaged(folder))
     own = [one.playbook for one in library.playbooks.values() if Path(one.file) in folder.glob(f"{name}.yaml")]
@@ -59,7 +59,7 @@ def _played(result: TableResult) -> Iterator[Played]:
 def told(covered: Covered) -> Iterator[str]:
     rows = covered.rows
     for found in rows:
-        yield f"{'✖' if found.lacks else '✔'} {found.row.id:<4} {found.row.row or 'a rule of its own'}" + (
+        yield f"{'✖' if found.lacks else '✔'} {found.row.id:<4} {found.row.row or 'a custom rule'}" + (
             f": {found.lacks}" if found.lacks else ""
         )
         if found.states:
@@ -70,11 +70,11 @@ def told(covered: Covered) -> Iterator[str]:
         for other in found.row.elsewhere:
             yield f"       {other.what}: {other.test}"
     for found in covered.strange:
-        yield f"✖ {found.row.id} is no row; it is named in {', '.join(found.states or found.cases)}"
+        yield f"✖ {found.row.id} is not a row; it is named in {', '.join(found.states or found.cases)}"
     yield from (f"✖ {fault}" for fault in covered.faults)
     missing = [found.row.id for found in rows if found.lacks]
     if covered.is_own and not rows and not covered.faults:
-        yield "nothing is claimed: `covers: [ID]` in a state says which row, or rule of your own, it is for"
+        yield "nothing is claimed: add `covers: [ID]` to a state, for a row or a custom rule"
         return
     yield f"{len(rows) - len(missing)} of {len(rows)} rows{' it claims' if covered.is_own else ''} are covered" + (
         f"; missing: {', '.join(missing)}" if missing else ""

@@ -16,7 +16,7 @@ from bot.domain.playbooks.picture.picture import Picture, picture
 def graph_of(
     compiled: CompiledPlaybook, file_format: Literal["mermaid", "svg", "png"], *, whole: bool, section: str
 ) -> bytes:
-    """Text always has every state: whatever shows it can be zoomed."""
+    """Text always has every state: its viewer can zoom."""
     if file_format == "mermaid":
         return mermaid(compiled.playbook).encode()
     from bot.adapters.drawn_graph import drawn

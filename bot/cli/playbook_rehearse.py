@@ -1,4 +1,4 @@
-"""`incident-bot playbook rehearse NAME --scrapes DIR`: which way it goes, what it proposes, and at what second."""
+"""`incident-bot playbook rehearse NAME --scrapes DIR`: its path, its proposals, and their times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ARGUMENTS_AT_MOST = 200
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to rehearse, over what."""
+    """What to rehearse, and over which recording."""
 
     playbook: CompiledPlaybook
     folder: Path
@@ -42,7 +42,7 @@ class Wanted:
 
 
 def bundle_of(wanted: Wanted) -> Bundle:
-    """With the playbooks that it may divert to: those are rehearsed too."""
+    """The playbook with those that it may divert to: they are rehearsed too."""
     library = load_folders(with_packaged(wanted.folder))
     return Bundle.of(wanted.playbook, library.playbooks)
 
@@ -65,7 +65,7 @@ def rehearse(wanted: Wanted) -> Rehearsed:
 
 
 class Teller:
-    """Prints what happens, with its second in the recording, and what the person who recorded it did then."""
+    """Prints what happens, with its second in the recording, and the recorded actions of that time."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._zero = wanted.recording.begins
@@ -78,7 +78,7 @@ class Teller:
             typer.echo(shown(entry, self._zero))
 
     def rest(self, until: float) -> Iterator[str]:
-        """What was recorded up to then and not yet told."""
+        """The recorded actions up to then that were not printed yet."""
         while self._events and self._events[0][0] <= until:
             at, event = self._events.pop(0)
             yield f"{_second(at, self._zero)}  {'':<20} [recorded: {event}]"
@@ -111,7 +111,7 @@ def told(found: Rehearsed, zero: float) -> Iterator[str]:
 
 
 def ask_in_the_terminal(question: Question) -> str | None:
-    """None when there is nobody, as in a pipe."""
+    """None without a person, as in a pipe."""
     keys = list(question.choices)
     typer.echo(f"\n  {question.text}")
     for number, key in enumerate(keys, start=1):
@@ -130,7 +130,7 @@ def ask_in_the_terminal(question: Question) -> str | None:
 
 
 def read_answers(path: Path | None, playbook: CompiledPlaybook) -> Circumstances:
-    """Raise `PlaybookError` with every fault of the file."""
+    """Raises `PlaybookError` with every fault of the file."""
     if path is None:
         return Circumstances()
     if not path.is_file():

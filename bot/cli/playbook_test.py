@@ -1,4 +1,4 @@
-"""`incident-bot playbook test`: play the test tables, say what deviates, and what no case reaches."""
+"""`incident-bot playbook test`: plays the test tables, and reports what deviates and what no case reaches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bot.flow.rehearse_case import TableResult, play_table
 
 ENDING = ".test.yaml"
 UNSAID_AT_MOST = 3
-"""States, the last ones: what was not said there is most often why a case deviates."""
+"""How many of the last states are listed: a value missing there is the usual cause of a deviation."""
 
 
 def tables_in(paths: Iterable[Path]) -> list[Path]:
-    """The tables that are meant: themselves, those of a folder, or the one of a playbook (a name: a packaged one)."""
+    """The tables to play: the given ones, those of a folder, or that of a playbook (a name: a packaged one)."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -40,7 +40,7 @@ def tables_in(paths: Iterable[Path]) -> list[Path]:
 
 
 def play_file(path: Path) -> TableResult:
-    """Raise `PlaybookError` with every fault of the table or of its playbook."""
+    """Raises `PlaybookError` with every fault of the table or of its playbook."""
     beside = path.with_name(path.name.removesuffix(ENDING) + ".yaml")
 
     default = load_playbook(beside)
@@ -69,7 +69,7 @@ def read_table(path: Path, playbook: CompiledPlaybook) -> Table:
 
 
 def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[str]:
-    """Unless `whole`, what no case takes within a fragment is counted and not named: its author wrote cases for it."""
+    """Unless `whole`, untaken edges within a fragment are only counted: the fragment's author wrote cases for them."""
     name = result.playbook.name
     for one in result.results:
         if one.deviation:
@@ -100,7 +100,7 @@ def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[
             yield f"  {name}: no case enters '{state}'"
     ways = Counter(result.origins[state].include for (state, _), _ in unreached if state in within)
     for include, count in ways.items():
-        yield f"  {name}: in the fragment of '{include}' no case takes {count} ways; --all-edges names them"
+        yield f"  {name}: in the fragment of '{include}' no case takes {count} edges; --all-edges lists them"
     edges = len(missing_edges(written, (), result.origins))
     passed = len(result.results) - len(result.failed)
     yield (
@@ -110,7 +110,7 @@ def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[
 
 
 def edge_words(path: tuple[str | int, ...], label: str) -> str:
-    """Where an edge is written, as an author finds it: `go 2: thrash > 0.1`, `choices cap`, `failed`."""
+    """The place of an edge in the file, for its author: `go 2: thrash > 0.1`, `choices cap`, `failed`."""
     where = " ".join(
         str(step + 1) if isinstance(step, int) else step for step in path if step not in ("to", "otherwise")
     )

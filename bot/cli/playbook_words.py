@@ -1,4 +1,4 @@
-"""`incident-bot playbook words`: what a playbook may name, read from the tables that the check uses."""
+"""`incident-bot playbook words`: the names that a playbook may use, from the tables that the check uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS_SAY: dict[Kind, str] = {
 
 
 def words(which: str) -> Iterator[str]:
-    """Those of one kind; of all where it is empty."""
+    """The words of one kind; of all if it is empty."""
     for kind, told in _TOLD.items():
         if which in ("", kind):
             yield f"# {kind}"
@@ -53,7 +53,7 @@ def _metrics() -> Iterator[str]:
 
 
 def _of_a_histogram(name: str) -> str:
-    """It has no `take`: each way to read one is a signal of its own kind."""
+    """It has no `take`: each method to read one is a separate kind of signal."""
     return f"{{mean: {name}}}, {{histogram: {name}, quantile: 0.99}} or {{histogram: {name}, share_above: 1}}"
 
 

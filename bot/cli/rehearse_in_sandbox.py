@@ -44,7 +44,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to rehearse, and what goes wrong meanwhile."""
+    """What to rehearse, and the fault."""
 
     playbook: CompiledPlaybook
     scenario: demo.Scenario
@@ -55,24 +55,24 @@ class Wanted:
 
 
 def refuse_what_is_ignored(written: Circumstances, file: Path | None) -> None:
-    """Raise `CommandError` for what the sandbox decides itself: a rehearsal that ignores it answers something else."""
+    """Raises `CommandError` for values that the sandbox decides itself: ignoring them would mislead."""
     ignored = sorted(written.model_fields_set - {"answers", "settings"})
     if ignored:
         named = ", ".join(f"'{name}'" for name in ignored)
         raise CommandError(
-            f"{file}: {named} counts only over a recording (--scrapes DIR). In the sandbox its fleet and cluster say "
-            "what is read and what becomes of a change. Take it out, or choose what goes wrong with --scenario."
+            f"{file}: {named} works only over a recording (--scrapes DIR). In the sandbox, readings and the outcomes "
+            "of changes come from its fleet and cluster. Remove it, or choose the fault with --scenario."
         )
 
 
 def wanted_alert(playbook: CompiledPlaybook, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """The labels of an alert that opens this playbook. Raise `CommandError` when it opens none, or another one."""
+    """The labels of an alert that opens this playbook. Raises `CommandError` if it opens none, or another one."""
     labels = {**LABELS, **given}
     matching = load_folders(with_packaged(folder)).match(labels)
     if matching and matching[0].name == playbook.name:
         return labels
     instead = f"'{matching[0].name}' would" if matching else "no playbook would"
-    lines = "; ".join(playbook.playbook.opens_on) or "none: it is not opened by alerts"
+    lines = "; ".join(playbook.playbook.opens_on) or "none: alerts do not open it"
     raise CommandError(
         f"{instead} open on an alert {labels['alertname']}; '{playbook.name}' opens on: {lines}\n"
         f"Name labels that open it; example: --alert alertname={_an_alert_of(playbook)}"
@@ -86,7 +86,7 @@ def _an_alert_of(playbook: CompiledPlaybook) -> str:
 
 
 def shortened(playbook: CompiledPlaybook, given: Mapping[str, str]) -> dict[str, str]:
-    """The demo's windows that this playbook has too, none shorter than it allows, and what was set by hand."""
+    """The demo's windows that this playbook has too, none shorter than it allows, and the values set by hand."""
     windows: dict[str, str] = {}
     for name, value in demo.WINDOWS.items():
         setting = playbook.playbook.settings.get(name)
@@ -98,7 +98,7 @@ def shortened(playbook: CompiledPlaybook, given: Mapping[str, str]) -> dict[str,
 
 
 def rehearse(wanted: Wanted) -> int:
-    """Return the exit code: 0 when the incident was closed in time."""
+    """Returns the exit code: 0 if the incident was closed in time."""
     windows = shortened(wanted.playbook, wanted.settings)
     typer.echo("Starting Valkey, Kubernetes, the vLLM fleet, Slack and the bot …")
     with demo.world(start_bot=False, with_alerting=False) as world:
@@ -111,7 +111,7 @@ def rehearse(wanted: Wanted) -> int:
         typer.echo(f"Windows are shortened: {', '.join(f'{name} {value}' for name, value in windows.items())}")
         world.load(wanted.scenario.healthy_load)
         _wait(world, WARM_UP_SECONDS)
-        typer.echo(f"Now it goes wrong: {wanted.scenario.what}.")
+        typer.echo(f"Fault: {wanted.scenario.what}.")
         world.cause_trouble(wanted.scenario)
         _wait(world, demo.ALERT_AFTER_SECONDS)
         _alert(world, wanted.labels)
@@ -129,7 +129,7 @@ def _alert(world: demo.World, labels: Mapping[str, str]) -> None:
 
 
 def webhook(labels: Mapping[str, str]) -> dict[str, object]:
-    """What Alertmanager would send: version 4, one firing alert."""
+    """Alertmanager's webhook: version 4, one firing alert."""
     alert = {
         "status": "firing",
         "labels": dict(labels),
@@ -173,9 +173,9 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
 
 
 def nothing_opened(reasons: Sequence[str], log: str) -> str:
-    """Why the alert opened no incident, as the bot kept it; without a reason its last words must do."""
+    """Why the alert opened no incident, as the bot stored it; without a reason, its last output."""
     if not reasons:
-        return f"The alert opened no incident, and the bot kept no reason. Its last words are:\n{log}"
+        return f"The alert opened no incident, and the bot gave no reason. Its last output:\n{log}"
     why = "; ".join(dict.fromkeys(reasons))
     return f"The alert opened no incident: {why}.\nGive it other labels; example: --alert deployment=llm"
 
@@ -189,7 +189,7 @@ def summary(run: Run) -> Iterator[str]:
 
 
 def labels_to_press(wanted: Wanted) -> dict[str, Labels]:
-    """What the scripted approver presses: the question's text to the label of the choice that the file names."""
+    """The scripted approver's answers: the question's text to the label of the choice that the file names."""
     pressed = dict(wanted.scenario.answers)
     for name, said in wanted.written.answers.items():
         state = wanted.playbook.playbook.states[name]
@@ -206,8 +206,8 @@ def _words_of(ask: str) -> str:
 
 
 def _wait(world: demo.World, seconds: float) -> None:
-    """Raise `BotError` when a process of the sandbox ends by itself meanwhile."""
+    """Raises `BotError` if a process of the sandbox exits meanwhile."""
     time.sleep(seconds)
     gone = world.family.ended()
     if gone is not None:
-        raise BotError(f"{gone.name} ended by itself; its last words are:\n{tail(world.folder / f'{gone.name}.log')}")
+        raise BotError(f"{gone.name} exited unexpectedly; its last output:\n{tail(world.folder / f'{gone.name}.log')}")

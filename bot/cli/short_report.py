@@ -1,6 +1,6 @@
-"""What an incident came to, for a terminal of 100 columns: its way, who decided, what changed, what was checked.
+"""An incident's short report, for a terminal of 100 columns: its path, decisions, changes and checks.
 
-The whole report is a Markdown page (`incident-bot export`). Text from outside is shown as it is, without markup.
+The whole report is a Markdown page (`incident-bot export`). Text from outside is shown literally, without markup.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for number, heading in enumerate(headings):
         is_last = number == len(headings) - 1
-        # Times and states are what one looks for: they stay whole, and the last column takes what is left.
+        # Times and states matter most: they are not wrapped, and the last column takes the rest.
         table.add_column(heading, no_wrap=heading in ("at", "took", "state"), ratio=1 if is_last else None)
     for row in rows:
         table.add_row(*(Text(_short(cell)) for cell in row))

@@ -1,4 +1,4 @@
-"""What the command line reads from Redis, and how it tells the bot that serves."""
+"""Reads from Redis for the command line, and stores commands there for the running bot."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ async def load_timeline(redis_url: str, incident_id: str, *, tag: str = "bot") -
 async def load_whole_timeline(
     redis_url: str, incident_id: str, *, tag: str = "bot"
 ) -> tuple[Sequence[Chained], StoredHead | None]:
-    """The timeline, and what the run has stored of its end."""
+    """The timeline, and the head that its run has stored."""
     async with _store(redis_url, tag) as store:
         return await whole_timeline(store, incident_id)
 
 
 async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[Alert, str]]:
-    """The newest alerts that opened nothing, each with its reason."""
+    """The newest alerts that opened no incident, each with its reason."""
     async with _store(redis_url, tag) as store:
         return await store.unmatched(10)
 
@@ -69,7 +69,7 @@ async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
 
 @contextlib.asynccontextmanager
 async def receiving(settings: Settings) -> AsyncIterator[ReceiveInput]:
-    """Stores what people command; the bot that serves finds it within a second."""
+    """Stores people's commands; the running bot finds them within a second."""
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)
         yield ReceiveInput(storage.store, storage.store, storage.claims, lambda incident_id: None)

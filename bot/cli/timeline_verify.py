@@ -26,7 +26,7 @@ MATCHES, DIFFERS, NOT_CHECKED = 0, 1, 2
 
 @dataclass(frozen=True)
 class Given:
-    """What is to be checked."""
+    """The timeline to check."""
 
     incident: str
     entries: Sequence[Chained]
@@ -44,7 +44,7 @@ async def verified(incident: str, file: Path | None) -> tuple[Given, list[Compar
 
 
 async def verified_file(path: Path, file: Path | None) -> tuple[Given, list[Compared]]:
-    """Without settings the chain alone is checked."""
+    """Without settings, only the chain is checked."""
     given = _read(path)
     try:
         settings = load_settings(os.environ, file)

@@ -1,6 +1,6 @@
-"""Who can approve what: the policy that each change of each playbook would come to, as `doctor` explains it.
+"""Who can approve what: the resulting policy of each change of each playbook, as `doctor` shows it.
 
-The kind of a change is known only from its plan, so each kind that it may turn out to be is listed.
+The kind of a change is known only from its plan, so each possible kind is listed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def _in_general(rules: ApprovalRules) -> str:
 def _silences(rules: ApprovalRules) -> str:
     policy, risk = rules.of_a_silence(), rules.risk_of(SILENCE, SILENCE)
     alone = policy.needed == 1 and policy.own_work_counts
-    return f"/incident silence: {explained(policy, risk)}{'' if alone else '; nobody alone, so never from Slack'}"
+    return f"/incident silence: {explained(policy, risk)}{'' if alone else '; needs two people, so never from Slack'}"
 
 
 def teams_asked(rules: ApprovalRules) -> set[str]:
-    """Every team that some kind of change, the escalation or the glass counts on."""
+    """Every team that a kind of change, the escalation or the glass requires."""
     asked = {name for asked in rules.kinds.values() for share in asked.shares for name in share.team.split(OR)}
     asked |= (
         {team for verb in VERBS.values() for team in verb.teams}
@@ -52,7 +52,7 @@ def teams_asked(rules: ApprovalRules) -> set[str]:
 
 
 def _lines(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> Iterator[str]:
-    """Where a kind has one policy only, its playbooks are enough; else the states are named too."""
+    """If a kind has only one policy, its playbooks are enough; else the states are named too."""
     kinds: dict[str, dict[str, dict[str, list[str]]]] = {}
     for playbook in playbooks:
         changes = ((name, one) for name, one in playbook.playbook.states.items() if isinstance(one, ChangeState))
@@ -68,7 +68,7 @@ def _lines(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> Itera
 
 
 def kinds_of(state: ChangeState) -> tuple[str, ...]:
-    """What the change may turn out to be, as far as the playbook says."""
+    """The possible kinds of the change, as far as the playbook determines them."""
     kinds = kinds_of_verb(state.change)
     if state.change == "scale" and state.with_.get("by") == 1:
         return ("scale",)
@@ -95,7 +95,7 @@ def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules:
     said = f"{explained(policy, risk)}; {seconds / 60:g} min"
     if state.change == "scale" and not _is_fewer(state.with_.get("by")):
         last = rules.policy(risk, (*LAST_ACCELERATOR_TEAMS, *state.approvers), kind=kind)
-        said += f"; where no accelerator stays free: {' and '.join(map(_demand, last.demands))}"
+        said += f"; if no accelerator stays free: {' and '.join(map(_demand, last.demands))}"
     return said
 
 
@@ -114,7 +114,7 @@ def explained(policy: Policy, risk: Risk) -> str:
 
 
 def _demand(demand: Demand) -> str:
-    instead = ": the approvers stand in" if demand.falls_back else ""
+    instead = ": the approvers decide instead" if demand.falls_back else ""
     of = _people(demand) if demand.team == APPROVERS else f"{demand.team} ({_people(demand)}{instead})"
     return f"{demand.needed} of {of}"
 

@@ -63,9 +63,9 @@ class Family:
             line = said.get(timeout=self.ready_within_seconds)
         except queue.Empty:
             why = f"was not ready within {self.ready_within_seconds:g} s (is this machine very busy?)"
-            raise StartError(f"{name} {why}; its last words are:\n{tail(log)}") from None
+            raise StartError(f"{name} {why}; its last output:\n{tail(log)}") from None
         if not line.startswith(READY):
-            raise StartError(f"{name} ended before it was ready; its last words are:\n{tail(log)}")
+            raise StartError(f"{name} ended before it was ready; its last output:\n{tail(log)}")
         child.ready = json.loads(line.removeprefix(READY))
         return child.ready
 

@@ -129,7 +129,7 @@ def test_a_folder_is_checked_whole(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_and_a_missing_file_are_faults(tmp_path: Path) -> None:
-    assert "holds no playbook" in incident_bot("playbook", "check", tmp_path).stdout
+    assert "contains no playbook" in incident_bot("playbook", "check", tmp_path).stdout
     missing = incident_bot("playbook", "check", tmp_path / "none.yaml")
     assert missing.exit_code == 1
     assert "cannot be read" in missing.stdout

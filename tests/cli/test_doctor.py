@@ -79,10 +79,10 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
 
 @pytest.mark.fast
 def test_a_team_that_nobody_is_named_for_is_told() -> None:
-    (only,) = [each for each in of_settings(load_settings(ENOUGH)) if "stand in" in each.what]
+    (only,) = [each for each in of_settings(load_settings(ENOUGH)) if "decide instead" in each.what]
     assert only.what == (
-        "nobody is named for lead, model, platform, serving: the approvers stand in, "
-        "nobody else is asked at half time, and no glass can be broken"
+        "no people are set for lead, model, platform, serving: the approvers decide instead, "
+        "nobody else is asked at half time, and nobody can break glass"
     )
     assert only.remedy == "Set INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USER_GROUP."
 
@@ -128,10 +128,10 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
         "/incident silence: low risk: 1 of S0SERVING",
         "scale (small): medium risk: 1 of S0SERVING; 20 min; "
-        "where no accelerator stays free: 1 of serving (C0SERVING) and "
-        "1 of platform (S0SERVING: the approvers stand in)",
+        "if no accelerator stays free: 1 of serving (C0SERVING) and "
+        "1 of platform (S0SERVING: the approvers decide instead)",
         "client_contract (small): high risk: 1 of serving (C0SERVING) and "
-        "1 of model (S0SERVING: the approvers stand in), never its author alone; glass; 5 min",
+        "1 of model (S0SERVING: the approvers decide instead), never its author alone; glass; 5 min",
         "set_flags (small): high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA), never its author alone; "
         "glass; 10 min",
         "promote (small): high risk: 1 of S0SERVING, never its author alone; 15 min",
@@ -157,7 +157,7 @@ def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None
     rules = load_settings(ENOUGH | {"INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}).approvals.rules()
     text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
     first = who_approves([load_text(text)], rules)[2].what
-    added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers stand in)"
+    added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers decide instead)"
     assert f"scale (small): medium risk: {added};" in first
 
 

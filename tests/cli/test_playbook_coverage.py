@@ -54,21 +54,21 @@ def test_of_an_own_playbook_only_what_it_claims_is_listed_rules_of_its_own_too(t
     playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12, OUR-1]\n    change: scale\n")
     found = lines(tmp_path, playbook, TABLE)
     assert [line.split()[1] for line in found if line.startswith(("✔", "✖"))] == ["K12", "OUR-1"]
-    assert "✔ OUR-1 a rule of its own" in found
+    assert "✔ OUR-1 a custom rule" in found
     assert "2 of 2 rows it claims are covered" in found
     alone = CliRunner().invoke(app, ["playbook", "coverage", str(tmp_path / "grow.yaml")])
     assert (alone.exit_code, [*alone.stdout.splitlines(), alone.stderr]) == (0, found)
 
 
 def test_an_own_playbook_that_claims_nothing_is_told_how_and_lacks_nothing(tmp_path: Path) -> None:
-    assert lines(tmp_path, PLAYBOOK, TABLE)[0].startswith("nothing is claimed: `covers: [ID]` in a state")
+    assert lines(tmp_path, PLAYBOOK, TABLE)[0].startswith("nothing is claimed: add `covers: [ID]` to a state")
 
 
 def test_an_id_of_a_shipped_playbook_that_is_no_row_is_named_with_its_place() -> None:
     playbook = load_text(PLAYBOOK.replace("    change: scale\n", "    covers: [K99]\n    change: scale\n")).playbook
     rows, strange = coverage([playbook], [])
     told_of = list(told(Covered(rows, strange, ())))
-    assert "✖ K99 is no row; it is named in grow.grow" in told_of
+    assert "✖ K99 is not a row; it is named in grow.grow" in told_of
 
 
 def test_a_broken_playbook_covers_nothing_and_hides_no_other(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "mine.test.yaml").write_text("- mine")
     result = incident_bot("playbook", "new", "mine", "--in", tmp_path)
     assert result.exit_code == 1
-    assert "mine.test.yaml is there already" in result.stderr
+    assert "mine.test.yaml already exists" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.test.yaml"]
 
 

@@ -161,7 +161,7 @@ def test_an_alert_that_opened_nothing_is_told_with_the_reason_that_the_bot_kept(
 
 
 def test_without_a_reason_the_last_words_of_the_bot_are_shown_since_its_log_goes_with_the_sandbox() -> None:
-    assert nothing_opened([], "one\ntwo").endswith("Its last words are:\none\ntwo")
+    assert nothing_opened([], "one\ntwo").endswith("Its last output:\none\ntwo")
 
 
 def test_a_playbook_that_the_alert_does_not_open_is_told_which_alert_does(tmp_path: Path) -> None:

@@ -26,5 +26,5 @@ def test_a_playbook_of_ones_own_is_rehearsed_in_the_sandbox(tmp_path: Path) -> N
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     # Nothing in the sandbox says how its GPUs are, and the playbook sends what is unknown to a person.
-    assert "way: look → " in ended.stdout
+    assert "path: look → " in ended.stdout
     assert "ended: " in ended.stdout

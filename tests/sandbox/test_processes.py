@@ -13,7 +13,7 @@ pytestmark = pytest.mark.fast
 
 def test_a_process_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path) -> None:
     family = Family(tmp_path)
-    with pytest.raises(StartError, match=r"(?s)^odd ended before it was ready; its last words are:\n.*no_such_module"):
+    with pytest.raises(StartError, match=r"(?s)^odd ended before it was ready; its last output:\n.*no_such_module"):
         family.start("odd", "no_such_module")
     family.stop()
 

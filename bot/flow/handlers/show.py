@@ -27,7 +27,7 @@ class ShowHandler:
 
 
 class ShowAgain:
-    """Shows pending updates now, not in a minute, because somebody is viewing incidents."""
+    """Shows pending updates now, not in a minute, because a person views incidents."""
 
     def __init__(self, messenger: Impatient, effects: EffectStore, wake: Callable[[str, str, Lane], None]) -> None:
         self._messenger, self._effects, self._wake = messenger, effects, wake

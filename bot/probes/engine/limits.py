@@ -159,7 +159,7 @@ def _known(read: Callable[[Live], T | None], live: Live) -> T | None:
 
 def _utilization(live: Live) -> float | None:
     written = live.number("gpu-memory-utilization")
-    # An engine on the CPU sizes its pool by a variable of its own.
+    # An engine on the CPU sizes its pool by its own variable.
     if written is not None or live.version is None or live.log.device not in (None, "cuda"):
         return written
     if live.version <= LAST_OLD_UTILIZATION:

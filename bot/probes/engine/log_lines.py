@@ -29,8 +29,8 @@ OomClass = Literal[
 ]
 """Why an engine ended, each with its own cure. Out of memory are the first ones after `none`, and they differ:
 
-weights, warm_up, start_up, serving: CUDA or HIP is out of memory, at that moment. other_tenant: somebody else holds the
-memory. no_kv_room, model_len: too little is left for the KV cache, so memory for it must go up, not down.
+weights, warm_up, start_up, serving: CUDA or HIP is out of memory, at that moment. other_tenant: another process holds
+the memory. no_kv_room, model_len: too little is left for the KV cache, so memory for it must go up, not down.
 killed: a signal ended it from outside, mostly the kubelet's after its liveness probe failed; no log line says it alone.
 """
 CUDA_OOM: frozenset[OomClass] = frozenset({"weights", "warm_up", "start_up", "serving"})

@@ -146,7 +146,7 @@ def _on_nodes(pods: Sequence[Obj], default_port: int, *, is_amd: bool) -> dict[s
 
 
 def gpus_on(page: str, *, is_amd: bool) -> tuple[Gpu, ...]:
-    """The GPUs on an exporter's page; none if it is no such page."""
+    """The GPUs on an exporter's page; none if it is not such a page."""
     lines = (_AMD_LINE if is_amd else _DCGM_LINE).findall(page)
     try:
         samples = [sample for one in text_string_to_metric_families("\n".join(lines) + "\n") for sample in one.samples]

@@ -160,7 +160,7 @@ class Alertmanager:
 
 
 def webhook(alert: Alert, *, is_over: bool) -> dict[str, Any]:
-    """Alertmanager's webhook, version 4; each alert is a group of its own."""
+    """Alertmanager's webhook, version 4; each alert is its own group."""
     status = "resolved" if is_over else "firing"
     named = {"alertname": alert.labels.get("alertname", "")}
     return {

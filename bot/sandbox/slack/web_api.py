@@ -19,7 +19,7 @@ MAX_TEXT_LENGTH = 40_000
 MAX_UPDATE_LENGTH = 4_000
 LARGEST_PAGE = 999
 
-#: What the bot's token may do, told in a header of every answer; a setup check reads it there.
+#: The scopes of the bot's token, in a header of every answer; a setup check reads it there.
 SCOPES = (
     "channels:history",
     "channels:manage",
