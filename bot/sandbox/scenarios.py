@@ -230,7 +230,8 @@ SHEDDING_ALREADY = Scenario(
     healthy_load=CALM,
     trouble_load=FULL,
     deployed_before={"--max-num-seqs": "8", "--max-num-queued-reqs": "10"},
-    windows={"ttft_target": "5s"},  # its queues are short and always full, which takes about two seconds
+    # Its queues are short and always full, so about two requests wait, for about two seconds.
+    windows={"ttft_target": "5s", "queue_floor": "5"},
     rule="",
     alert=KV_ALERT,
     verified_by="flap",
