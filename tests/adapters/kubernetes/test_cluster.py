@@ -1,4 +1,4 @@
-"""Reading: the world with what could not be read, an alert's workload, dry runs that change nothing, permissions."""
+"""Reading: the world with its gaps, an alert's workload, dry runs that change nothing, permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Slack of these tests: the stand-in in its own process, reached through the real clients."""
+"""The Slack of these tests: the simulator in its own process, reached through the real clients."""
 
 from __future__ import annotations
 
