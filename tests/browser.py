@@ -1,4 +1,4 @@
-"""Chromium without a window, that calls nobody of its own accord."""
+"""Headless Chromium that makes no connections of its own."""
 
 from __future__ import annotations
 

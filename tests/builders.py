@@ -1,4 +1,4 @@
-"""Small builders with good defaults: a test names only what it is about."""
+"""Small builders with good defaults: a test names only the values that matter to it."""
 
 from __future__ import annotations
 

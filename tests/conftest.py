@@ -1,4 +1,4 @@
-"""Options of the whole test run, and what a test needs that may not be installed."""
+"""Options of the whole test run, and requirements that may not be installed."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Which module imports which, also inside functions, and where imports go round in a circle."""
+"""Which module imports which, also inside functions, and where imports form a cycle."""
 
 from __future__ import annotations
 

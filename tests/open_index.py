@@ -1,4 +1,4 @@
-"""What must hold of the index of open incidents after any test: it names the open runs, one a target, and no others.
+"""Invariants of the index of open incidents after any test: it names the open runs, one per target, and no others.
 
 A closed incident may be in it only while its inbox is not empty: an event in there may reopen it.
 """

@@ -1,4 +1,4 @@
-"""Start one of our processes for a test and wait until it says that it is ready.
+"""Starts one of our processes for a test and waits until it reports that it is ready.
 
 A process that is not ready within its deadline, or that ends first, fails the test with everything it printed.
 """

@@ -1,4 +1,4 @@
-"""Real servers that some tests need. A missing one skips its tests, or fails them where CI says it must be there."""
+"""Real servers that some tests need. A missing one skips its tests, or fails them if CI requires it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map in `bot/__init__.py` names stations that exist, and modules import each other as they should."""
+"""The map in `bot/__init__.py` names stations that exist, and modules import each other as permitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the README promises, each with the tests that would fail if it were broken. A promise without one is a fault."""
+"""The promises of the README, each with the tests that would fail if it broke. A promise without one is a fault."""
 
 from __future__ import annotations
 

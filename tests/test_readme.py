@@ -1,4 +1,4 @@
-"""What the README says exists: two commands, the settings, the slash commands, the files."""
+"""The contents of the README exist: two commands, the settings, the slash commands, the files."""
 
 from __future__ import annotations
 

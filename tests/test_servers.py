@@ -1,4 +1,4 @@
-"""A test that needs a server is skipped with the reason, or fails where the environment says that it must run."""
+"""A test that needs a server is skipped with the reason, or fails if the environment requires it to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings are read once, whole or not at all; every fault is named with its place and an example."""
+"""Settings are read once, completely or not at all; every fault has its location and an example."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wait for a condition in another process: with what is waited for in words, and a deadline.
+"""Wait for a condition in another process: with a description of the condition, and a deadline.
 
 It is the one place in the tests that lets time pass; a test itself never sleeps.
 """

@@ -375,7 +375,7 @@ SCATTERED = Scenario(
     deploy=Deploy(env={"ENABLE_TRIATTENTION": "1"}),
     rule="",
     opened_by=BY_HAND,
-    answers={"does not say clearly": "It does not", "Which revision was the last": "Back to"},
+    answers={"does not show clearly": "It does not", "Which revision was the last": "Back to"},
     filled={"method": "compaction", "read_gauge": "capacity", "revision": "1"},
     windows={**COMPRESSION, "budget_tokens": "256"},
     healthy_seconds=20.0,

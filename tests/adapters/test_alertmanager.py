@@ -1,4 +1,4 @@
-"""What Alertmanager sends becomes alerts; anything else is refused with the place of its fault."""
+"""Alertmanager payloads become alerts; anything else is refused with the location of its fault."""
 
 import json
 from datetime import UTC, datetime

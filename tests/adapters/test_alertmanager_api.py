@@ -1,4 +1,4 @@
-"""Silences: made once, with an end, about exactly the alerts that were meant, and ended.
+"""Silences: created once, with an end, for exactly the intended alerts, and ended.
 
 Each test runs on a real Alertmanager and on the sandbox's, which may not answer or keep quiet in another way.
 """

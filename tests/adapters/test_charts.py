@@ -1,4 +1,4 @@
-"""The drawn chart: as wide as Slack shows, with all its texts, the same bytes again, and nothing over a gap."""
+"""The drawn chart: as wide as Slack shows, with all its texts, reproducible bytes, and no line across a gap."""
 
 from __future__ import annotations
 

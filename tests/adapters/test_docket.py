@@ -1,4 +1,4 @@
-"""docket carries the future: whoever asked to be woken is woken, once, by whichever replica of the bot is there."""
+"""docket carries the future: each requested wake-up comes once, in any replica of the bot."""
 
 from __future__ import annotations
 

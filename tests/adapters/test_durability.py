@@ -1,4 +1,4 @@
-"""What a Redis keeps is read from the server itself, and what is weaker than promised is said."""
+"""The persistence settings of Redis are read from the server itself, and weaker ones are reported."""
 
 import pytest
 

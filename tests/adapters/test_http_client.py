@@ -1,4 +1,4 @@
-"""A server that takes questions and answers none: after some, nobody waits for it, and it says so by name."""
+"""A server that accepts requests but does not answer: after a few, calls fail at once and name it."""
 
 from __future__ import annotations
 

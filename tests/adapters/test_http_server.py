@@ -1,4 +1,4 @@
-"""The real server on a real socket: a client that keeps it waiting is closed, and nobody else has to wait for that."""
+"""The real server on a real socket: a slow client is closed and does not delay other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No line of a log holds a secret: neither a fact's field, nor a traceback, nor what a library says."""
+"""No log line contains a secret: neither a fact's field, nor a traceback, nor a library's message."""
 
 from __future__ import annotations
 

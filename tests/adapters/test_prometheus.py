@@ -1,4 +1,4 @@
-"""The history from Prometheus: the same samples, and therefore the same verdicts, as from scraping by ourselves."""
+"""The history from Prometheus: the same samples, and therefore the same verdicts, as from our own scraping."""
 
 import json
 import socket

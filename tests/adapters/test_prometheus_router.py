@@ -1,4 +1,4 @@
-"""The router's numbers by the operator's own queries: one number, or the reason why there is none."""
+"""The router's numbers from the operator's own queries: one number, or the reason for its absence."""
 
 import json
 from typing import Any

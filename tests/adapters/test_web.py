@@ -1,4 +1,4 @@
-"""The HTTP side, through its ASGI interface: who may send, how much, and what each answer promises."""
+"""The HTTP side, through its ASGI interface: permitted senders, limits, and the promise of each answer."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The check of playbook files: each kind of mistake, with the exact place that it points at and what it says."""
+"""The check of playbook files: each kind of mistake, with its exact location and message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The floor: the least that still keeps the promise. Stored before the 200, posted after it, nothing lost by a crash.
+"""The floor: the minimum that still keeps the promise. Stored before the 200, posted after it, nothing lost by a crash.
 
 No playbook, no run, no timeline; a crash may post a message twice. What the bot costs is told as a multiple of this.
 """

@@ -1,4 +1,4 @@
-"""What is measured: each scenario gets a fresh system and empty stores, and returns figures by name."""
+"""The measured scenarios: each gets a fresh system and empty stores, and returns figures by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.size`: how large the code of `bot/` is, and how its modules hang together."""
+"""`python -m tests.bench.size`: the size of the code of `bot/`, and how its modules are connected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systems that are compared, each as one process beside the same Redis, Slack and Kubernetes stand-ins."""
+"""The compared systems, each as one process beside the same Redis, Slack and Kubernetes simulators."""
 
 from __future__ import annotations
 

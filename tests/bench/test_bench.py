@@ -1,4 +1,4 @@
-"""The bench runs to its end and measures everything; how fast anything is, no test says."""
+"""The bench runs to its end and measures everything; no test asserts a speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands: quick to start, exact about faults, and without a traceback where the bot knows what is wrong."""
+"""The commands: quick to start, exact about faults, and without a traceback for known errors."""
 
 import asyncio
 import json

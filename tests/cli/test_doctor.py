@@ -1,4 +1,4 @@
-"""The doctor looks at every counterpart, says what to do, and one that is away hides no other."""
+"""The doctor checks every dependency and gives advice; an unavailable one does not hide the others."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

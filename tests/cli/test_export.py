@@ -1,4 +1,4 @@
-"""Reports from the command line: what the store holds, with a picture that goes up to the moment of the export."""
+"""Reports from the command line: the contents of the store, with a picture up to the moment of the export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`playbook new`: what it writes passes as it is, and it writes over nothing."""
+"""`playbook new`: its output passes the check as it is, and it overwrites nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`playbook test`: tables are played through the real machine, and what deviates is said in words."""
+"""`playbook test`: tables run through the real machine, and deviations are explained in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`playbook words`: an author finds every word that the check knows, each with what it means."""
+"""`playbook words`: lists every word that the check knows, with its meaning."""
 
 from __future__ import annotations
 

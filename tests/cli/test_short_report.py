@@ -1,4 +1,4 @@
-"""The report of the unattended demo fits a terminal, and what one looks for in it stays whole."""
+"""The report of the unattended demo fits a terminal, and its key facts are not cut off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`timeline verify`: an altered timeline is found by its chain, by the run's head, and by what stands in Slack."""
+"""`timeline verify`: detects an altered timeline by its chain, by the run's head, and by Slack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The alert rules hold under promtool, and what they fire is what the playbooks and the target finder understand."""
+"""The alert rules hold under promtool, and playbooks and the target finder understand their alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Grafana dashboard: every query is valid PromQL over series that a real vLLM exposes, under an honest title."""
+"""The Grafana dashboard: every query is valid PromQL over series of a real vLLM, under an honest title."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is applied to a cluster fits the code: permissions, settings, ports, the user of the image."""
+"""The manifests match the code: permissions, settings, ports, the user of the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference pages say what the code declares, no more and no less."""
+"""The reference pages match the declarations in the code, no more and no less."""
 
 from __future__ import annotations
 

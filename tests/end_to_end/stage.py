@@ -1,4 +1,4 @@
-"""A running world and everything that a test may see of it from outside: Slack, the cluster's journal, the timeline."""
+"""A running world and everything that a test may observe from outside: Slack, the cluster's journal, the timeline."""
 
 from __future__ import annotations
 

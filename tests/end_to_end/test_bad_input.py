@@ -1,4 +1,4 @@
-"""What strangers, old buttons, broken senders and absent neighbours get from one running bot: a clear answer each.
+"""Strangers, old buttons, broken senders and absent dependencies each get a clear answer from one running bot.
 
 The tests share one incident and come in the order in which a bad day would bring them.
 """

@@ -1,4 +1,4 @@
-"""`incident-bot demo` as a person starts it: it comes to its verified end by itself, and leaves no process behind."""
+"""`incident-bot demo` as a person starts it: it reaches its verified end by itself, and leaves no process behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redis loses everything under a running bot: people are told, what fires comes back, no number means two incidents."""
+"""Redis loses everything under a running bot: people are notified, firing alerts return, no number repeats."""
 
 from __future__ import annotations
 

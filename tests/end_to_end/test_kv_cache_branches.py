@@ -1,4 +1,4 @@
-"""Where the runbook kv-cache-oom finds no thrash, in the sandbox world, to where its flow ends.
+"""Branches of the runbook kv-cache-oom without a thrash, in the sandbox world, to their ends.
 
 Real engines' pages, a real API and a real bot; the main ways are in test_demo.py.
 """

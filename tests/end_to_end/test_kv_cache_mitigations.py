@@ -1,4 +1,4 @@
-"""What the runbook kv-cache-oom does about a thrash, or before one, in the sandbox world, to where its flow ends.
+"""Mitigations of the runbook kv-cache-oom during or before a thrash, in the sandbox world, to their ends.
 
 Real engines' pages, a real API and a real bot; the main ways are in test_demo.py.
 """

@@ -1,4 +1,4 @@
-"""What the runbook kv-compression-no-savings does with each class, in the sandbox world, to where its flow ends.
+"""The runbook kv-compression-no-savings for each class, in the sandbox world, to its end.
 
 Real engines' pages, a real API and a real bot.
 """

@@ -1,4 +1,4 @@
-"""The walls of the runbook kv-compression-no-savings in the sandbox world, to where its flow ends.
+"""The walls of the runbook kv-compression-no-savings in the sandbox world, to their ends.
 
 Real engines' pages, a real API and a real bot.
 """

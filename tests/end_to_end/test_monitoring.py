@@ -1,4 +1,4 @@
-"""The whole road with a real Prometheus and Alertmanager: they alert, the bot reads from Prometheus and verifies."""
+"""The whole path with a real Prometheus and Alertmanager: they alert, the bot reads from Prometheus and verifies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`incident-bot playbook rehearse` in the sandbox: the real bot goes through the playbook that is named, to its end."""
+"""`incident-bot playbook rehearse` in the sandbox: the real bot runs the named playbook to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An incident that people open, answer, look at, reopen and hand on from Slack alone: by HTTP, and in Socket Mode."""
+"""An incident opened, answered, viewed, reopened and handed over from Slack alone: by HTTP, and in Socket Mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock on which every question takes long: a test of time-outs that waits for none."""
+"""A clock on which every call takes long, to test time-outs without waiting."""
 
 from __future__ import annotations
 

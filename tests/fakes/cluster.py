@@ -1,4 +1,4 @@
-"""A small cluster in memory: `Cluster` and `ClusterWriter` over plain objects, with controllers that need a moment.
+"""A small cluster in memory: `Cluster` and `ClusterWriter` over plain objects, with controllers that take a moment.
 
 Patches are applied with their tests, as an API server does, and every call that won is counted by its id.
 """

@@ -1,4 +1,4 @@
-"""The engines of a fleet in memory: idle, until one is given a long generation, which takes blocks while it runs."""
+"""The engines of a fleet in memory: idle, until one gets a long generation, which takes blocks while it runs."""
 
 from __future__ import annotations
 

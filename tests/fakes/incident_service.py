@@ -1,4 +1,4 @@
-"""What stands behind the counter of the Slack app, in memory; `away` and `hangs` make the storage not answer."""
+"""The storage behind the Slack app, in memory; `away` and `hangs` make it not answer."""
 
 from __future__ import annotations
 

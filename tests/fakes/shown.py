@@ -1,4 +1,4 @@
-"""The messenger's record and pace in memory, and a clock that moves only when it is told to."""
+"""The messenger's record and pace in memory, and a clock that moves only when the test moves it."""
 
 from __future__ import annotations
 

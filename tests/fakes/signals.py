@@ -1,4 +1,4 @@
-"""`Signals` that say what a script makes of the cluster and the time."""
+"""`Signals` that a script computes from the cluster and the time."""
 
 from __future__ import annotations
 

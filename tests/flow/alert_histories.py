@@ -1,4 +1,4 @@
-"""Alerts of two workloads, people who close and reopen, and two bots whose steps are taken in any order.
+"""Alerts of two workloads, people who close and reopen, and two bots whose steps run in any order.
 
 Every command to Redis is one step: a bot waits before it until it is let on, so that a list of numbers is a history.
 """

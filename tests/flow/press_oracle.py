@@ -1,4 +1,4 @@
-"""Whether people really let a change happen, told from what they did alone: it shares no code with the machine.
+"""Decides from people's actions alone whether they allowed a change: it shares no code with the machine.
 
 It is more lenient where the machine may know less than we do, and never where somebody's word is missing.
 """

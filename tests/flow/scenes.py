@@ -1,4 +1,4 @@
-"""Two scenes: a short playbook with every kind of step, and the main way of the shipped one with shortened waits."""
+"""Two scenes: a short playbook with every kind of step, and the main path of the shipped one with shortened waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a bot meets the outside: each step is taken alone, in a fixed order, and numbered where it changes something.
+"""The bot's contacts with the outside: each step runs alone, in a fixed order, and is numbered if it changes something.
 
 At a chosen step the bot dies, before the step happened or after it happened and before its answer was seen; or only
 the answer is lost. Where several wait, the first to come goes on, unless a test says who.

@@ -1,4 +1,4 @@
-"""Draining an inbox: a lost race is run again, a deadline counts once, and a fault of ours sticks nobody."""
+"""Draining an inbox: a lost race is run again, a deadline counts once, and our own errors block no incident."""
 
 from __future__ import annotations
 

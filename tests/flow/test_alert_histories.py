@@ -1,4 +1,4 @@
-"""After any history of alerts and any order of steps: one open incident a target, all in the index, no alert swallowed.
+"""After any history of alerts and any order of steps: one open incident per target, all in the index, no alert lost.
 
 `ALERT_HISTORIES=20000` plays that many; so many take a quarter of an hour.
 """

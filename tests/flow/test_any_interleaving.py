@@ -1,4 +1,4 @@
-"""Two complete bots on one Redis, in any order of steps: each call wins at most once, and the run ends well.
+"""Two complete bots on one Redis, in any order of steps: each call succeeds at most once, and the run ends well.
 
 Who takes the next step is drawn, step by step, and so is when one dies, which answers of Redis are lost, and what
 becomes of the calls to the cluster. Redis is real and time is virtual, so that one example takes half a second.

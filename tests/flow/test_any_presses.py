@@ -1,4 +1,4 @@
-"""In no history of presses is a change applied without the word of those whom its policy demands, or twice.
+"""In no history of presses is a change applied twice, or without the approvals that its policy requires.
 
 People press anything, repeatedly, late, on copies and old messages; messages appear late, deadlines are heard late,
 effects are performed twice and by two replicas in turns, alerts resolve, the world moves, somebody halts.

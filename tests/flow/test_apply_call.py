@@ -1,4 +1,4 @@
-"""Between a grant and its call: what stops it, what puts it off, and that it can win only once."""
+"""Between a grant and its call: what stops it, what delays it, and that it can succeed only once."""
 
 from __future__ import annotations
 

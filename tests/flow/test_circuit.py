@@ -1,4 +1,4 @@
-"""A dependency that has stopped answering costs one long wait, not one for each question."""
+"""A dependency that has stopped answering costs one long wait, not one per call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill the bot at every step of a run that changes something outside its memory: the run ends as if nothing had been.
+"""Kill the bot at every step of a run that changes something outside its memory: the run ends as if uninterrupted.
 
 `k` counts those steps in the order of the undisturbed run, which is the same each time; `drill_scene(…, (k, side))`
 dies there again. To die before step k is to die after step k-1, since nothing that survives changes in between; that

@@ -1,4 +1,4 @@
-"""The chart of an incident: its lines come onto the timeline after the end, then once as a picture into the thread."""
+"""The chart of an incident: its lines go onto the timeline after the end, then once as a picture into the thread."""
 
 from __future__ import annotations
 

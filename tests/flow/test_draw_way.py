@@ -1,4 +1,4 @@
-"""The picture of a run's way: drawn from the playbook that the run keeps, and put into its thread."""
+"""The picture of a run's path: drawn from the playbook that the run keeps, and posted in its thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Right before a generation is sent: the replica is there, out of rotation and empty; then it is watched to its end."""
+"""Right before a generation is sent, the replica exists, is isolated and empty; then it is watched to the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before each call the run looks whether somebody else changed what it had changed; then nothing is sent."""
+"""Before each call the run checks for foreign changes to its objects; if there are any, nothing is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A press is judged by those whom its request or question asks; whoever may steer answers the rest."""
+"""A press is judged by the approvers that its request or question names; people who may steer answer the rest."""
 
 import pytest
 

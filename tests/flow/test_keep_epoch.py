@@ -1,4 +1,4 @@
-"""A storage that lost its data is noticed, no number comes twice, and what fires is in an open incident again."""
+"""Data loss is detected, no number repeats, and every firing alert is in an open incident again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kill switch says is what every open incident comes to say, whoever died in between."""
+"""The kill switch reaches every open incident, even if a process dies in between."""
 
 from __future__ import annotations
 

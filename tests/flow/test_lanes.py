@@ -1,4 +1,4 @@
-"""People do not wait for machines: what is stuck on a dependency leaves room for presses, cards and other work."""
+"""People do not wait for machines: work that is stuck on a dependency leaves room for presses, cards and other work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of playbooks that change while the bot runs: what is in force, and what people are told, once."""
+"""Playbook files that change while the bot runs: the version in force, and one notice to people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node is cordoned only while the fleet can canary it; a refusal is an outcome that people read."""
+"""A node is cordoned only while the fleet can spare it; a refusal is an outcome that people read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One step of a granted plan, port by port: what is claimed, what is sent, and what the run and the people hear."""
+"""One step of a granted plan, port by port: its claim, its call, and the notices to the run and to people."""
 
 from __future__ import annotations
 

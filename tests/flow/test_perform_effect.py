@@ -1,4 +1,4 @@
-"""One effect under a lease: what becomes of it when its handler is done, fails, or is too late."""
+"""One effect under a lease: its fate when its handler is done, fails, or is too late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning answers: a plan that the bot may and can carry out, or why there is none; never a guess."""
+"""The result of planning: a plan that the bot may and can carry out, or the reason for none; never a guess."""
 
 from __future__ import annotations
 

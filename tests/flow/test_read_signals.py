@@ -1,4 +1,4 @@
-"""Reading signals over fakes: every source has its own deadline, and nothing that fails becomes a number."""
+"""Reading signals over fakes: every source has its own deadline, and no failure becomes a number."""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,4 @@
-"""What people click and command is stored first, and a halt counts before any run has heard of it."""
+"""Clicks and commands are stored first, and a halt counts before any run has received it."""
 
 from __future__ import annotations
 

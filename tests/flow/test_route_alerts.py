@@ -1,4 +1,4 @@
-"""Where an accepted alert goes: it opens, joins, reopens, is told, or is kept as unmatched."""
+"""Where an accepted alert goes: it opens, joins or reopens an incident, is reported, or is kept as unmatched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime that `serve` and the tests share: every type of effect has its handler, whatever is configured."""
+"""The runtime that `serve` and the tests share: every type of effect has its handler, whatever the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two incidents that were both granted the one free accelerator: the second one looks again, and does not get it."""
+"""Two incidents were both granted the one free accelerator: the second one checks again, and does not get it."""
 
 from __future__ import annotations
 

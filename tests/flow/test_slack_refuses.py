@@ -1,4 +1,4 @@
-"""A Slack that refuses the bot for a while, and what becomes of the incidents meanwhile and after it."""
+"""A Slack that refuses the bot for a while, and the fate of the incidents during and after it."""
 
 from __future__ import annotations
 

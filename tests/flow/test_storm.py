@@ -1,4 +1,4 @@
-"""Complete bots in a storm of incidents that nobody is needed for: one digest, a card each, and nothing twice or lost.
+"""Complete bots in a storm of incidents that need no action: one summary, a card each, and nothing twice or lost.
 
 An incident that Slack has shown once, in the digest or by its card, is shown there from then on.
 """

@@ -1,4 +1,4 @@
-"""A replica tried aside: one generation, never sent twice, one Job, and both results read by the states that follow."""
+"""An isolated replica under test: one generation, never sent twice, one Job, and both results read by later states."""
 
 from __future__ import annotations
 

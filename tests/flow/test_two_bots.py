@@ -1,4 +1,4 @@
-"""Two complete bots on one Redis: whoever is first does it, and it is done once."""
+"""Two complete bots on one Redis: the first one does the work, and it is done once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waking is direct, and harmless however often it is done: nothing is forgotten, and little runs at once."""
+"""Waking is direct and idempotent: nothing is forgotten, and little runs at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch holds long enough, is too late, breaks, or cannot be read; a restart forgets no look."""
+"""A watch holds long enough, is too late, breaks, or is unknown; a restart forgets no sample."""
 
 from __future__ import annotations
 

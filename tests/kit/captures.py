@@ -1,4 +1,4 @@
-"""Pages and logs of real vLLM servers, unpacked once a session."""
+"""Pages and logs of real vLLM servers, unpacked once per session."""
 
 import tarfile
 from collections.abc import Callable
@@ -15,14 +15,14 @@ REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1")
 
 
 class Capture:
-    """One scenario: all its scrapes as the scraper would have made them, and when its phases began and ended."""
+    """One scenario: all its scrapes, as the scraper would have made them, and the times of its phases."""
 
     def __init__(self, folder: Path) -> None:
         recording = read_recording(folder)
         self.scrapes, self._events = list(recording.scrapes), recording.events
 
     def phase(self, word: str) -> Window:
-        """The time from the event that carries this word to the next event."""
+        """Returns the window from the event with this word to the next event."""
         at = next(i for i, (_, event) in enumerate(self._events) if f"({word}" in event)
         return Window(self._events[at][0], self._events[at + 1][0])
 

@@ -1,4 +1,4 @@
-"""The bot's own health, of one store."""
+"""The bot's own health, for one store."""
 
 from bot.adapters import logs
 from bot.flow.health import Health, Levels

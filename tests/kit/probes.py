@@ -1,4 +1,4 @@
-"""Ask one probe, through its declaration."""
+"""Calls one probe through its declaration."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ class Samples:
 
 
 class NotGiven:
-    """A source that the test does not give. A probe that reads it fails the test."""
+    """A source that the test does not provide. A probe that reads it fails the test."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -60,7 +60,7 @@ def request(
     picked: Mapping[str, str] | None = None,
     **context: Any,
 ) -> ProbeRequest:
-    """What a state asks of a probe at `at`; the incident opened then too, unless `opened_at` says otherwise."""
+    """Returns a state's request to a probe at `at`. The incident opens at the same time unless `opened_at` is given."""
 
     async def read_snapshot() -> ClusterSnapshot:
         return seen
@@ -73,7 +73,7 @@ def request(
 
 
 async def ask(asked: ProbeRequest, **given: Any) -> Reading:
-    """The probe's answer from these sources. Every part of it is one that the probe declares."""
+    """Returns the probe's answer from these sources. Checks that the probe declares every part of it."""
     probe = PROBES[asked.spec.probe]
     reading = await probe.read(sources(asked.at, **given))(asked)
     parts = set(reading.fields) | set(reading.unknown_parts)

@@ -1,4 +1,4 @@
-"""The same playbook on engines of different ages chooses mitigations that exist there, and the planner takes them."""
+"""On engines of different ages, the same playbook chooses mitigations that exist there, and the planner takes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes with GPUs as their exporters and the API tell of them, in memory: small builders for the probes' tests."""
+"""Nodes with GPUs as exporters and the API describe them, in memory: small builders for the probes' tests."""
 
 from __future__ import annotations
 

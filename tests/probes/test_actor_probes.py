@@ -1,4 +1,4 @@
-"""Who has a hand on the workload: rollouts, people, autoscalers, our canary, an earlier version kept warm."""
+"""Who else changes the workload: rollouts, people, autoscalers, our canary, an earlier version kept warm."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who else holds GPUs where a replica crashed: what Kubernetes knows, and nothing that it cannot know."""
+"""Other pods with GPUs where a replica crashed: what Kubernetes knows, and nothing that it cannot know."""
 
 from __future__ import annotations
 

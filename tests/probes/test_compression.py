@@ -1,4 +1,4 @@
-"""The class of KV compression by its evidence: each class by each of its signs, and no `none` without having looked."""
+"""The class of KV compression by its evidence: each class by each of its signs, and no `none` without a check."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Probes for crashes and for what answers are made of: told is what the pods say, and nothing else is assumed."""
+"""Probes for crashes and for the composition of answers: only data from the pods, no assumptions."""
 
 import pytest
 

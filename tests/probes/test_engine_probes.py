@@ -1,4 +1,4 @@
-"""Probes over pods and their logs: what was read is told, what was not is unknown, and an old crash is no news."""
+"""Probes over pods and their logs: read data is reported, the rest is unknown, and old crashes do not count."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""GPU health: what is a fault, what is heat, and what nobody can know."""
+"""GPU health: faults, heat, and unknowns."""
 
 from __future__ import annotations
 

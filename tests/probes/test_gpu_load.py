@@ -1,4 +1,4 @@
-"""Free memory and work of the replicas' GPUs, and what a Prometheus remembers of a day."""
+"""Free memory and work of the replicas' GPUs, and a day of history from Prometheus."""
 
 from collections.abc import Sequence
 

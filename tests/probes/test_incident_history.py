@@ -1,4 +1,4 @@
-"""The bot's own incidents: how often a target came back, and what was replaced on a node."""
+"""The bot's own incidents: how often a target came back, and replacements on a node."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The limits of live engines: what they run with, and what nothing enforces."""
+"""The limits of live engines: their actual values, and the ones that are not enforced."""
 
 from typing import Any
 

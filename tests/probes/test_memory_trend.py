@@ -1,4 +1,4 @@
-"""Does memory leak? A trend needs a whole day, and what no day was kept of is unknown."""
+"""Memory leaks: a trend needs a whole day of data, and is unknown without it."""
 
 from __future__ import annotations
 

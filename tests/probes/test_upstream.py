@@ -1,4 +1,4 @@
-"""What besides the engine makes requests slow: each part with its own reason where it cannot be read."""
+"""Slow requests with causes outside the engine: each part has its own reason if it is unknown."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The scripted person: what it presses, in which order, and what it types first."""
+"""The scripted person: its presses, their order, and its typed input."""
 
 from __future__ import annotations
 

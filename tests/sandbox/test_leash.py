@@ -1,4 +1,4 @@
-"""Nothing of the demo outlives its launcher, not even one that was killed."""
+"""No process of the demo outlives its launcher, even if the launcher is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of the demo that does not come up is told as what it is: ended, or only late."""
+"""A process of the demo that does not start is reported correctly: ended, or only late."""
 
 from __future__ import annotations
 

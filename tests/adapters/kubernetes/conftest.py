@@ -1,4 +1,4 @@
-"""The demo world behind the stand-in's real socket, with its own kubelet, fresh for each test."""
+"""The demo world behind the simulator's real socket, with its own kubelet, created for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of reader and writer work with: grant, send, arrange faults, wait for a condition.
+"""Helpers for the tests of reader and writer: grant, send, arrange faults, wait for a condition.
 
 What any cluster must do is asked of `Hands` in `tests/sandbox/kubernetes/test_verbs*.py`, which a real cluster can run
 too. Only what needs the stand-in is asked of `Lab`: dropped requests and lost replies on demand, paused controllers,

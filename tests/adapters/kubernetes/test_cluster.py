@@ -1,4 +1,4 @@
-"""Reading: the snapshot with what could not be read, an alert's workload, dry runs that change nothing, permissions."""
+"""Reading: a snapshot with its gaps, an alert's workload, dry runs that change nothing, permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials that rotate: an exec plugin's, a token file's, and what is said when the server takes none of them."""
+"""Rotating credentials: an exec plugin's, a token file's, and the message when the server refuses all of them."""
 
 from __future__ import annotations
 

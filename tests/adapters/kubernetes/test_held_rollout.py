@@ -1,4 +1,4 @@
-"""Rolling updates where the engine does not empty itself: only emptied, chosen replicas end, and never fewer serve."""
+"""Held rolling updates: only emptied, chosen replicas are terminated, and the number that serves never drops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Into a pod through the API server, with the real client over real sockets: pages by proxy, GPU queries by exec."""
+"""Pod access through the API server, with the real client over real sockets: pages by proxy, GPU queries by exec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""run_job over a real socket: made once, judged by its own end, read by its log, deleted by its undo."""
+"""run_job over a real socket: created once, judged by its own end, read from its log, deleted by its undo."""
 
 from __future__ import annotations
 

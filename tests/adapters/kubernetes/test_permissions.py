@@ -1,4 +1,4 @@
-"""What the bot may do: asked before people are, remembered for a minute, and never more than the verbs need."""
+"""The bot's permissions: checked before people are asked, cached for a minute, and never more than the verbs need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer to a call means, and how the stamp gets onto an object; no server needed."""
+"""The meaning of answers to a call, and how the stamp gets onto an object; no server needed."""
 
 from __future__ import annotations
 

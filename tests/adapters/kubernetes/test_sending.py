@@ -1,4 +1,4 @@
-"""The writer between the reader and the API server: what is looked at, how often what is sent, and what it means."""
+"""The writer between the reader and the API server: its checks, its retries, and the meaning of each answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every call of every verb, interrupted: what an attempt did is found out by looking, and the call wins once."""
+"""Every call of every verb, interrupted: a lookup finds the result of the attempt, and the call succeeds once."""
 
 from __future__ import annotations
 

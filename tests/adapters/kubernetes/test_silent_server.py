@@ -1,4 +1,4 @@
-"""An API server that stopped answering: reads fail at once, calls are put off, what was done is still looked up."""
+"""An API server that stopped answering: reads fail at once, calls are put off, results of calls are still looked up."""
 
 from __future__ import annotations
 

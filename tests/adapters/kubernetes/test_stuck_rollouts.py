@@ -1,4 +1,4 @@
-"""A roll-out that cannot finish is recognised by its pods, said plainly, and taken back; evictions say why not."""
+"""A rollout that cannot finish is recognised by its pods, reported, and undone; refused evictions give a reason."""
 
 from __future__ import annotations
 

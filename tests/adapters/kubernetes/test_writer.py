@@ -1,4 +1,4 @@
-"""The writer over a real socket: calls win once, say who else was there, and an unknown end is found out by looking."""
+"""The writer over a real socket: calls succeed once, report conflicts, and look up unknown results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server whose time a test moves."""
+"""A real server whose clock is set by the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's clock goes back, by hours: nothing waits longer for it than it would have waited anyway."""
+"""The server's clock goes back by hours: no wait becomes longer than it would have been."""
 
 from __future__ import annotations
 

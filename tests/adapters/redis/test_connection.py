@@ -1,4 +1,4 @@
-"""A cancellation that redis-py loses is not lost to the bot: deadlines end what they limit, and loops end."""
+"""The bot recovers cancellations that redis-py loses: deadlines end their operations, and loops end."""
 
 from __future__ import annotations
 

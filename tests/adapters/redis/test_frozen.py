@@ -1,4 +1,4 @@
-"""A Redis that takes commands and answers none is reported after one wait, to senders, probes and people alike."""
+"""A Redis that accepts commands but does not answer is reported after one wait, to senders, probes and people alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The levels on /metrics are what Redis says at the scrape; what it does not say is not on the page."""
+"""The levels on /metrics come from Redis at scrape time; a level that Redis does not return is not on the page."""
 
 from __future__ import annotations
 

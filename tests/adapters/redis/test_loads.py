@@ -1,4 +1,4 @@
-"""A day of load on a real server: one point a slot, however many write it, and nothing older than it is asked for."""
+"""A day of load on a real server: one point per slot, whatever the number of writers, and no older points returned."""
 
 import pytest
 

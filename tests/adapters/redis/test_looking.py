@@ -1,4 +1,4 @@
-"""What people look at: a page of the open incidents, what is shown to them again, and who Slack last said they are."""
+"""Data that people view: a page of open incidents, repeated views, and the last known identities from Slack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storage at the edges of its promises: to the second, after what came in between, and with nothing left behind."""
+"""The storage at the edges of its promises: to the second, after interleaved writes, and without leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of scrapes on a real server: what was added comes back, and no workload grows without end."""
+"""The history of scrapes on a real server: added scrapes are returned, and no workload grows without limit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the storage promises, on a real server: once, together, in order, and nobody's work taken twice."""
+"""The storage guarantees, on a real server: once, together, in order, and no work is taken twice."""
 
 from __future__ import annotations
 

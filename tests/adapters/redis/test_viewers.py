@@ -1,4 +1,4 @@
-"""Who opened the app's Home is remembered for as long as it may be brought up to date."""
+"""Viewers of the app's Home are remembered for as long as it may be updated."""
 
 from __future__ import annotations
 

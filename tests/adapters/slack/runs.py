@@ -1,4 +1,4 @@
-"""Runs as they stand in the middle of an incident, with good defaults: what the messages of Slack are made from."""
+"""Runs in the middle of an incident, with good defaults, from which Slack messages are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clicks and commands as a person makes them: stored before they are acknowledged, and answered in words that help."""
+"""Clicks and commands as a person makes them: stored before they are acknowledged, and answered helpfully."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A card's buttons say words of `/incident`: same permissions, stored once, answered to whoever pressed."""
+"""A card's buttons issue `/incident` commands: same permissions, stored once, answered to the presser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms of a request as a person fills them in: checked before they are stored, and nothing is lost or approved."""
+"""The forms of a request as a person fills them in: checked before they are stored, with no loss and no approval."""
 
 from __future__ import annotations
 

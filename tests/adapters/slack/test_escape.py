@@ -1,4 +1,4 @@
-"""Text from outside reads as what it is: it pings nobody, links nowhere, hides nothing."""
+"""External text is shown literally: it pings nobody, links nowhere, hides nothing."""
 
 from __future__ import annotations
 

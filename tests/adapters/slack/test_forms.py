@@ -1,4 +1,4 @@
-"""Forms in modals: what is asked is within Slack's limits, what was filled in comes back, and nothing is lost."""
+"""Forms in modals: fields within Slack's limits, submitted values returned, and nothing lost."""
 
 from __future__ import annotations
 

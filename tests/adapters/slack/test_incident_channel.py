@@ -1,4 +1,4 @@
-"""A channel for each incident, where it is wanted: exactly one, with everybody who should be in it, and a way back."""
+"""The optional incident channel: exactly one, with everyone who should be in it, and a link back."""
 
 from __future__ import annotations
 

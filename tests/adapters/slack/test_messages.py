@@ -1,4 +1,4 @@
-"""What people see in Slack for each situation of a run, as stored snapshots, and what must hold for all of them."""
+"""Slack messages for each situation of a run, as stored snapshots, and invariants for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exactly one message a slot, in order and up to date, whatever becomes of Slack's answers."""
+"""Exactly one message per slot, in order and up to date, whatever happens to Slack's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of a card and of what was read: moved ones beside their baseline, nothing twice, nothing hidden."""
+"""The numbers of a card and of its readings: changed ones beside their baseline, nothing twice, nothing hidden."""
 
 from __future__ import annotations
 

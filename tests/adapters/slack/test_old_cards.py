@@ -1,4 +1,4 @@
-"""What Slack still shows of earlier incidents."""
+"""Cards of earlier incidents that Slack still shows."""
 
 from __future__ import annotations
 

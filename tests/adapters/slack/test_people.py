@@ -1,4 +1,4 @@
-"""Who may decide is read from Slack when it is needed; what cannot be read is not allowed."""
+"""Permissions are read from Slack when they are needed; a failed read allows nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playbooks in Slack: which there are, what one looks like, and opening an incident by hand."""
+"""Playbooks in Slack: the list, the view of one, and opening an incident by hand."""
 
 from __future__ import annotations
 

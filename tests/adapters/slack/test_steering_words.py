@@ -1,4 +1,4 @@
-"""Steering by command and by the forms that commands open: stored once, refused with the reason, nothing lost."""
+"""Steering by command and by the forms that commands open: stored once, refused with a reason, nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a run, every message is one that Slack accepts, and nothing from outside acts."""
+"""Whatever a run contains, Slack accepts every message, and external text has no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Home, forms and what only one person reads: within Slack's limits whatever stands in them, and harmless."""
+"""Home, forms and private replies stay within Slack's limits and harmless, whatever they contain."""
 
 from __future__ import annotations
 

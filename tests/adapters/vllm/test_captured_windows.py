@@ -1,4 +1,4 @@
-"""The windows that a playbook judges by, over scrapes of real servers: the numbers that its thresholds come from."""
+"""The windows that a playbook judges by, over scrapes of real servers: the source of its thresholds."""
 
 from collections.abc import Callable
 from itertools import pairwise

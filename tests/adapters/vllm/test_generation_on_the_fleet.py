@@ -1,4 +1,4 @@
-"""One long generation on a simulated replica that was taken aside, through the real reader, scraper and sender."""
+"""One long generation on an isolated simulated replica, through the real reader, scraper and sender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long generation over real sockets: what was sent, what certainly was not, and what broke."""
+"""A long generation over real sockets: sent, certainly not sent, or broken."""
 
 from __future__ import annotations
 

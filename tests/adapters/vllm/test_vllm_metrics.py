@@ -1,4 +1,4 @@
-"""Every name that vLLM and those who serve it have given a metric comes out as one name, counted once."""
+"""All names that vLLM and its serving layers have given a metric map to one name, counted once."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The scraper over real sockets: what answers becomes values, what does not becomes a reason."""
+"""The scraper over real sockets: an answer becomes values, a failure becomes a reason."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Only numbers of a known range may be edited, and what is written replaces the playbook's number and nothing else."""
+"""Only numbers of a known range may be edited, and an edit replaces the playbook's number and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Permission: only grant() makes it, from stored facts, and a press that does not count says why."""
+"""Permission: only grant() creates it, from stored facts, and a press that does not count has a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asked about which change: the level's people, the teams of a kind, and what stands in for whom."""
+"""Approvers of each change: the level's people, the teams of a kind, and the fallbacks."""
 
 from __future__ import annotations
 

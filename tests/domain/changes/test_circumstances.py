@@ -1,4 +1,4 @@
-"""What a person weighs before a change, word for word: a worse grade later means that it is asked for again."""
+"""The circumstances of a change, word for word: a worse grade later means that it is asked for again."""
 
 from __future__ import annotations
 

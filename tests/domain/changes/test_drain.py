@@ -1,4 +1,4 @@
-"""How a replica can end: drain modes, the label that takes it out, and what cannot be read."""
+"""How a replica can be drained: drain modes, the label that removes it from rotation, and missing data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits in every place where a setting can stand: what is written, what stays, and that an undo leaves no trace."""
+"""Edits in every place that can hold a setting: what changes, what stays, and an undo without traces."""
 
 from __future__ import annotations
 

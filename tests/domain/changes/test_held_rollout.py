@@ -1,4 +1,4 @@
-"""Where the engine does not empty itself: which replicas end, in which order, and by which call."""
+"""Engines that do not empty themselves: which replicas are terminated, in which order, and by which call."""
 
 from __future__ import annotations
 

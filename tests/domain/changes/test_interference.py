@@ -1,4 +1,4 @@
-"""What somebody else did to what the run had changed; never what the run or the controllers did themselves."""
+"""Foreign changes to objects that the run had changed; never the run's or the controllers' own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StatefulSets and LeaderWorkerSets: replicas with numbers, groups of pods, and what is refused plainly."""
+"""StatefulSets and LeaderWorkerSets: numbered replicas, groups of pods, and plain refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cordon, uncordon, drain: what is moved, what is passed by, and what is refused."""
+"""cordon, uncordon, drain: which pods move, which are skipped, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning as a whole: the language and the verbs agree, and what is not a change is declined, never raised."""
+"""Planning as a whole: the language and the verbs agree, and an invalid change is declined, never raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""probe_request: only on a replica that serves nobody, and what its blocks say afterwards."""
+"""probe_request: only on a replica that serves no users, and the state of its blocks afterwards."""
 
 from __future__ import annotations
 

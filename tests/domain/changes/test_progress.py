@@ -1,4 +1,4 @@
-"""What a wait has come to: done, pending, or failed for a reason that more time will not cure."""
+"""The result of a wait: done, pending, or failed for a reason that more time will not fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rollback and undo: back to what ran, in full view of what that means, and never over somebody else's work."""
+"""rollback and undo: back to the earlier state, with all consequences shown, and never over other changes."""
 
 from __future__ import annotations
 

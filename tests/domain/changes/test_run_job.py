@@ -1,4 +1,4 @@
-"""run_job: a Job from a CronJob, its end, and what its log says."""
+"""run_job: a Job from a CronJob, its end, and the result in its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scale: how many, whether they fit, who else owns the count, and which replica ends on the way down."""
+"""scale: how many replicas, whether they fit, who else owns the count, and which one is removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""set_flags: what is edited, how it is written, and when it is refused."""
+"""set_flags: which settings are edited, how they are written, and when an edit is refused."""
 
 from __future__ import annotations
 

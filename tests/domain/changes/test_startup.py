@@ -1,4 +1,4 @@
-"""How long replicas of this workload take to start, by their own account."""
+"""How long replicas of this workload take to start, from their own status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each wait, one way after the other: what it comes to, and exactly what people read meanwhile.
+"""Each wait, path by path: its result, and the exact text shown meanwhile.
 
 `done` sends the next call and `failed` ends the change, so every step between the two is a decision.
 """

@@ -1,4 +1,4 @@
-"""Room for pods that must not meet: what the scheduler would refuse is never claimed, and what is not known is said."""
+"""Room for pods with anti-affinity: no claim that the scheduler would refuse, and unknowns are reported."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a node takes from the fleet is read now; what cannot be read is said, and never 0."""
+"""The impact of a node on the fleet is read fresh; missing data is reported, and never 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps an object, and the patch that has to go where it is kept."""
+"""The manager of an object, and the patch to apply at its source."""
 
 from __future__ import annotations
 

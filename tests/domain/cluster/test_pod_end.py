@@ -1,4 +1,4 @@
-"""Whether a container was told to end: the pod says it, not the exit code."""
+"""Whether a container was asked to stop: the pod decides, not the exit code."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ResourceQuotas: what they admit is weighed in planning, and a pod that they refuse ends the wait with the reason."""
+"""ResourceQuotas: planning respects them, and a pod that they refuse ends the wait with the reason."""
 
 from __future__ import annotations
 

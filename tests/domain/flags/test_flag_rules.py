@@ -1,4 +1,4 @@
-"""What may be edited on an engine's command line, rule by rule, with the words of each refusal."""
+"""Permitted edits of an engine's command line, rule by rule, with the text of each refusal."""
 
 from __future__ import annotations
 

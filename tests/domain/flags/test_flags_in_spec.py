@@ -1,4 +1,4 @@
-"""Where flags are written, and what is said when they cannot be known."""
+"""Where flags are written, and the message when they are unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mitigations against diagnoses: what the table holds, and that a real move the wrong way is never proposed."""
+"""Mitigations for diagnoses: the contents of the table, and no move in the wrong direction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When those who stay pay too dearly for a change, and what cannot be told."""
+"""When a change hurts the remaining replicas too much, and what stays unknown."""
 
 from __future__ import annotations
 

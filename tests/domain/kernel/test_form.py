@@ -1,4 +1,4 @@
-"""Forms: what counts, and what is told to who filled them in."""
+"""Forms: which input counts, and the messages for the person who filled them in."""
 
 from __future__ import annotations
 

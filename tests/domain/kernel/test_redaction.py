@@ -1,4 +1,4 @@
-"""What is masked, and what has to stay readable."""
+"""Which values are masked, and which must stay readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison with Slack says: nothing is called verified that no posted head confirms."""
+"""The result of a comparison with Slack: nothing is verified without a posted head that confirms it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the check says about texts that are cut off, and about changes that nobody watches."""
+"""The check's advice about texts that are cut off, and about changes without a watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled playbook: three-valued choices, arguments, watches, and what a run keeps of it."""
+"""A compiled playbook: three-valued choices, arguments, watches, and the part that a run keeps."""
 
 from __future__ import annotations
 

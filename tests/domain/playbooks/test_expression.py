@@ -1,4 +1,4 @@
-"""Expressions: what they give, what they do not know, and what they say about a mistake."""
+"""Expressions: their results, their unknowns, and their error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fragments: what a playbook becomes when they are put in, what is refused, and where the faults point."""
+"""Fragments: the playbook after expansion, refusals, and the locations of faults."""
 
 from __future__ import annotations
 

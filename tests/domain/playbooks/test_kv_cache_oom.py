@@ -1,4 +1,4 @@
-"""The shipped playbook for KV-cache OOM, beside its table: numbers of captures, what is unknown, how it opens."""
+"""The shipped playbook for KV-cache OOM, beside its table: numbers of captures, unknowns, how it opens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture by sections: every state in one of them, all that may happen named, and the way of a run unfolded."""
+"""The picture by sections: every state in one section, all events named, and the path of a run unfolded."""
 
 from __future__ import annotations
 

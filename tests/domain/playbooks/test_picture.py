@@ -1,4 +1,4 @@
-"""The layout of the picture: everything once, nothing across another, the way of a run marked."""
+"""The layout of the picture: everything once, nothing across another, the path of a run marked."""
 
 from __future__ import annotations
 

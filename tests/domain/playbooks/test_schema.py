@@ -1,4 +1,4 @@
-"""The JSON Schema for editors: as the models are, with a word about everything, and right about what is shipped."""
+"""The JSON Schema for editors: matches the models, describes everything, and accepts all shipped playbooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A timeline as the bot leaves it, with lines on it: what charts and pages are made from."""
+"""A timeline as the bot writes it, with lines on it, as input for charts and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a chart shows comes from the timeline alone, and says nothing about moments that are not known."""
+"""A chart comes from the timeline alone, and shows nothing for unknown moments."""
 
 from __future__ import annotations
 

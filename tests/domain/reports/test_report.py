@@ -1,4 +1,4 @@
-"""The report says what the timeline says. Its timelines come from the machine itself, so the two cannot drift apart."""
+"""The report matches the timeline. Its timelines come from the machine itself, so the two cannot drift apart."""
 
 import json
 import os

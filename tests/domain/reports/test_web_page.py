@@ -1,4 +1,4 @@
-"""The report as one HTML file: it needs nothing else, and what came from outside is only ever text in it."""
+"""The report as one HTML file: self-contained, and external input is only ever text in it."""
 
 from __future__ import annotations
 

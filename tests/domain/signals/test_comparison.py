@@ -1,4 +1,4 @@
-"""Readings beside the past at equal load: which windows of the past count, and what nobody can compare."""
+"""Comparisons with the past at equal load: which past windows count, and which cannot be compared."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A day of load in small points: what is kept of a slot, and what a window of yesterday says."""
+"""A day of load in small points: the point of each slot, and the result of a window of yesterday."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A gateway and some engines in simulated time: what the fleet process does, without a process, a clock or a socket."""
+"""A gateway and some engines in simulated time: the fleet process's work without a process, a clock or a socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster stand-in and a fleet in their own processes, and the calls that the tests make to them."""
+"""A cluster simulator and a fleet in their own processes, and the calls that the tests make to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dcgm-exporter of a node says, with its stock CSV and with all of it."""
+"""The metrics of a node's dcgm-exporter, with its stock CSV and with all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients' clock: a machine that has no time for the stand-in must not look like a fleet with fewer clients."""
+"""The clients' clock: a machine too busy for the simulator must not look like a fleet with fewer clients."""
 
 from __future__ import annotations
 

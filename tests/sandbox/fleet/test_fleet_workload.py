@@ -1,4 +1,4 @@
-"""What the clients of the fleet do, and what they count."""
+"""The actions of the fleet's clients, and their counters."""
 
 from __future__ import annotations
 

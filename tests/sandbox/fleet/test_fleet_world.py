@@ -1,4 +1,4 @@
-"""The fleet beside the cluster stand-in, each in its own process: pods, rotation, load, faults, logs, GPUs."""
+"""The fleet beside the cluster simulator, each in its own process: pods, rotation, load, faults, logs, GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload of three replicas in a namespace of its own, and the bot's hands on it: on the stand-in or a real cluster.
+"""A workload of three replicas in its own namespace, and the bot's access to it: on the simulator or a real cluster.
 
 A replica is a pause container whose arguments read like an engine's. Its accelerator is an extended resource of the
 test's own, added to the status of at most two nodes and taken away again, so no GPU is needed and nobody else's pods

@@ -1,4 +1,4 @@
-"""What the contract tests say to a cluster, through the official client, and how they wait for an answer."""
+"""The contract tests' requests to a cluster, through the official client, and how they wait for an answer."""
 
 import asyncio
 import contextlib

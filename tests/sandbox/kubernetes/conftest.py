@@ -1,4 +1,4 @@
-"""The cluster of the contract tests: the stand-in over a real socket, or any real cluster by `--kubeconfig`.
+"""The cluster of the contract tests: the simulator over a real socket, or any real cluster by `--kubeconfig`.
 
 Every test has a namespace of its own, which goes with it.
 """

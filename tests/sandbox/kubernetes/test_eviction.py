@@ -1,4 +1,4 @@
-"""Eviction: each row of what a real API server was seen to answer."""
+"""Eviction: each row is an observed answer of a real API server."""
 
 from tests.sandbox.kubernetes.cluster import (
     BAD_IMAGE,

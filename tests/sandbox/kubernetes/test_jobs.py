@@ -1,4 +1,4 @@
-"""Jobs: pods by a selector of the server's own, an end that is a condition, and what is refused."""
+"""Jobs: pods by the server's own selector, an end that is a condition, and refusals."""
 
 from __future__ import annotations
 

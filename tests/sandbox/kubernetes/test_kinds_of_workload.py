@@ -1,4 +1,4 @@
-"""StatefulSets keep the rules of a real cluster; LeaderWorkerSets where the stand-in or the cluster has them."""
+"""StatefulSets follow the rules of a real cluster; LeaderWorkerSets if the simulator or the cluster has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading: selectors, watches, logs and what one may do."""
+"""Reading: selectors, watches, logs and access reviews."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Rules of the controllers that need no server: who goes first, what is said, what a field may hold."""
+"""Rules of the controllers that need no server: order of removal, messages, permitted field values."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What only the stand-in can do: faults on demand, the journal of mutations, tokens, denials, its own life."""
+"""Features of the simulator only: faults on demand, the journal of mutations, tokens, denials, its own life."""
 
 import subprocess
 import sys

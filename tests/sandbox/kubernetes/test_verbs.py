@@ -1,4 +1,4 @@
-"""Every verb of the bot from plan to seen and back again, through its own planner, reader and writer.
+"""Every verb of the bot from plan to result and back again, through its own planner, reader and writer.
 
 They run on the stand-in, or on a real cluster: `pytest tests/sandbox/kubernetes --kubeconfig FILE`. That cluster should
 be a scratch one (kind with two workers is enough, Kubernetes 1.30 or later for `preStop.sleep`), run by its

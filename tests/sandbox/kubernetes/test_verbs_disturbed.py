@@ -1,4 +1,4 @@
-"""What goes wrong between a plan and its end: no room, a budget, somebody else's hands, a crash right after a call.
+"""Failures between a plan and its end: no room, a budget, foreign changes, a crash right after a call.
 
 As `test_verbs`, on the stand-in or a real cluster. No real cluster can be asked to drop a request or to lose a reply:
 that is in `tests/adapters/kubernetes/test_settlement.py`.

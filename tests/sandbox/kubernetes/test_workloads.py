@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets, Services and pods: what a change of one does to the others."""
+"""Deployments, ReplicaSets, Services and pods: the effect of a change of one on the others."""
 
 from collections.abc import Callable
 from dataclasses import replace

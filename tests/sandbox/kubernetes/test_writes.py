@@ -1,4 +1,4 @@
-"""Writes: conflicts, the patch languages, dry runs and what a server refuses."""
+"""Writes: conflicts, the patch languages, dry runs and refusals."""
 
 import json
 from typing import Any

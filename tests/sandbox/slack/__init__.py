@@ -1,1 +1,1 @@
-"""The stand-in for Slack, proved with the real SDK, the real slack-bolt and a real browser."""
+"""The Slack simulator, tested with the real SDK, the real slack-bolt and a real browser."""

@@ -1,4 +1,4 @@
-"""A stand-in without a bot, and one with the fake bot."""
+"""A simulator without a bot, and one with the fake bot."""
 
 from collections.abc import AsyncIterator
 

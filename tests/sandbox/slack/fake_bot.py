@@ -1,4 +1,4 @@
-"""A small bot on the real slack-bolt, to prove that the stand-in speaks as Slack does.
+"""A small bot on the real slack-bolt, to prove that the simulator behaves like Slack.
 
 It remembers what it was sent; it answers in every way our bot uses.
 """

@@ -1,4 +1,4 @@
-"""One stand-in on a free port in this event loop, and short ways to use it."""
+"""One simulator on a free port in this event loop, and short helpers to use it."""
 
 import asyncio
 import time

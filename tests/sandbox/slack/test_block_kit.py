@@ -1,4 +1,4 @@
-"""What Block Kit refuses, as a table: one fault a row, with the words an engineer reads."""
+"""Block Kit errors, as a table: one fault per row, with the message for engineers."""
 
 from typing import Any
 

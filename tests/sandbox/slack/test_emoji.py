@@ -1,4 +1,4 @@
-"""Signs carry meaning in the bot's messages, and a machine without a font for them shows empty boxes."""
+"""Emoji carry meaning in the bot's messages, and a machine without a font for them shows empty boxes."""
 
 from __future__ import annotations
 

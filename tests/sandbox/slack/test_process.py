@@ -1,4 +1,4 @@
-"""The stand-in as its own process."""
+"""The simulator as its own process."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A small playbook and a driver for tests of `advance`: events in, the newest run and what was wanted out."""
+"""A small playbook and a driver for tests of `advance`: events in, the newest run and its effects out."""
 
 from __future__ import annotations
 

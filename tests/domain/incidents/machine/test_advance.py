@@ -1,4 +1,4 @@
-"""The rulebook of a run: what each event does, and that late, repeated or strange ones change nothing."""
+"""The rules of a run: the result of each event, and that late, repeated or strange ones change nothing."""
 
 from __future__ import annotations
 

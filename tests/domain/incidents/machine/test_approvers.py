@@ -1,4 +1,4 @@
-"""The groups that a playbook adds to a change: they only ever raise what the change needs."""
+"""The groups that a playbook adds to a change: they only ever raise its requirements."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A request for exactly what was just refused, left to expire or applied is approved only with a new reason."""
+"""A request identical to one just refused, expired or applied is approved only with a new reason."""
 
 from __future__ import annotations
 

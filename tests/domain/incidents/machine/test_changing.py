@@ -1,4 +1,4 @@
-"""What a change does to the run: whose plan counts, what its calls leave in the ledger, and how it ends."""
+"""The effect of a change on the run: the plan that counts, the ledger of its calls, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do to a request besides approving it: edit, extend, break the glass, press twice or on a copy."""
+"""Actions on a request besides approval: edit, extend, break the glass, press twice or on a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diverts, frames, limits and offers: where a run goes on in another playbook, and what it knows when it comes back."""
+"""Diverts, frames, limits and offers: where a run continues in another playbook, and its knowledge on return."""
 
 from __future__ import annotations
 

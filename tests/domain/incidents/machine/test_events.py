@@ -1,4 +1,4 @@
-"""What comes from the side, and what it leaves alone: alerts, resumes, undos, diverts, effects that were given up."""
+"""Events from outside and their limits: alerts, resumes, undos, diverts, effects that were given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody else changed what the run had changed: it stops, lets go of that, and asks."""
+"""A foreign change to an object of the run: the run stops, releases the object, and asks."""
 
 from __future__ import annotations
 

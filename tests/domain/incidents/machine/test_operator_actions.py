@@ -1,4 +1,4 @@
-"""What people do to an incident beside its questions; and what they cannot."""
+"""Actions of people on an incident besides its questions, and their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readings and verdicts: which of them count, and what people read of them."""
+"""Readings and verdicts: which ones count, and how people see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing of ours is left behind at an end unasked: canaries, and rollouts that stand still half-way."""
+"""No residual change remains at an end without a question: canaries, and rollouts that stopped half-way."""
 
 from __future__ import annotations
 

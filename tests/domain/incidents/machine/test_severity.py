@@ -1,4 +1,4 @@
-"""People are paged while users are hurt, and no longer: raised and lowered while the incident is open."""
+"""People are paged while users are affected, and no longer: raised and lowered while the incident is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change that others pay for too dearly stops between two steps; a person says whether it goes on."""
+"""A change that hurts users stops between two steps; a person decides whether it continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A playbook on an engine version that it was not tested on: the card says so, and the risk is one higher."""
+"""A playbook on an untested engine version: the card shows it, and the risk is one level higher."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Texts for people with readings in them: a question, a request and an end say what is true when people read them."""
+"""Texts with readings: a question, a request and an end are true when people read them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whose deploy a change took back is told once it has been applied, and is never asked."""
+"""The author of a deploy is notified once a change that reverts it has been applied, and is never asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A playbook's own `change: undo` takes the same things off the run's hands as one that a person asks for."""
+"""A playbook's own `change: undo` clears the same items from the run's ledger as a requested one."""
 
 from __future__ import annotations
 

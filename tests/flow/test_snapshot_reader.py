@@ -1,4 +1,4 @@
-"""What waiting sees of a replica's load: enough to tell an empty one from one that was hardly looked at."""
+"""A wait's view of a replica's load: enough to distinguish an empty one from one with few samples."""
 
 from __future__ import annotations
 
