@@ -254,4 +254,4 @@ def test_what_cannot_be_written_or_is_not_there_is_said_in_one_line(tmp_path: Pa
     absent = incident_bot("playbook", "coverage", tmp_path / "absent.yaml")
     assert (absent.exit_code, absent.stderr) == (1, f"{tmp_path}/absent.yaml: there is no such folder or playbook\n")
     elsewhere = incident_bot("playbook", "graph", "mine")
-    assert "one of your own is named by its file, mine.yaml" in elsewhere.stderr
+    assert "for your own, give its file, mine.yaml" in elsewhere.stderr

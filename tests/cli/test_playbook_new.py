@@ -69,4 +69,4 @@ def test_the_folder_is_made_unless_something_else_has_its_name(tmp_path: Path) -
     (tmp_path / "file").write_text("")
     result = incident_bot("playbook", "new", "mine", "--in", tmp_path / "file")
     assert result.exit_code == 1
-    assert "cannot be made one: File exists" in result.stderr
+    assert "cannot be created: File exists" in result.stderr

@@ -177,7 +177,7 @@ def test_the_sandbox_refuses_a_file_that_says_what_only_the_sandbox_can_say(key:
     command = ["playbook", "rehearse", str(playbook), "--alert", "alertname=A", "--answers", str(file)]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
-    assert f"answers.yaml: '{key.partition(':')[0]}' counts only over a recording" in result.stderr
+    assert f"answers.yaml: '{key.partition(':')[0]}' works only over a recording" in result.stderr
 
 
 def test_settings_of_the_file_of_answers_count(recording: Path, tmp_path: Path) -> None:

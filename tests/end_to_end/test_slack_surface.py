@@ -114,4 +114,4 @@ def test_people_open_answer_look_at_and_reopen_an_incident(world: Stage) -> None
 
 
 def files(world: Stage) -> list[str]:
-    return [file["name"] for message in world.messages() for file in message.get("files", ()) if "way" in file["name"]]
+    return [file["name"] for message in world.messages() for file in message.get("files", ()) if "path" in file["name"]]

@@ -184,7 +184,7 @@ def test_an_older_change_cannot_be_taken_back_from_under_a_newer_one() -> None:
     second = planned("set_flags", {"edits": [{"flag": "--watermark", "value": 0.05}]}, after(seen, first))
     ledger = with_ledger(entry(first.calls[0], 0), entry(second.calls[0], 1))
     result = declined("undo", {"of": ["INC-42/R1/0"]}, after(after(seen, first), second), ledger)
-    assert "the snapshot moved on" in result.reason
+    assert "the object changed since" in result.reason
 
 
 def test_when_the_world_moved_on_both_sides_are_shown() -> None:

@@ -145,7 +145,7 @@ async def test_somebody_elses_edit_during_a_rollout_ends_the_wait_and_is_not_und
     said = progress(waited_for(plan), await bench.snapshot())
     assert (said.state, said.text) == ("failed", "somebody else changed the template while it rolled out")
     result = plan_change("undo", {"of": "last"}, await bench.snapshot(), with_ledger(plan))
-    assert (result.outcome, "the world moved on" in result.reason) == ("impossible", True)
+    assert (result.outcome, "the object changed since" in result.reason) == ("impossible", True)
 
 
 async def test_a_manual_scale_is_seen(bench: Bench) -> None:

@@ -143,7 +143,7 @@ class _Replay:
 
 def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
     said = "; ".join(f"{b.path} is {_shown(b.present)}, the bot left {_shown(b.expected)}" for b in broken)
-    return impossible(f"the snapshot moved on: {call.target}: {said}", "put back by hand what is still wanted")
+    return impossible(f"the object changed since: {call.target}: {said}", "put back by hand what is still wanted")
 
 
 def _shown(value: Any) -> str:
